@@ -38,10 +38,10 @@ class Points:
         return self.vectors
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]):
-        from hfcomp.factory.magic.source import Found
+        from hfcomp.factory.magic.source import SourceAnswer
 
         nodes = (None, 281, 113, 87)[level]
-        return [Found((f"level {level + 1} number {int(name.rpartition(' ')[2]) % nodes}",)) for name in names]
+        return [SourceAnswer((f"level {level + 1} number {int(name.rpartition(' ')[2]) % nodes}",)) for name in names]
 
     def facts(self) -> Mapping[str, str]:
         return {}

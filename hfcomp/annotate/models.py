@@ -17,9 +17,9 @@ from hfcomp.data.annotations.masks import Mask, ProbabilityMap, mask_image
 from hfcomp.factory.images.editor import (
     Edit,
     load_pipeline,
-    one_thread,
     pipeline_facts,
     resolve_dtype,
+    single_thread,
     worker_device,
 )
 from hfcomp.factory.images.options import DType
@@ -156,7 +156,7 @@ class Inpainter:
         found: list[Edit] = []
         for seed in seeds:  # one at a time: no candidate depends on how many there are
             try:
-                with one_thread(self.device), no_report(logging), torch.inference_mode():
+                with single_thread(self.device), no_report(logging), torch.inference_mode():
                     made = self._pipeline(
                         prompt=prompt.strip(),
                         image=small,

@@ -1,4 +1,4 @@
-"""From options to a built dataset: its source is read, its stages run, its card written."""
+"""Builds a dataset from options: reads the source, runs the stages and writes the card."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class BuiltSet:
     """A built dataset.
 
     Attributes:
-        text: What its card says of its kind.
-        chains: the builds of each configuration, of which the last made its files; `default` for the only one.
+        text: The builder's part of the card.
+        chains: Builds by configuration, `default` for a single one. The last build of a chain made its files.
+        facts: Further tables for the report.
     """
 
     folder: Path
@@ -44,29 +45,29 @@ class BuiltSet:
 
     @property
     def empty(self) -> list[Path]:
-        """The folders of builds without a row: of these, `set_aside.jsonl` has the reasons."""
+        """The folders of builds without rows. Their `set_aside.jsonl` files have the reasons."""
         ends = [chain[-1] for chain in self.chains.values() if not chain[-1].manifest["rows"]]
         return [folder for end in ends for folder in configurations(end.folder)]
 
     def report(self) -> Report:
         sections = []
         for config, chain in self.chains.items():
-            counts = count_tables(chained_manifest([one.manifest for one in chain]), self.text)
-            parts = [*counts, Lines(_rows(chain), "Rows", whole=True)]
+            counts = count_tables(chained_manifest([build.manifest for build in chain]), self.text)
+            parts = [*counts, Lines(_row_lines(chain), "Rows", whole=True)]
             sections.append(Section("" if config == DEFAULT else config, parts))
         sections += [Section("", [table]) for table in self.facts]
-        return Report("Counts" if any(len(one.parts) > 1 for one in sections) else "", sections=sections)
+        return Report("Counts" if any(len(section.parts) > 1 for section in sections) else "", sections=sections)
 
 
 def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False) -> BuiltSet:
-    """Builds a dataset with the builder of its kind, which the class of the options names.
+    """Builds a dataset with the builder that the class of the options names.
 
-    After an interruption the same call resumes; see `hfcomp.factory.runner.run_stages`.
+    After an interruption, the same call resumes; see `hfcomp.factory.runner.run_stages`.
 
     Raises:
-        ImportError, OSError: for a missing package, model or file; of several steps, before the first.
-        ValueError: for options that do not fit, a source or folder that is not as expected.
-        StageError: when a stage fails; what is done is kept.
+        ImportError, OSError: For a missing package, model or file, before the first of several steps.
+        ValueError: For invalid options, or an unexpected source or folder.
+        StageError: If a stage fails. Finished shards are kept.
     """
     # A missing device is reported before a source is downloaded.
     check_device(getattr(options, "device", None))
@@ -77,7 +78,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
 
 @dataclass(eq=False)
 class DatasetBuild:
-    """The building of one dataset. A subclass gives its `inputs`, or is a `hfcomp.factory.chain.Chain`."""
+    """Builds one dataset. A subclass defines `inputs`, or is a `hfcomp.factory.chain.Chain`."""
 
     card: CardText
     options: Any
@@ -85,8 +86,8 @@ class DatasetBuild:
     progress: bool
 
     def inputs(self) -> BuildInputs:
-        """The rows to build from, the stages that they pass, and the columns that are written."""
-        raise NotImplementedError(f"{type(self).__name__} gives no inputs.")
+        """Returns the rows to build from, the stages to run, and the columns to write."""
+        raise NotImplementedError(f"{type(self).__name__} does not define inputs.")
 
     @cached_property
     def stated_license(self) -> str | None:
@@ -95,7 +96,7 @@ class DatasetBuild:
     def build(self) -> BuiltSet:
         options, inputs = self.options, self.inputs()
         if options.only_adaptable:
-            inputs = with_license_check(inputs, self.stated_license)
+            inputs = add_license_check(inputs, self.stated_license)
         allow = options.allow_outside_files
         check_local_files(inputs.dataset, list(inputs.features), options.source, allow_outside=allow, log=self.log)
         build = run_stages(
@@ -123,20 +124,20 @@ class DatasetBuild:
         write_card(self.options.output, sets, source, self.card, command, facts)
 
 
-def with_license_check(inputs: BuildInputs, stated: str | None) -> BuildInputs:
-    """The same rows and stages, behind the check of licenses if rows need one."""
-    # The check comes first: no model is asked about a row that is left out anyway.
+def add_license_check(inputs: BuildInputs, stated: str | None) -> BuildInputs:
+    """Puts the license check before the stages if any row needs it."""
+    # The check comes first, so no model is asked about rows that are left out anyway.
     checks = license_stages(inputs.dataset, stated)
     if not checks:
         return inputs
     return inputs._replace(stages=[*checks, *inputs.stages], reads=[*inputs.reads, LICENSE])
 
 
-def _rows(chain: Sequence[Build]) -> list[str]:
+def _row_lines(chain: Sequence[Build]) -> list[str]:
     read, written = chain[0].manifest["plan"]["source"]["rows"], chain[-1].manifest["rows"]
     lines = [f"{read:,} rows read, {written:,} written to {chain[-1].folder}"]
-    if kept := sum(one.kept for one in chain):
-        made = sum(one.made for one in chain)
-        lines.append(f"shards: {kept:,} there already, {made:,} made")
-    run = sum((one.counts for one in chain), Counter[str]())
+    if kept := sum(build.kept for build in chain):
+        finished = sum(build.made for build in chain)
+        lines.append(f"shards: {kept:,} kept, {finished:,} made")
+    run = sum((build.counts for build in chain), Counter[str]())
     return [*lines, *(f"{name}: {number:,}" for name, number in sorted(run.items()))]

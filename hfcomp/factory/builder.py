@@ -1,6 +1,6 @@
-"""A kind of dataset that `hfcomp build` makes, and how kinds are found; docs/adding_a_builder.md adds one.
+"""Builders: the kinds of dataset that `hfcomp build` makes, and their registry. See docs/adding_a_builder.md.
 
-This module and those of `KINDS` load no large library: the command line reads them for its help.
+This module and the modules in `KINDS` load no large library, because the command line imports them for its help.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from hfcomp.data.built_sets.builders import BuiltDataset
     from hfcomp.reporting.report import Table
 
-# Entry point group under which other packages register their builders, by the kind that they make.
+# Entry point group in which other packages register their builders under the kind that they make.
 ENTRY_POINTS = "hfcomp.builders"
-# Our own builders. A table instead of entry points, which a checkout that is not installed would not have.
+# Our own builders are listed here and not as entry points, because a checkout that is not installed has none.
 KINDS = {
     "negatives": "hfcomp.factory.kinds:NEGATIVES",
     "concepts": "hfcomp.factory.kinds:CONCEPTS",
@@ -34,13 +34,13 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of stages whose names begin alike.
+    """Stage counts whose names share a prefix.
 
     Attributes:
-        prefix: Beginning of the names.
+        prefix: Common prefix of the names.
         title: Title of their table in cards and reports.
-        column: Header of the names.
-        also: Names of counts that begin otherwise but belong to the table, with what it calls them.
+        column: Header of the column of names.
+        also: Names of other counts that belong to the table, each with its label there.
     """
 
     prefix: str
@@ -56,9 +56,9 @@ class Counts:
 
     def rows(self, counts: Mapping[str, int]) -> list[list[str]]:
         """The rows of the table; none if nothing was counted."""
-        found = {name.removeprefix(self.prefix): n for name, n in counts.items() if name.startswith(self.prefix)}
-        found |= {label: counts[name] for name, label in self.also if name in counts}
-        return [[name.replace("_", " "), f"{number:,}"] for name, number in found.items()]
+        numbers = {name.removeprefix(self.prefix): n for name, n in counts.items() if name.startswith(self.prefix)}
+        numbers |= {label: counts[name] for name, label in self.also if name in counts}
+        return [[name.replace("_", " "), f"{number:,}"] for name, number in numbers.items()]
 
 
 MADE = Counts("negatives: ", "negatives", "kind")
@@ -66,30 +66,30 @@ FLAGGED = Counts("flagged: ", "negatives flagged, not dropped", "reason")
 CAPTIONS = Counts("captions: ", "captions", "captions")
 IMAGES = Counts("images: ", "images", "images")
 DROPPED = Counts("dropped: ", "texts dropped", "reason")
-# A question that is repeated counts each time.
-ANSWERS = Counts("answers refused: ", "answers of a language model refused, counted each time", "reason")
+# A repeated question is counted each time.
+ANSWERS = Counts("answers refused: ", "rejected answers of a language model, counted each time", "reason")
 # Counts for which a builder names no table.
 OTHERS = Counts("", "other counts", "count")
 
 OTHER_COLUMNS = (
-    "Other columns are the source's; an `image_id` that it lacks is made from its images, equal in rows of one "
-    "image. Its images are its own bytes. Concreteness ratings are not included, as "
-    "their license forbids it: hfcomp joins them from your copy when a set is loaded."
+    "Other columns come from the source. A missing `image_id` is derived from the images and is equal in rows with "
+    "the same image. Images are copied byte for byte. Concreteness ratings are not included, because their license "
+    "forbids it; hfcomp joins them from your copy when the dataset is loaded."
 )
 
 
 @dataclass(frozen=True)
 class CardText:
-    """What the card of a dataset says of its kind.
+    """The part of a dataset card that depends on the builder.
 
     Attributes:
-        columns: What each column holds.
+        columns: Description of each column.
         others: Sentences about the other columns.
-        header: Header of the examples; empty for a kind without.
-        reads: Columns of the examples.
-        cells: From the values of these columns in a row to rows of the examples.
-        counts: Tables of counts, in this order; what is in none of them comes last.
-        tables: Further tables from a manifest with `counts` and `set_aside`.
+        header: Header of the table of examples; empty for no examples.
+        reads: Columns that the examples are made from.
+        cells: Function from a row's values in these columns to rows of the table.
+        counts: Tables of counts, in this order. Counts in none of them come last.
+        tables: Function that makes further tables from a manifest with `counts` and `set_aside`.
     """
 
     title: str
@@ -108,12 +108,12 @@ class Builder:
     """A kind of dataset.
 
     Attributes:
-        options: Class of the options, whose `what` names the kind. The fields are the command's options, their
-            descriptions its help.
+        options: Class of options. Its `what` names the kind; its fields are the command's options, and their
+            descriptions the help.
         card: Text of the card.
-        build: `module:Class` of the `hfcomp.factory.build.DatasetBuild` that makes a dataset. A name, so that the
-            libraries it needs are loaded only to build.
-        configs: Configurations with a description each, the default one first; empty if a dataset has only one.
+        build: `module:Class` of the `hfcomp.factory.build.DatasetBuild` that makes a dataset. It is a name because the
+            libraries that the class needs are loaded only for a build.
+        configs: Description of each configuration, the default first; empty if a dataset has only one.
     """
 
     options: type[BuildOptions]
@@ -122,7 +122,7 @@ class Builder:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     def dataset_class(self) -> type[BuiltDataset]:
-        """The class with which `datasets` prepares or streams a built dataset of this kind."""
+        """The class that lets `datasets` prepare or stream a built dataset of this kind."""
         from hfcomp.data.built_sets.builders import builder_class
 
         return builder_class(self.card.title, self.options.what, self.card.about, self.configs)
@@ -130,7 +130,7 @@ class Builder:
 
 @cache
 def builders() -> dict[str, Builder]:
-    """All builders by the kind that they make: ours, then those of installed packages."""
+    """All builders by kind: ours, then those of installed packages."""
     ours = {name: resolve_name(place) for name, place in KINDS.items()}
     return ours | load_plugins(ENTRY_POINTS, Builder, ours, lambda builder: builder.options.what)
 

@@ -1,4 +1,4 @@
-"""The card of a built dataset: what is in it, how it was made, what was dropped, and some of its rows."""
+"""The card of a built dataset: its content, how it was made, what was dropped, and examples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
 
-# Name of the license in the metadata if the column `license` states it.
+# License name in the metadata if the column `license` states a license per row.
 PER_ROW = "per-row"
 EXAMPLES = 8
 LONGEST_EXAMPLE = 200
@@ -36,12 +36,12 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """Source of a built set's rows.
+    """Source of a built dataset's rows.
 
     Attributes:
         name: Hub id, folder or file.
         license: License that the source states, or None.
-        row_licenses: whether a column `license` states it row by row.
+        row_licenses: Whether a column `license` states it row by row.
     """
 
     name: str
@@ -50,17 +50,17 @@ class Source:
 
 
 def chained_manifest(chain: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The manifest of a chain's last build, with the counts of all of them."""
+    """The manifest of a chain's last build, with the counts of all its builds."""
     return {**chain[-1], **sums(chain), "rows": chain[-1]["rows"]}
 
 
 def count_tables(manifest: Mapping[str, Any], text: CardText) -> list[Table]:
-    """Tables of what was made and not made, by kind and reason, and of rows that were set aside."""
+    """Tables of counts by kind and reason, and of rows that were set aside."""
     aside = [[name.replace("_", " "), f"{number:,}"] for name, number in manifest["set_aside"].items()]
     counts = manifest["counts"]
-    parts = [(one.title, one.column, one.rows(counts)) for one in text.counts]
+    parts = [(group.title, group.column, group.rows(counts)) for group in text.counts]
     # Counts for which the builder names no table are shown too.
-    others = {name: number for name, number in counts.items() if not any(one.has(name) for one in text.counts)}
+    others = {name: number for name, number in counts.items() if not any(group.has(name) for group in text.counts)}
     parts.append((OTHERS.title, OTHERS.column, OTHERS.rows(others)))
     parts.append((f"rows set aside, in {SET_ASIDE_FILE}", "reason", aside))
     return [*(Table(title, [column, "number"], rows) for title, column, rows in parts if rows), *text.tables(manifest)]
@@ -77,12 +77,16 @@ def write_card(
     """Writes `README.md`, the same bytes for the same builds.
 
     Args:
-        sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
-            the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
-        command: Command that built it, without places on this machine; several are a line each.
+        sets: Manifests by configuration, the default configuration first. Each has the manifests of a chain of builds;
+            the last build made the dataset. A single configuration, `default`, is in the folder itself, several are
+            in folders of their names.
+        command: Command that built the dataset, without paths on this machine; several commands have a line each.
     """
-    made = {name: _Made.of(folder if name == DEFAULT else folder / name, chain, kind) for name, chain in sets.items()}
-    rows = sum(one.manifest["rows"] for one in made.values())
+    configs = {
+        name: _Configuration.of(folder if name == DEFAULT else folder / name, chain, kind)
+        for name, chain in sets.items()
+    }
+    rows = sum(config.manifest["rows"] for config in configs.values())
     views = read_views(folder)
     data = DatasetCardData(
         **_license_data(source),
@@ -90,36 +94,36 @@ def write_card(
         size_categories=[size_category(rows)],
         source_datasets=[source.name] if is_on_hub(source.name) else None,
         configs=[
-            _config(name, one, is_default=number == 0 and len(made) > 1)
-            for number, (name, one) in enumerate(made.items())
+            _config(name, config, is_default=number == 0 and len(configs) > 1)
+            for number, (name, config) in enumerate(configs.items())
         ]
         if views is None
         else view_configs(views, content_hash(folder, views)),
     )
     name = source.name if is_on_hub(source.name) else Path(source.name).name
-    first = next(iter(made.values())).first
+    first = next(iter(configs.values())).first
     text = [
         f"---\n{data.to_yaml()}\n---",
         f"# {kind.title} of {_plain(name)}",
         f"{rows:,} rows, made from {first['source']['rows']:,} rows of {_plain(name)} by hfcomp "
         f"{first['hfcomp_version']}. {kind.about}",
-        loading_text(list(views or made), TRAIN if views else next(iter(made.values())).split),
+        loading_text(list(views or configs), TRAIN if views else next(iter(configs.values())).split),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
         kind.others,
-        " ".join([_license_text(source), *_generator_text(made.values())]),
-        *(["## What is in it"] if facts or any(one.tables for one in made.values()) else []),
+        " ".join([_license_text(source), *_generator_text(configs.values())]),
+        *(["## Content"] if facts or any(config.tables for config in configs.values()) else []),
         *map(_markdown, facts),
-        *(part for name, one in made.items() for part in one.text(name)),
+        *(part for name, config in configs.items() for part in config.text(name)),
         "## How it was made",
         fenced(command, "bash"),
-        f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
-        *(part for name, one in made.items() for part in one.settings(name)),
+        f"The stages and their settings. `{MANIFEST}` has the hashes of all files:",
+        *(part for name, config in configs.items() for part in config.settings(name)),
     ]
     write_text(folder / CARD, with_text_checksum("\n\n".join(text) + "\n"))
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Configuration:
     """One configuration: its folder, the plan of its first build, its stages, and the counts of all its builds."""
 
     folder: Path
@@ -129,8 +133,8 @@ class _Made:
     manifest: Mapping[str, Any]
 
     @classmethod
-    def of(cls, folder: Path, chain: Sequence[Mapping[str, Any]], kind: CardText) -> _Made:
-        stages = [stage for one in chain for stage in one["plan"]["stages"].values()]
+    def of(cls, folder: Path, chain: Sequence[Mapping[str, Any]], kind: CardText) -> _Configuration:
+        stages = [stage for manifest in chain for stage in manifest["plan"]["stages"].values()]
         named = {f"{number} {stage['name']}": stage for number, stage in enumerate(stages)}
         return cls(folder, kind, chain[0]["plan"], named, chained_manifest(chain))
 
@@ -143,25 +147,25 @@ class _Made:
         return split_of(self.manifest)
 
     def text(self, name: str) -> list[str]:
-        found = [*map(_markdown, self.tables), *_examples(self.folder, self.kind)]
-        return found if name == DEFAULT or not found else [f"### {name}: {self.manifest['rows']:,} rows", *found]
+        parts = [*map(_markdown, self.tables), *_examples(self.folder, self.kind)]
+        return parts if name == DEFAULT or not parts else [f"### {name}: {self.manifest['rows']:,} rows", *parts]
 
     def settings(self, name: str) -> list[str]:
         text = fenced(yaml.safe_dump(dict(self.stages), allow_unicode=True, sort_keys=False).strip(), "yaml")
         return [text] if name == DEFAULT else [f"`{name}`:", text]
 
 
-def _config(name: str, made: _Made, *, is_default: bool) -> dict[str, Any]:
-    """What `load_dataset` reads of the card.
+def _config(name: str, config: _Configuration, *, is_default: bool) -> dict[str, Any]:
+    """The entry of the card that `load_dataset` reads.
 
-    It caches the rows of a folder by the folder's last name and this entry, whatever the files hold. Without the
-    description it would return those of another folder, or of an earlier build in this one.
+    `load_dataset` caches rows by the folder's last name and this entry, whatever the files hold. Without the
+    description it would return the rows of another folder, or of an earlier build in this folder.
     """
     folder = DATA if name == DEFAULT else f"{name}/{DATA}"
-    files = [{"split": made.split, "path": f"{folder}/{made.split}-*.parquet"}]
+    files = [{"split": config.split, "path": f"{folder}/{config.split}-*.parquet"}]
     default = {"default": True} if is_default else {}
-    described = f"sha256:{file_hash(made.folder / MANIFEST)}"
-    return {"config_name": name, "data_files": files, **default, "description": described}
+    description = f"sha256:{file_hash(config.folder / MANIFEST)}"
+    return {"config_name": name, "data_files": files, **default, "description": description}
 
 
 def _markdown(table: Table) -> str:
@@ -179,24 +183,26 @@ def _license_data(source: Source) -> dict[str, str]:
 
 
 def _license_text(source: Source) -> str:
-    text = "## License\n\nCaptions that are made from captions, and images that are copied, keep the source's license"
+    text = "## License\n\nCaptions made from captions, and copied images, keep the source's license"
     if source.row_licenses:
         return f"{text}: the column `license` states it row by row."
     if source.license:
         return f"{text}: {_plain(source.license)}."
-    return f"{text}. The source states none that was found: it is unknown. Find it out before you publish this set."
+    return f"{text}. No license of the source was found, so it is unknown. Find out before you publish this dataset."
 
 
-def _generator_text(made: Iterable[_Made]) -> list[str]:
-    """What applies to images that a pipeline made, if any were."""
-    names = dict.fromkeys(stage["pipeline"] for one in made for stage in one.stages.values() if "pipeline" in stage)
+def _generator_text(configs: Iterable[_Configuration]) -> list[str]:
+    """The sentence on the license of generated images; empty without generated images."""
+    names = dict.fromkeys(
+        stage["pipeline"] for config in configs for stage in config.stages.values() if "pipeline" in stage
+    )
     return (
-        [f"Negative images were made by {_plain(', '.join(names))}: its license applies to them too."] if names else []
+        [f"Negative images were made by {_plain(', '.join(names))}; its license applies to them too."] if names else []
     )
 
 
 def _examples(folder: Path, kind: CardText) -> list[str]:
-    """The table of the first rows that have something to show, if any."""
+    """The table of the first rows with something to show, if any."""
     rows: list[Sequence[str]] = []
     files = [path for place in configurations(folder) for path in sorted((place / DATA).glob("*.parquet"))]
     for path in files if kind.cells else ():
@@ -211,8 +217,12 @@ def _examples(folder: Path, kind: CardText) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A text that Markdown shows literally, in one table cell: without links, pictures or HTML."""
-    # Texts of a set come from strangers: control characters are removed, and what may open markup becomes an entity.
-    line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
+    """A text that Markdown shows literally in one table cell, without links, pictures or HTML."""
+    # A dataset's texts are untrusted: control characters are removed, and what may open markup becomes an entity.
+    line = " ".join(
+        "".join(
+            character for character in text if character.isspace() or unicodedata.category(character) != "Cc"
+        ).split()
+    )
     short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", short)
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", short)

@@ -1,4 +1,4 @@
-"""Datasets that take several builds, each from what the one before made: texts stand beside the images of a source."""
+"""Datasets that take several builds, each from the previous one's rows; texts are joined with the source's images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hfcomp.data.built_sets.files import CHAIN, COMMANDS, STEPS_FOLDER, StepNames, is_build, step_names
 from hfcomp.data.loading import load_training_set
 from hfcomp.factory.build import BuiltSet, DatasetBuild
-from hfcomp.factory.manifest import refuse_others
+from hfcomp.factory.manifest import reject_other_files
 from hfcomp.factory.runner import Build, run_stages
 from hfcomp.factory.shards import SOURCE_ROW
 from hfcomp.factory.sources import BuildInputs, check_local_files, read_captioned_rows
@@ -21,30 +21,30 @@ from hfcomp.writing import LOCK_FILE, locked, remove_unfinished, write_json
 
 
 class Chain(DatasetBuild):
-    """The building of a dataset in several steps, each a build of its own that resumes where it was killed.
+    """Builds a dataset in several steps. Each step is a build that resumes where it was killed.
 
     A subclass names its steps and their folders, and runs them. Steps are in `steps/` of the dataset's folder, except
-    for those that make its rows; they may run on machines that share the folder.
+    for those that make the dataset's rows. Steps may run on different machines that share the folder.
     """
 
     names: ClassVar[StepNames]
-    """The steps that are builds, as the dataset's folder has them."""
+    """The steps that are builds, as recorded in the dataset's folder."""
     folders: ClassVar[Sequence[Path]]
-    """The folders of all builds that there may be, relative to the dataset's."""
+    """The folders of all possible builds, relative to the dataset's folder."""
     joined_by: ClassVar[Sequence[str]] = ()
-    """Columns of the source that are kept in any case."""
+    """Columns of the source that are always kept."""
     source: Dataset
-    """The rows to build from, read by `build`."""
+    """The rows to build from; `build` reads them."""
 
     @staticmethod
     def is_old(column: str) -> bool:
-        """Whether a column of the source has a name that the steps need, or describes an earlier dataset."""
+        """Whether the steps use the name of a source column themselves, or the column describes an earlier dataset."""
         return column == SOURCE_ROW
 
     def run(self) -> BuiltSet:
-        """Runs the steps that are asked for; the card is written when the last one is done.
+        """Runs the requested steps, and writes the card when the last step is finished.
 
-        First it raises what later steps would, which may be hours away: for packages and models not found.
+        Missing packages and models are reported first, because a later step may start only after hours.
         """
         raise NotImplementedError
 
@@ -52,7 +52,7 @@ class Chain(DatasetBuild):
         options = self.options
         self._check_output(options.output)
         needed = {"needed": ["image"], "needed_by": options.what, "joined_by": self.joined_by}
-        # before the folder is written to
+        # The source is read before anything is written to the folder.
         self.source = read_captioned_rows(options, self.log, is_old=self.is_old, **needed)
         allow, columns = options.allow_outside_files, self.source.column_names
         check_local_files(self.source, columns, options.source, allow_outside=allow, log=self.log)
@@ -63,14 +63,15 @@ class Chain(DatasetBuild):
         """Runs one build; see `run_stages`.
 
         Args:
-            place: Its folder, relative to the dataset's.
-            uses_gpu: Whether a model runs in its workers; on Ray, other steps reserve no GPU.
+            place: Folder of the build, relative to the dataset's folder.
+            title: Start of the line to log.
+            uses_gpu: Whether a model runs in the workers. On Ray, steps without a model reserve no GPU.
         """
         options = self.options
         self.log(f"{title} {len(inputs.dataset):,} rows")
         steps = options.output / STEPS_FOLDER
         remove_unfinished(steps)
-        if self._needs_names(options.output):  # before rows, as it says what an unfinished dataset lacks
+        if self._needs_names(options.output):  # before any rows: it tells what an unfinished dataset lacks
             write_json(steps / CHAIN, self.names._asdict())
         return run_stages(
             inputs.dataset,
@@ -87,64 +88,64 @@ class Chain(DatasetBuild):
 
     @classmethod
     def _needs_names(cls, output: Path) -> bool:
-        """Whether to write the names of the steps: a dataset of an hfcomp that did not is left as it is."""
-        # A dataset that an earlier hfcomp began has no such file, and resuming it must not change its bytes.
+        """Whether to write the names of the steps."""
+        # A dataset from an earlier hfcomp may lack the file with the names, and resuming it must not change its bytes.
         is_begun = any(is_build(output / place) for place in cls.folders)
         return (output / STEPS_FOLDER / CHAIN).is_file() or not is_begun or step_names(output) != cls.names
 
     @classmethod
     def _check_output(cls, output: Path) -> None:
-        """Raises ValueError for a folder with files of the user, which the dataset's own files would replace."""
+        """Raises ValueError if the folder contains files of the user, which the dataset's files could replace."""
         own_steps = {place.parts[1] for place in cls.folders if place.parts[0] == STEPS_FOLDER}
         inside = sorted({path.name for path in (output / STEPS_FOLDER).glob("*")} - own_steps)
         others = [f"{STEPS_FOLDER}/{name}" for name in inside if not name.startswith((CHAIN, COMMANDS))]
         if output.is_dir() and not any(is_build(output / place) for place in cls.folders):
             others += sorted({path.name for path in output.iterdir()} - {LOCK_FILE, STEPS_FOLDER})
-        refuse_others(output, others)
+        reject_other_files(output, others)
 
 
 def join_texts(source: Dataset, folder: Path | str) -> Dataset:
-    """The rows of a finished build with the other columns of its source, such as images, which are not copied.
+    """Joins the rows of a finished build with the other columns of its source, such as images, which are not copied.
 
     The build's texts are copied once into the cache of `datasets`, in the order of the source. A build from the result
-    notices when the texts change, see `hfcomp.factory.runner.fingerprint`.
+    detects changed texts, see `hfcomp.factory.runner.fingerprint`.
 
     Args:
-        source: Source of the build, or of the first one of a chain; memory-mapped, so that its images stay on disk.
+        source: Source of the build, or of the first build in a chain. It is memory-mapped, so its images stay on disk.
         folder: Folder of the build. It has the column `source_row`, with each row of the source at most once.
 
     Returns:
-        The rows of the build in their order. Where both have a column, it is the build's; `source_row` is there too,
-        so that the next build of the chain can hand it on.
+        The rows of the build in their order. If both have a column, the build's is used. The result keeps
+        `source_row`, which the next build of the chain passes on.
     """
-    made = load_training_set(str(folder))
-    if SOURCE_ROW not in made.column_names:
+    texts = load_training_set(str(folder))
+    if SOURCE_ROW not in texts.column_names:
         raise ValueError(
-            f"{folder} does not say its rows' numbers in the source: it has no column {SOURCE_ROW!r}. Build it with "
-            f"{SOURCE_ROW!r} among its features."
+            f"{folder} has no column {SOURCE_ROW!r} with the row numbers of the source. Build it with {SOURCE_ROW!r} "
+            "among its features."
         )
-    numbers = made.with_format("numpy")[SOURCE_ROW][:]
+    numbers = texts.with_format("numpy")[SOURCE_ROW][:]
     _check_numbers(numbers, len(source), folder)
-    return place_beside(source, made, numbers)
+    return place_beside(source, texts, numbers)
 
 
 def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
-    """Rows of texts with the other columns of a source, such as images, which are not copied.
+    """Joins rows of texts with the other columns of a source, such as images, which are not copied.
 
     Args:
-        source: memory-mapped, so that its images stay on disk.
-        made: the texts; where both have a column, theirs counts.
-        numbers: Row in the source of each of their rows, each at most once.
+        source: Memory-mapped source; its images stay on disk.
+        made: The texts. If both have a column, that of the texts is used.
+        numbers: Source row of each row of texts, each at most once.
     """
-    # A mapping of rows that the source has, as after a filter, would make `datasets` copy the images.
+    # If the source has an index mapping, for example after a filter, `datasets` would copy the images.
     base, mapping = Dataset(source.data, info=source.info.copy(), split=source.split), source._indices
     rows = numbers if mapping is None else mapping.column(0).to_numpy()[numbers]
-    places = np.zeros(len(base), np.int64)  # what stands in rows without texts is never read
+    places = np.zeros(len(base), np.int64)  # values of rows without texts are never read
     places[rows] = np.arange(len(rows))
     if (places[rows] != np.arange(len(rows))).any():
-        raise ValueError("the source has a row twice. Pass it without a `select` that repeats rows.")
-    # Texts are small and are copied into the order of the source; images stay on disk. Both then have the same rows,
-    # and one selection on top of them serves all columns.
+        raise ValueError("the source has a row twice. Pass a source without a `select` that repeats rows.")
+    # Texts are small, so they are copied into the order of the source; images stay on disk. Both then have the same
+    # rows, and a single selection serves all columns.
     texts = made.select(places).flatten_indices()
     others = base.select_columns([name for name in base.column_names if name not in made.column_names])
     return concatenate_datasets([others, texts], axis=1).select(rows)
@@ -155,11 +156,11 @@ def _check_numbers(numbers: np.ndarray, source_rows: int, folder: Path | str) ->
         raise ValueError(f"{folder} has no rows.")
     if numbers.min() < 0 or numbers.max() >= source_rows:
         raise ValueError(
-            f"{folder} was built from another source: it has row {numbers.max():,} of it, and this one has "
+            f"{folder} was built from another source: it refers to row {numbers.max():,}, but this source has "
             f"{source_rows:,} rows."
         )
-    found, times = np.unique(numbers, return_counts=True)
+    rows, times = np.unique(numbers, return_counts=True)
     if times.max() > 1:
         raise ValueError(
-            f"{folder} has row {found[times.argmax()]:,} of its source {times.max()} times; expected at most once."
+            f"{folder} has row {rows[times.argmax()]:,} of its source {times.max()} times; expected at most once."
         )

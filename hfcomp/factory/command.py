@@ -1,4 +1,4 @@
-"""`hfcomp build`: datasets made on this machine, shard by shard."""
+"""`hfcomp build`: builds datasets on this machine, shard by shard."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ QUIET = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-"""What the libraries of a process read once, when they are imported."""
+"""Variables that libraries read only once, when they are imported."""
 KEPT = "Finished shards are kept"
 RESUME = f"{KEPT}: the same command resumes."
-RESUME_PIXELS = "Images that are in the store are kept: the same command resumes."
+RESUME_PIXELS = "Images in the store are kept: the same command resumes."
 
 
 @dataclass(kw_only=True)
 class VerifyOptions(Options):
     """Folder."""
 
-    folder: Annotated[Path, Spelling("DIR", positional=True), "Folder of the built set."]
+    folder: Annotated[Path, Spelling("DIR", positional=True), "Folder of the built dataset or pixel store."]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.factory.build`."""
+    """Builds a dataset and pushes it to `--push_to_hub`, or verifies one; see `hfcomp.factory.build`."""
     kinds = [*builders(), PixelOptions.what, "verify"]
     if arguments:
         arguments = [KINDS.get(arguments[0], arguments[0]), *arguments[1:]]
@@ -67,11 +67,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def build_and_report(options: BuildOptions) -> BuiltSet:
-    """Builds a set and prints what was made and left out.
+    """Builds a dataset and prints what was made and left out.
 
     Raises:
-        ValueError: as `hfcomp.factory.build.build_set`, or for a set without rows.
-        SystemExit: where the build was interrupted, or a stage failed, after its traceback.
+        ValueError: As in `hfcomp.factory.build.build_set`, or if no row is left.
+        SystemExit: If the build is interrupted or a stage fails, after its traceback.
     """
     from hfcomp.data.built_sets.files import SET_ASIDE_FILE
     from hfcomp.factory.build import build_set
@@ -83,7 +83,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
         with quiet_logs():
             built = build_set(options, progress=sys.stderr.isatty())
     except StageError as error:
-        # If a server is down, a disk is full or the build itself raised the error, its message is enough.
+        # The message is enough if a server is down, a disk is full, or the build itself raised the error.
         if not isinstance(error, DamagedSource) and not isinstance(error.__cause__, OSError | None):
             traceback.print_exception(error)
         raise SystemExit(f"error: {error}" if KEPT in str(error) else f"error: {error}\n{RESUME}") from None
@@ -93,7 +93,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
     render_terminal(built.report())
     if built.empty:
         files = ", ".join(str(folder / SET_ASIDE_FILE) for folder in built.empty)
-        raise ValueError(f"no row is left; the reason for each is in {files}.")
+        raise ValueError(f"no row is left. The reasons, row by row, are in {files}.")
     return built
 
 
@@ -121,9 +121,9 @@ def _build_pixels(options: PixelOptions) -> None:
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Keeps bars of datasets, and bars and warnings of transformers, from a standard error that is no terminal.
+    """Hides progress bars of datasets, and bars and warnings of transformers, if standard error is not a terminal.
 
-    Those of processes that are started in it too.
+    This includes processes that are started inside the context.
     """
     import datasets
 
@@ -132,9 +132,9 @@ def quiet_logs() -> Iterator[None]:
     if sys.stderr.isatty():
         yield
         return
-    shown = not datasets.are_progress_bars_disabled()
+    had_bars = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
-    # Processes that are started here read these variables when they import the libraries.
+    # Processes started here read these variables when they import the libraries.
     added = {name: value for name, value in QUIET.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -143,20 +143,20 @@ def quiet_logs() -> Iterator[None]:
     finally:
         for name in added:
             del os.environ[name]
-        if shown:
+        if had_bars:
             datasets.enable_progress_bars()
 
 
 def parser() -> argparse.ArgumentParser:
-    found = command_parser("build", "Builds datasets for training.")
-    kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
+    build_parser = command_parser("build", "Builds datasets for training.")
+    kinds = build_parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     for kind in [*(builder.options for builder in builders().values()), PixelOptions]:
         title = (inspect.getdoc(kind) or "").partition("\n")[0]
         about = f"{title} {RESUME_PIXELS if kind is PixelOptions else RESUME}"
         make = partial(kinds.add_parser, kind.what, help=title.rstrip("."))
         publishing = () if kind is PixelOptions else (PublishOptions,)
         command_parser(f"build {kind.what}", about, kind, *publishing, make=make)
-    words = "check every file of a built set, or store of pixels, against its manifest"
+    words = "Check every file of a built dataset or pixel store against its manifest"
     make = partial(kinds.add_parser, "verify", help=words)
-    command_parser("build verify", f"{words}; 1 at the first damaged", VerifyOptions, make=make)
-    return found
+    command_parser("build verify", f"{words}; exits with status 1 at the first damaged file", VerifyOptions, make=make)
+    return build_parser

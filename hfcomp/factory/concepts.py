@@ -1,6 +1,6 @@
-"""The noun phrases of captions as the columns `concepts` and `concept_spans` (C2LIP), and counts of what was left out.
+"""Noun phrases of captions as the columns `concepts` and `concept_spans` (C2LIP), and counts of omitted phrases.
 
-A caption's concepts depend on the caption, the parser and the cap: not on other rows, shards or processes.
+A caption's concepts depend on the caption, the parser and the cap, but not on other rows, shards or processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRITTEN, CUT = CONCEPT_COUNTS("written"), f"{CONCEPT_COUNTS.prefix}cut by max_co
 
 
 class ConceptBuild(DatasetBuild):
-    """The building of noun phrases."""
+    """Builds noun phrases."""
 
     def inputs(self) -> BuildInputs:
         """Rows without earlier concepts, and the stages, which record the parser's name and version."""
@@ -46,7 +46,7 @@ def make_concepts(*, parser: str | None = None, max_concepts: int | None = None)
 
     Args:
         parser: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
-        max_concepts: phrases that a caption keeps, the first ones; further ones are counted. None keeps all.
+        max_concepts: Number of phrases to keep per caption, from the first; others are counted. None keeps all.
     """
     extract = noun_phrase_extractor(cached_parser(parser))
 
@@ -58,12 +58,12 @@ def make_concepts(*, parser: str | None = None, max_concepts: int | None = None)
 
 
 def _count_column(counts: ConceptCounts) -> list[Counter[str]]:
-    """Counts of a batch as a column to be summed."""
+    """The counts of a batch as a column, which is summed over the dataset."""
     named = Counter({WITHOUT: counts.without_phrase, WRITTEN: counts.concepts, CUT: counts.cut})
     named[UNUSABLE] = counts.unusable
     named.update({LEFT_OUT(reason): number for reason, number in counts.left_out.items()})
-    found: list[Counter[str]] = [Counter() for _ in range(counts.captions)]
-    if found:
-        # Counts are summed over the set, so one row may carry those of its batch. The plus drops zeros.
-        found[0] = +named
-    return found
+    column: list[Counter[str]] = [Counter() for _ in range(counts.captions)]
+    if column:
+        # Counts are summed over the dataset, so the first row may carry all counts of its batch. The plus drops zeros.
+        column[0] = +named
+    return column

@@ -1,4 +1,4 @@
-"""Executors of the shards of a build: in this process, in several that are spawned, or on a Ray cluster."""
+"""Executors: make the shards of a build in this process, in spawned processes, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def make_shards(job: Job, missing: Sequence[int], workers: Workers) -> Iterator[
     """Makes shards in any order.
 
     Yields:
-        The number and the record of each shard, without `set_aside_rows`, when both are on disk.
+        The number and the record of each shard, without `set_aside_rows`, once both are on disk.
 
     Raises:
-        StageError: when a stage fails or a worker is lost for good; shards that were under way are finished first.
+        StageError: If a stage fails or a worker is lost for good. Shards in progress are finished first.
     """
     if workers.executor == "ray" and missing:
         from hfcomp.factory.ray_executor import make_on_ray
@@ -49,10 +49,10 @@ def _make_locally(job: Job, missing: Sequence[int], num_workers: int) -> Iterato
 def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
     _check_picklable(job.stages)
     context = multiprocessing.get_context(START_METHOD)
-    # Workers watch one end of this pipe. It closes when this process ends, for any reason, and the workers then end
-    # too: none goes on writing into a folder whose lock is free.
+    # Workers watch one end of this pipe. It closes when this process ends for any reason. The workers then end too, so
+    # none keeps writing to a folder whose lock is free.
     stop, alive = context.Pipe(duplex=False)
-    # Workers number themselves by this counter, and take the GPUs in turn by these numbers.
+    # Workers number themselves with this counter and use the numbers to take GPUs in turn.
     started = context.Value("i", 0)
     pool = ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(job, stop, started))
     try:
@@ -65,7 +65,7 @@ def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iter
             "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: repeat the "
             "call with fewer workers or smaller shards to resume."
         ) from None
-    except Exception:  # raised again, once the shards under way are finished and recorded
+    except Exception:  # raised again once the shards in progress are finished and recorded
         pool.shutdown(cancel_futures=True)
         raise
     except BaseException:
@@ -85,13 +85,13 @@ def _start_worker(job: Job, stop: Connection, started: Synchronized[int]) -> Non
         set_worker_number(started.value)
         started.value += 1
     _maker = ShardMaker(job)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it is interrupted too, and ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process is interrupted too and ends this worker
     threading.Thread(target=end_with, args=(stop,), daemon=True).start()
 
 
 def _make_in_worker(index: int) -> Record:
     if _maker is None:
-        raise RuntimeError("the worker was not started by run_stages.")
+        raise RuntimeError("this worker was not started by run_stages.")
     return _maker.make(index)
 
 
@@ -99,16 +99,16 @@ def _check_picklable(stages: Sequence[Stage]) -> None:
     for stage in stages:
         try:
             ForkingPickler.dumps(stage)
-        except Exception as error:  # what pickling raises depends on the object
+        except Exception as error:  # the exception depends on the pickled object
             raise ValueError(
                 f"stage {stage.name!r} cannot be sent to other processes: {error}. `make` must be a top-level "
-                "function of a module and its settings plain values; or set num_workers=1."
+                "function of a module, and its settings plain values. Or set num_workers=1."
             ) from error
 
 
 @contextmanager
 def _share_threads(num_workers: int) -> Iterator[None]:
-    """Workers that each used all cores would wait for one another."""
+    """Divides the cores among workers, which would block each other if each used all cores."""
     if "OMP_NUM_THREADS" in os.environ:
         yield
         return

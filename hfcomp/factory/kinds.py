@@ -1,4 +1,4 @@
-"""The kinds of dataset that add columns to the rows of a source in one build."""
+"""Builders that add columns to a source's rows in a single build."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighborOpti
 if TYPE_CHECKING:
     from hfcomp.reporting.report import Table
 
-# Proposals of a masked language model. A larger number makes it propose the earlier ones again.
-FILLS = Counts("fills refused: ", "fills of masks refused, counted each time", "reason")
+# Proposals of a masked language model. A request for more proposals repeats the earlier ones.
+FILLS = Counts("fills refused: ", "rejected fills of masks, counted each time", "reason")
 CONCEPT_COUNTS = Counts("concepts: ", "concepts", "concepts")
 LEFT_OUT = Counts("phrases left out: ", "phrases left out", "reason")
 NEGATIVE_STAGE = "negatives"
-# Reason for captions that are set aside, and count of those that are kept.
+# Reason of captions that are set aside, and count of captions that are kept.
 NO_NEGATIVE, WITHOUT = "no negative", CAPTIONS("without a negative")
 
 
 class Share(NamedTuple):
-    """Captions without a negative, among all that the stage got."""
+    """Number of captions without a negative, and of all captions that the stage received."""
 
     without: int
     captions: int
@@ -40,22 +40,22 @@ class Share(NamedTuple):
 
 
 def check_share(sums: Mapping[str, Any], *, most: float) -> None:
-    """Raises ValueError for a larger share of captions without a negative than allowed, with what to do."""
+    """Raises ValueError if more captions than allowed have no negative; the error says what to do."""
     share = Share.of(sums)
-    if share.value <= most or not sums["rows"]:  # a set without rows is an error anyway
+    if share.value <= most or not sums["rows"]:  # a dataset without rows is an error anyway
         return
     # Rounded up, so the advised share passes.
     allowed = math.ceil(100 * share.value) / 100
     raise ValueError(
         f"{share.without:,} of {share.captions:,} captions ({share.value:.1%}) got no negative, more than "
         f"--max_without_negative {most:g} allows. Check that the captions are English sentences, and choose --kinds "
-        "that fit them, in another folder. Or accept the share: repeat the command with --max_without_negative "
-        f"{allowed:g}, which keeps what is built."
+        "that fit them, with another output folder. Or accept the share: repeat the command with "
+        f"--max_without_negative {allowed:g}, which keeps finished shards."
     )
 
 
 def share_table(manifest: Mapping[str, Any]) -> list[Table]:
-    """The share of captions without a negative, of a build that makes negatives of captions."""
+    """The table with the share of captions without a negative, for builds that make negative captions."""
     from hfcomp.reporting.report import Table
 
     if all(stage["name"] != NEGATIVE_STAGE for stage in manifest["plan"]["stages"].values()):
@@ -69,14 +69,14 @@ NEGATIVES = Builder(
     NegativeOptions,
     CardText(
         "Hard negative captions",
-        "A negative caption is the caption with something changed, so that it should no longer be true of the image. "
-        "They were not reviewed individually: some are true all the same, and some are not fluent English.",
+        "A negative caption is the caption with something changed that should make it untrue of the image. The "
+        "negatives were not reviewed individually: some are true all the same, and some are not fluent English.",
         {
             "`caption`": "the true caption",
-            "`negative_captions`": "false captions, the same number in every row; an empty string means none",
+            "`negative_captions`": "false captions, the same number in every row; an empty string means no negative",
             "`negative_kinds`, `negative_categories`": "the kind of change; `attribute`, `object` or `relation`",
-            "`negative_keywords`": "what was changed",
-            "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
+            "`negative_keywords`": "the changed text",
+            "`negative_spans`": "position of the change, as `[start, end)` in characters of `caption`",
         },
         header=("caption", "negative caption", "kind"),
         reads=("caption", "negative_captions", "negative_kinds"),
@@ -93,14 +93,14 @@ CONCEPTS = Builder(
     ConceptOptions,
     CardText(
         "Noun phrases",
-        "The things that a caption names, as its parser found them: concepts for C2LIP (arXiv:2603.25722). They "
+        "The things that a caption names, as found by a parser: concepts for C2LIP (arXiv:2603.25722). The phrases "
         "were not reviewed individually.",
         {
             "`caption`": "the caption",
-            "`concepts`": "its noun phrases, from left to right, without duplicates; empty where there are none, "
-            "which training reads as the caption itself",
-            "`concept_spans`": "for each of them its position, a list of `[start, end)` in characters of `caption`: "
-            "several where phrases share a noun",
+            "`concepts`": "its noun phrases, from left to right, without duplicates; if empty, training uses the "
+            "caption itself",
+            "`concept_spans`": "the position of each phrase, a list of `[start, end)` in characters of `caption`; "
+            "the list has several entries if phrases share a noun",
         },
         header=("caption", "concepts"),
         reads=("caption", "concepts"),
@@ -114,10 +114,10 @@ NEIGHBORS = Builder(
     NeighborOptions,
     CardText(
         "Nearest images",
-        "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
+        "The most similar images by a model's embeddings, for hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
         {
             "`image_id`": "identifies an image; rows of one image share it",
-            "`neighbor_ids`": "the images nearest to this one, the nearest first",
+            "`neighbor_ids`": "the images most similar to this one, the nearest first",
         },
         counts=(IMAGES,),
     ),

@@ -1,4 +1,4 @@
-"""A build's manifest, and its records on disk for resuming.
+"""Manifest of a build, and the on-disk records from which it resumes.
 
 | in the folder | what | when |
 |---|---|---|
@@ -7,7 +7,8 @@
 | `set_aside.jsonl`, `manifest.json` | the rows set aside; plan, records and totals | at the end |
 | `.lock` | empty; held while a process builds | always |
 
-Nothing here holds a time, a path outside the folder or a number of processes: the same plan gives the same bytes.
+These files contain no times, no paths outside the folder and no numbers of processes: the same plan gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -48,33 +49,33 @@ def shard_file(index: int, shards: int, split: str = TRAIN) -> str:
 
 
 def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
-    """The records, by number, of the shards that an earlier process of the same build finished and that are intact.
+    """Returns the records, by number, of intact shards from an earlier process of the same build.
 
-    Their rows set aside stay on disk. What it left half-written is removed. The caller holds the folder's lock.
+    Their rows set aside stay on disk. Half-written files are removed. The caller holds the folder's lock.
     """
     try:
-        manifest = _read(folder / MANIFEST)
+        manifest = _read_json(folder / MANIFEST)
     except ValueError:
         if not (folder / SET_ASIDE_FILE).is_file():
-            _check_free(folder)  # a manifest of something else
+            _check_free(folder)  # the manifest belongs to something else
         raise
     if manifest is not None and (not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION):
         raise ValueError(f"{folder / MANIFEST} was not written by this version of hfcomp. Choose another folder.")
     # A finished build has its plan in the manifest, an unfinished one next to its records.
-    before = manifest["plan"] if manifest else _read(folder / UNFINISHED / PLAN)
+    before = manifest["plan"] if manifest else _read_json(folder / UNFINISHED / PLAN)
     if before is None:
         _check_free(folder)
-    elif before != plan and (manifest or _has_records(folder)):  # else nothing is lost
+    elif before != plan and (manifest or _has_records(folder)):  # otherwise nothing is lost
         _check_plan(folder, before, plan)
-    # Partial files have temporary names. The caller holds the lock, so no living process owns one.
+    # Partial files have temporary names. The caller holds the lock, so no living process owns any.
     for place in (folder, folder / DATA, folder / UNFINISHED):
         remove_unfinished(place)
-    write_json(folder / UNFINISHED / PLAN, plan, sort_keys=True)  # first, as it identifies the folder's owner
+    write_json(folder / UNFINISHED / PLAN, plan, sort_keys=True)  # first, because it identifies the folder's owner
     (folder / DATA).mkdir(exist_ok=True)
     if manifest:
         _restore_records(folder, manifest)
-    # A record is written after its shard. A shard with another hash was changed later, or the disk lost a write, so it
-    # is built again.
+    # A record is written after its shard. If the hash differs, the shard was changed later or the disk lost a write,
+    # so the shard is built again.
     whole = {}
     for index in range(shards):
         record = _read_record(record_file(folder, index))
@@ -86,11 +87,11 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
 
 
 def begun_plan(folder: Path) -> Plan | None:
-    """The plan of a finished build, or one with a finished shard; None for any other folder."""
-    manifest = _read(folder / MANIFEST)
+    """The plan of a build that is finished or has a finished shard; None for any other folder."""
+    manifest = _read_json(folder / MANIFEST)
     if manifest:
         return manifest["plan"]
-    return _read(folder / UNFINISHED / PLAN) if _has_records(folder) else None
+    return _read_json(folder / UNFINISHED / PLAN) if _has_records(folder) else None
 
 
 def _has_records(folder: Path) -> bool:
@@ -103,21 +104,21 @@ def record_file(folder: Path, index: int) -> Path:
 
 
 def write_record(folder: Path, index: int, record: Record) -> None:
-    """Notes that a shard is finished; its file is in its place by then."""
+    """Records that a shard is finished. Its file must already be in place."""
     write_json(record_file(folder, index), record, sort_keys=True)
 
 
 def without_rows(record: Record) -> Record:
-    """A record without its rows set aside: of a large set they need not fit into memory."""
+    """A record without its rows set aside, which may not fit into memory for a large dataset."""
     return {key: value for key, value in record.items() if key != SET_ASIDE_ROWS}
 
 
 def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
-    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards."""
-    remove_unfinished(folder / DATA)  # of workers that were lost
+    """Writes the rows set aside and the manifest, removes the shards' records, and returns the manifest."""
+    remove_unfinished(folder / DATA)  # left by lost workers
     with replacing(folder / SET_ASIDE_FILE) as part, part.open("wb") as file:
         for index in range(len(records)):
-            for line in _read(record_file(folder, index))[SET_ASIDE_ROWS]:
+            for line in _read_json(record_file(folder, index))[SET_ASIDE_ROWS]:
                 file.write(f"{json.dumps(line, ensure_ascii=False, sort_keys=True)}\n".encode())
     manifest = {
         "schema_version": SCHEMA_VERSION,
@@ -134,16 +135,16 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
 
 
 def sums(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`rows`, `counts` and `set_aside` of all shards, or of all builds, together."""
+    """Total `rows`, `counts` and `set_aside` of several shards or builds."""
     counts, aside = (_totals(record[name] for record in records) for name in ("counts", "set_aside"))
     return {"rows": sum(record["rows"] for record in records), "counts": counts, "set_aside": aside}
 
 
 def _totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Sums by name, in the order of names."""
+    """Sums by name, sorted by name."""
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for numbers in counts:
+        total.update(numbers)
     return dict(sorted(total.items()))
 
 
@@ -163,7 +164,7 @@ def _check_plan(folder: Path, before: Plan, plan: Plan) -> None:
 
 
 def differences(before: Any, now: Any, name: str = "") -> list[str]:
-    """Where two plans differ, as `stages.negatives.seed: 0 -> 1`."""
+    """The differences between two plans, such as `stages.negatives.seed: 0 -> 1`."""
     if isinstance(before, dict) and isinstance(now, dict):
         return [
             line
@@ -183,16 +184,16 @@ def _check_free(folder: Path) -> None:
         raise ValueError(lost_manifest(folder))
     if _has_records(folder):
         raise ValueError(
-            f"{folder / UNFINISHED / PLAN} is missing: the records next to it cannot be identified. "
+            f"{folder / UNFINISHED / PLAN} is missing, so the records next to it cannot be identified. "
             f"{build_anew(folder)}"
         )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / UNFINISHED).iterdir()] if there == [UNFINISHED] else there
-    refuse_others(folder, [name for name in ours if not name.startswith(PLAN)])  # which a kill leaves half-written
+    reject_other_files(folder, [name for name in ours if not name.startswith(PLAN)])  # a kill leaves it half-written
 
 
-def refuse_others(folder: Path, names: Sequence[str]) -> None:
-    """Raises ValueError for an output folder with files of something else."""
+def reject_other_files(folder: Path, names: Sequence[str]) -> None:
+    """Raises ValueError if an output folder contains files that do not belong to the build."""
     if names:
         raise ValueError(
             f"{folder} contains other files ({', '.join(names[:3])}). Choose another output folder, or empty this one."
@@ -200,9 +201,9 @@ def refuse_others(folder: Path, names: Sequence[str]) -> None:
 
 
 def _restore_records(folder: Path, manifest: Record) -> None:
-    """Puts the records of a finished build back; a shard with missing rows set aside has none: it is built again."""
-    # A finished build that lost a shard becomes an unfinished one: its records are put back, and only the missing part
-    # is built. Rows set aside are in the order of shards, so each shard takes the number of lines that it has counted.
+    """Restores the records of a finished build, except for shards whose rows set aside are missing."""
+    # A finished build that lost a shard becomes an unfinished one: its records are restored, and only the missing part
+    # is built. Rows set aside are in the order of shards, so each shard takes as many lines as it counted.
     path = folder / SET_ASIDE_FILE
     whole = path.is_file() and file_hash(path) == manifest["set_aside_sha256"]
     with path.open(encoding="utf-8", newline="\n") if whole else nullcontext(()) as file:
@@ -219,14 +220,14 @@ def _is_whole(folder: Path, record: Record) -> bool:
     return path.is_file() and file_hash(path) == record["sha256"]
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """The content of a JSON file, or None if missing."""
     return read_checked(path, build_anew(path.parent)) if path.is_file() else None
 
 
 def _read_record(path: Path) -> Record | None:
-    """A shard's record; None if damaged, so that the shard is built again."""
+    """A shard's record; None if damaged, which means that the shard is built again."""
     try:
-        return _read(path)
+        return _read_json(path)
     except ValueError:
         return None

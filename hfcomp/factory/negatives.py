@@ -1,4 +1,4 @@
-"""Sets of hard negative captions: from options to source, stages and what identifies them."""
+"""Builds hard negative captions: makes the source, the stages and their identity from options."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SETTINGS = (
 
 
 class NegativeBuild(DatasetBuild):
-    """The building of hard negative captions."""
+    """Builds hard negative captions."""
 
     def inputs(self) -> BuildInputs:
-        """Rows without earlier negatives, and the stages, which record models and versions and no local places."""
+        """Rows without earlier negatives, and the stages, which record models and versions but no local paths."""
         options = self.options
         # Checked before a source is downloaded.
         check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
@@ -51,25 +51,25 @@ class NegativeBuild(DatasetBuild):
         stages = [Stage("captions", make_captions, {"which": options.captions})]
         needed: list[str] = []
         if options.false_negative_model:
-            # The filter looks at the images, so unreadable ones are set aside first.
+            # The filter needs the images, so rows with unreadable ones are set aside first.
             stages.append(Stage("images", make_image_check))
             needed = ["image"]
         stages.append(Stage(NEGATIVE_STAGE, make_checked_negatives, settings, facts))
         dataset = read_captioned_rows(
             options, self.log, is_old=_is_old, needed=needed, needed_by="--false_negative_model"
         )
-        made = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
-        features = output_features(dataset, {"caption": Value("string"), **made})
+        added = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
+        features = output_features(dataset, {"caption": Value("string"), **added})
         check = partial(check_share, most=options.max_without_negative)
         return BuildInputs(dataset, stages, features, ["caption", *needed], check=check)
 
 
 def _is_old(column: str) -> bool:
-    return column.startswith("negative_") or column == "mask"  # the mask is of the negative image
+    return column.startswith("negative_") or column == "mask"  # the mask belongs to the negative image
 
 
 def _model_facts(options: NegativeOptions) -> dict[str, Any]:
-    """The identity of the files and models that are used."""
+    """The identity of the files and models in use."""
     facts: dict[str, Any] = {}
     if options.keyword_table:
         table = Path(options.keyword_table)
@@ -92,7 +92,7 @@ def _model_facts(options: NegativeOptions) -> dict[str, Any]:
 def make_checked_negatives(
     *, false_negative_model: str | None = None, false_negative_margin: float = 0.0, **settings: Any
 ) -> Callable[[Batch], Batch]:
-    """`TextNegatives`, with a filter by a dual encoder where one is given."""
+    """Makes `TextNegatives`, with a dual-encoder filter if given."""
     checks = []
     if false_negative_model is not None:
         device = settings.get("device")
@@ -101,7 +101,7 @@ def make_checked_negatives(
 
 
 class FalseNegatives:
-    """Drops negatives that a dual encoder finds to fit the image as well as the caption does."""
+    """Drops negatives that, for a dual encoder, fit the image as well as the caption."""
 
     def __init__(self, model: str, *, margin: float, device: str | None) -> None:
         self._embedder = Embedder(model, device=device)
@@ -110,14 +110,14 @@ class FalseNegatives:
         self._images: dict[int, np.ndarray] = {}
 
     def __call__(self, batch: Batch, places: list[int], texts: list[str]) -> list[str | None]:
-        """The reason for each text of a row that is dropped, or None."""
-        # The texts of a batch come in several calls, but its images are embedded once.
+        """Returns the reason for dropping each text, or None."""
+        # A batch's texts come in several calls, but its images are embedded only once.
         if batch is not self._batch:
             self._batch, self._images = batch, {}
         missing = [place for place in dict.fromkeys(places) if place not in self._images]
         if missing:
-            found = self._embedder.images([batch["image"][place] for place in missing])
-            self._images |= dict(zip(missing, found, strict=True))
+            embedded = self._embedder.images([batch["image"][place] for place in missing])
+            self._images |= dict(zip(missing, embedded, strict=True))
         images = np.stack([self._images[place] for place in places])
         captions = [batch["caption"][place] for place in places]
         vectors = self._embedder.texts([*captions, *texts]).vectors

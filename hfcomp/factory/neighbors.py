@@ -1,4 +1,4 @@
-"""Nearest images as the columns `image_id` and `neighbor_ids`, hard negatives in a batch (NegCLIP)."""
+"""Nearest images as the columns `image_id` and `neighbor_ids`, for hard negatives in a batch (NegCLIP)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hfcomp.factory.sources import BuildInputs, kept_columns, model_facts, outpu
 
 
 class NeighborBuild(DatasetBuild):
-    """The building of nearest images."""
+    """Finds the nearest images of each image."""
 
     def inputs(self) -> BuildInputs:
-        """Rows with `image_id` and `neighbor_ids`, and a stage that records where these come from.
+        """Rows with `image_id` and `neighbor_ids`, and a stage that records their origin.
 
-        All images are compared with all, so the search is not a stage. Embeddings and neighbors are kept in the
+        The search compares all images with each other, so it is not a stage. Embeddings and neighbors are kept in the
         cache of `hfcomp evaluate`, from which an interrupted build resumes.
         """
         options, log = self.options, self.log

@@ -1,4 +1,4 @@
-"""What is built, and how: the options of `hfcomp build`."""
+"""Options of `hfcomp build`: what to build and how."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from hfcomp.parsing.tokens import CaptionChoice
 from hfcomp.reading import parse_json
 
 RENAME = "--column_names {0}=<its name in your dataset>"
-"""How a column is named on the command line."""
+"""Advice to map a column on the command line."""
 _SET_BY_HFCOMP = {"model": " Use --llm instead.", "messages": "", "stream": "", "stream_options": "", "n": ""}
-"""Fields of a request that --request_options cannot set, and what does."""
+"""Request fields that --request_options cannot set, with advice."""
 
 
 ExecutorName = Literal["local", "ray"]
@@ -43,12 +43,12 @@ ExecutorName = Literal["local", "ray"]
 
 @dataclass(frozen=True)
 class Workers:
-    """What makes the shards of a build; nothing of it changes the result.
+    """The workers that make the shards of a build. They do not affect the result.
 
     Attributes:
-        executor: `local`, processes of this machine, or `ray`, actors of a Ray cluster.
-        number: of them.
-        gpus: of each, on Ray; by default one where the cluster has any.
+        executor: `local` for processes on this machine, or `ray` for actors of a Ray cluster.
+        number: Number of processes or actors.
+        gpus: GPUs per actor on Ray; defaults to one if the cluster has any.
     """
 
     executor: ExecutorName = "local"
@@ -69,16 +69,16 @@ class Workers:
 Source = Annotated[
     str,
     THIS_MACHINE,
-    "Hub id, folder (of COCO or of images with captions too), or file: CSV, TSV, JSON lines, JSON, Parquet.",
+    "Hub id, folder (also of COCO, or of images with captions), or file: CSV, TSV, JSON lines, JSON, Parquet.",
 ]
 ColumnNames = Annotated[
-    str, Spelling("OURS=YOURS"), "hfcomp's name=the source's name of columns, as caption=text; or JSON."
+    str, Spelling("OURS=YOURS"), "Mapping from hfcomp's column names to yours, for example caption=text, or JSON."
 ]
-Parser = Annotated[str, "Parser of captions: spacy:NAME or rules."]
+Parser = Annotated[str, "Caption parser: spacy:NAME or rules."]
 GrammarTolerance = Annotated[
     float | None,
     Needs("grammar_model", advice=", such as openai-community/gpt2"),
-    "Nats per token that a negative may lose.",
+    "Nats per token that a negative may lose against its caption.",
 ]
 
 
@@ -89,43 +89,43 @@ class BuildOptions(Options):
     what: ClassVar[str]
     steps: ClassVar[tuple[str, ...]] = ()
     source: Source
-    output: Annotated[Path, THIS_MACHINE, "Folder of the built set."]
+    output: Annotated[Path, THIS_MACHINE, "Folder for the built dataset."]
     split: Annotated[str, "Split of the source."] = "train"
     config: Annotated[str | None, "Configuration of the source."] = None
     column_names: ColumnNames = ""
     columns: Annotated[
         str | None,
-        "Columns of the source to keep besides license and those needed, comma-separated; by default all.",
+        "Source columns to keep in addition to license and the required ones, comma-separated; by default all.",
     ] = None
-    limit: Annotated[Count | None, "Read the first N rows only."] = None
+    limit: Annotated[Count | None, "Read only the first N rows."] = None
     shard_size: Annotated[Count, "Rows of the source per file."] = ROWS_PER_SHARD
     executor: Annotated[
         ExecutorName,
         THIS_MACHINE,
-        "local, or ray: on a Ray cluster whose machines share the output folder and the source's files.",
+        "local, or ray for a Ray cluster whose machines share the output folder and the source's files.",
     ] = "local"
-    num_workers: Annotated[Count, THIS_MACHINE, "Processes, or actors on Ray."] = 1
+    num_workers: Annotated[Count, THIS_MACHINE, "Number of processes, or of actors on Ray."] = 1
     gpus_per_worker: Annotated[
         Amount | None,
         THIS_MACHINE,
         Needs("executor", "ray", "; local workers take this machine's GPUs in turn"),
-        "GPUs of each actor on Ray; by default one if the cluster has any.",
+        "GPUs per actor on Ray; by default one if the cluster has any.",
     ] = None
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT
     allow_outside_files: Annotated[bool, "Also copy image files from outside the source's folder."] = False
     only_adaptable: Annotated[
         bool,
-        "Leave out rows whose license allows no adaptation or is unknown; needed to publish the set.",
+        "Leave out rows whose license forbids adaptation or is unknown; required to publish the dataset.",
     ] = False
 
     @classmethod
     def runs(cls, step: str, until: str) -> bool:
-        """Whether a step of a dataset that takes several is run, which ends with the step `until`."""
+        """Whether a build that ends with the step `until` runs a step."""
         return cls.steps.index(step) <= cls.steps.index(until)
 
     def words(self) -> list[str]:
-        """The command that builds the set, without places on this machine and what changes nothing in its rows."""
+        """The command that builds the dataset, without local paths and without options that do not affect its rows."""
         words = ["hfcomp", "build", self.what, "--source", without_local_paths(self.source)]
         for option in declared(type(self)).values():
             value = getattr(self, option.name)
@@ -136,7 +136,7 @@ class BuildOptions(Options):
 
 
 def command_line(words: Sequence[str]) -> str:
-    """A command as a card shows it."""
+    """A command in the form that cards show."""
     return f"{shlex.join(words)} --output DIR"
 
 
@@ -144,19 +144,19 @@ def command_line(words: Sequence[str]) -> str:
 class CaptionOptions(BuildOptions):
     """Captions."""
 
-    captions: Annotated[CaptionChoice, "Which are used of a row with a list of captions."] = "longest"
+    captions: Annotated[CaptionChoice, "Captions to use from a row with a list of captions."] = "longest"
     captions_file: Annotated[
-        str | None, Spelling("FILE"), "File of captions to join by key: JSON, CSV or Parquet."
+        str | None, Spelling("FILE"), "File with captions to join by key: JSON, CSV or Parquet."
     ] = None
     key_column: Annotated[
-        str | None, Needs("captions_file"), "Column of the source with the key, such as json.url; by default __key__."
+        str | None, Needs("captions_file"), "Source column with the key, such as json.url; by default __key__."
     ] = None
     captions_columns: Annotated[
-        str | None, Needs("captions_file"), "Columns of captions_file; by default key,caption."
+        str | None, Needs("captions_file"), "Key and caption columns of captions_file; by default key,caption."
     ] = None
 
     reads_english: ClassVar[bool] = True
-    """Whether something reads the captions that knows no other language."""
+    """Whether the captions must be English, because something that reads them knows no other language."""
 
 
 @dataclass(kw_only=True)
@@ -165,15 +165,15 @@ class CopiedImageOptions(BuildOptions):
 
     skip_damaged: Annotated[
         bool,
-        "Leave out rows with an image that cannot be decoded, and count them; otherwise the first one ends the build.",
+        "Leave out and count rows with an image that cannot be decoded; otherwise the first one ends the build.",
     ] = False
 
 
 def parse_request_options(text: str) -> dict[str, Any]:
-    """Reads `max_tokens=4096,seed=null`, or a JSON object, as fields of requests.
+    """Parses request fields such as `max_tokens=4096,seed=null`, or a JSON object.
 
     Raises:
-        ValueError: for anything else, and for fields that hfcomp sets itself.
+        ValueError: For any other text, and for fields that hfcomp sets itself.
     """
     expected = """expected name=value, for example max_tokens=4096,seed=null, or JSON such as '{"seed": null}'"""
     if text.lstrip().startswith("{"):
@@ -187,7 +187,7 @@ def parse_request_options(text: str) -> dict[str, Any]:
             raise ValueError(f"--request_options: found {wrong[0]!r}, {expected}.")
         values = {name.strip(): _json_or_text(value.strip()) for name, _, value in pairs}
     if wrong := [name for name, value in values.items() if value in (math.inf, -math.inf) or value != value]:
-        raise ValueError(f"--request_options: {wrong[0]} is not a number that JSON has, {expected}.")
+        raise ValueError(f"--request_options: {wrong[0]} is not a valid JSON number, {expected}.")
     for name in sorted(_SET_BY_HFCOMP.keys() & values):
         raise ValueError(f"--request_options: {name} cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
     return values
@@ -208,7 +208,7 @@ def check_writer(
 ) -> None:
     """Raises ValueError for an endpoint without an address or with a password in it.
 
-    `instead` says, in the error, what needs no address. Raises ImportError for an endpoint without its package.
+    The error suggests `instead`, which needs no address. Raises ImportError if the endpoint's package is missing.
     """
     from hfcomp.factory.writers.endpoint import check_base_url, check_installed
 
@@ -220,7 +220,7 @@ def check_writer(
         check_base_url(base_url)
         check_installed()
     elif base_url:
-        raise ValueError(f"--base_url is of --writer endpoint; found --writer {writer}.")
+        raise ValueError(f"--base_url works only with --writer endpoint; found --writer {writer}.")
     if parse_request_options(request_options) and writer != "endpoint":
         raise ValueError(f"--request_options works only with --writer endpoint; found --writer {writer}. Remove it.")
 
@@ -232,39 +232,41 @@ class LanguageModelOptions(Options):
     base_url: Annotated[
         str | None,
         THIS_MACHINE,
-        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; a key is read from "
-        "HFCOMP_LLM_API_KEY only.",
+        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; an API key is read only from "
+        "HFCOMP_LLM_API_KEY.",
     ] = None
     llm: Annotated[
         str,
         Spelling("MODEL"),
-        "The server's name of the model, or for transformers a Hub id or folder.",
+        "Model name on the server, or Hub id or folder for transformers.",
     ] = "Qwen/Qwen3-32B"
-    temperature: Annotated[Amount, "Sampling temperature of the first attempt; each further one is 0.2 warmer."] = 0.7
+    temperature: Annotated[Amount, "Sampling temperature of the first attempt; each further attempt adds 0.2."] = 0.7
     attempts: Annotated[
-        Count, "Answers in a row about a caption that are refused before the caption goes without."
+        Count, "Consecutive rejected answers per caption before the caption is left without an answer."
     ] = 3
     thinking: Annotated[
         Literal["off", "as_served"],
-        "off sends chat_template_kwargs, which vLLM knows; as_served sends nothing of the kind.",
+        "off sends chat_template_kwargs, which vLLM supports; as_served sends no such field.",
     ] = "off"
-    plain_answers: Annotated[bool, "For servers without structured output, ask for text instead of JSON."] = False
+    plain_answers: Annotated[bool, "Request plain text instead of JSON, for servers without structured output."] = (
+        False
+    )
     request_options: Annotated[
         str,
-        "Fields to add to each request, replace or (null) remove, for example max_tokens=4096,seed=null; or JSON.",
+        "Request fields to add, replace or (null) remove, for example max_tokens=4096,seed=null; or JSON.",
     ] = ""
-    concurrency: Annotated[Count, THIS_MACHINE, "Requests at a time."] = 64
-    retries: Annotated[Size, THIS_MACHINE, "Retries of a request that failed, with growing pauses."] = 5
+    concurrency: Annotated[Count, THIS_MACHINE, "Concurrent requests."] = 64
+    retries: Annotated[Size, THIS_MACHINE, "Retries of a failed request, with growing pauses."] = 5
     llm_timeout: Annotated[
-        float, Field(gt=0), THIS_MACHINE, "Seconds for one answer: connection, headers and body together."
+        float, Field(gt=0), THIS_MACHINE, "Timeout per answer in seconds: connection, headers and body together."
     ] = 120.0
     answer_cache: Annotated[
         str | None,
         THIS_MACHINE,
         Spelling("DIR"),
-        "Folder of answers by request; by default HF_HOME/hfcomp/answers.",
+        "Folder of cached answers; by default HF_HOME/hfcomp/answers.",
     ] = None
-    llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests in a batch of transformers."] = 16
+    llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests per transformers batch."] = 16
 
     def writer_settings(self) -> dict[str, Any]:
         """The settings of `hfcomp.factory.writers.llm_client.build_llm_client`."""
@@ -279,8 +281,8 @@ class WriterOptions(LanguageModelOptions):
 
     writer: Annotated[
         Literal["endpoint", "transformers", "substitute"],
-        "endpoint asks the server at base_url; transformers runs a small model in process; substitute takes another "
-        "word of the keyword's group and needs no model.",
+        "endpoint queries the server at base_url; transformers runs a small model in process; substitute takes "
+        "another word from the keyword's group and needs no model.",
     ] = "endpoint"
 
 
@@ -291,40 +293,44 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
     what: ClassVar[str] = "negatives"
     kinds: Annotated[
         tuple[str, ...],
-        "Kinds in turn, of keyword, swap, mask and llm, or a part of one as keyword:color, swap:nouns, mask:verb, "
-        "llm:replace_obj.",
+        "Kinds to use in turn: keyword, swap, mask and llm, or a part of one, such as keyword:color, swap:nouns, "
+        "mask:verb or llm:replace_obj.",
     ] = ("keyword",)
-    num_negatives: Annotated[Count, "Negatives of each caption."] = 1
-    seed: Annotated[int, "Random seed of all draws."] = 0
-    parser: Annotated[Parser, "Parser of swap and mask: spacy:NAME or rules."] = DEFAULT_PARSER
-    fill_model: Annotated[str | None, "Masked language model of mask; by default FacebookAI/roberta-base."] = None
+    num_negatives: Annotated[Count, "Negatives per caption."] = 1
+    seed: Annotated[int, "Random seed."] = 0
+    parser: Annotated[Parser, "Parser for swap and mask: spacy:NAME or rules."] = DEFAULT_PARSER
+    fill_model: Annotated[str | None, "Masked language model for mask; by default FacebookAI/roberta-base."] = None
     keyword_table: Annotated[
-        str | None, Spelling("FILE"), "YAML file of your own concepts instead of the paper's."
+        str | None, Spelling("FILE"), "YAML file with your own concepts, which replace the paper's."
     ] = None
-    keyword_matching: Annotated[Literal["paper", "extended"], "extended matches plurals too and fixes a/an."] = "paper"
-    drop_same_words: Annotated[bool, "Drop texts that reorder the caption's words."] = False
+    keyword_matching: Annotated[Literal["paper", "extended"], "extended also matches plurals and corrects a/an."] = (
+        "paper"
+    )
+    drop_same_words: Annotated[bool, "Drop texts that only reorder the caption's words."] = False
     grammar_model: Annotated[str | None, "Drop texts that this causal language model finds ungrammatical."] = None
     grammar_tolerance: GrammarTolerance = None
-    false_negative_model: Annotated[str | None, "Drop texts that this dual encoder finds true of the image."] = None
+    false_negative_model: Annotated[str | None, "Drop texts that, for this dual encoder, are true of the image."] = (
+        None
+    )
     false_negative_margin: Annotated[
         float,
         Needs("false_negative_model", advice=", such as openai/clip-vit-base-patch32"),
-        "Cosine by which such a text leads the caption.",
+        "Cosine by which such a text must exceed the caption.",
     ] = 0.0
     only_with_negative: Annotated[bool, "Leave out captions without a negative."] = False
     max_without_negative: Annotated[
-        Share, "Largest share of captions without a negative, 0 to 1; with more the build fails."
+        Share, "Largest allowed share of captions without a negative, 0 to 1; above it the build fails."
     ] = 0.5
     device: Device = None
 
     def __post_init__(self) -> None:
-        """An option that changes nothing is a mistake."""
+        """Raises ValueError for missing options, and for options without effect."""
         super().__post_init__()
         if self.has_kind("llm"):
             check_writer(self.writer, self.base_url, self.request_options)
             if self.writer == "substitute":
                 raise ValueError(
-                    "--writer substitute needs a keyword, which the kind llm has not. Use --kinds keyword."
+                    "--writer substitute works only with keyword kinds, not with llm. Use --kinds keyword."
                 )
         needed = (("fill_model", "mask"), ("keyword_table", "keyword"), ("base_url", "llm"), ("answer_cache", "llm"))
         for name, generator in needed:
@@ -333,11 +339,11 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
 
     @property
     def reads_english(self) -> bool:
-        """Not where a language model alone writes negatives."""
+        """False if only a language model writes negatives."""
         return any(kind.partition(":")[0] != "llm" for kind in self.kinds)
 
     def has_kind(self, generator: str) -> bool:
-        """Whether a generator, or a part of it, is among the kinds."""
+        """Whether the kinds include a generator or a part of it."""
         return any(kind.partition(":")[0] == generator for kind in self.kinds)
 
 
@@ -347,7 +353,9 @@ class ConceptOptions(CopiedImageOptions, CaptionOptions):
 
     what: ClassVar[str] = "concepts"
     parser: Parser = DEFAULT_PARSER
-    max_concepts: Annotated[Count | None, "Keep a caption's first N and count the others; by default all."] = None
+    max_concepts: Annotated[
+        Count | None, "Keep the first N phrases of a caption and count the others; by default all."
+    ] = None
 
 
 @dataclass(kw_only=True)
@@ -356,6 +364,6 @@ class NeighborOptions(CopiedImageOptions):
 
     what: ClassVar[str] = "neighbors"
     model: Annotated[str, "Hub id or folder of the embedding model."]
-    number: Annotated[Count, "Neighbors of an image."] = 3
-    by: Annotated[Literal["image", "caption"], "What is compared."] = "image"
+    number: Annotated[Count, "Neighbors per image."] = 3
+    by: Annotated[Literal["image", "caption"], "Embeddings to compare."] = "image"
     device: Device = None

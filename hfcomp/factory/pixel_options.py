@@ -14,17 +14,19 @@ from hfcomp.options import AllowUrls, Count, Options, Size, UrlTimeout
 
 @dataclass(kw_only=True)
 class PixelOptions(Options):
-    """Images decoded and resized once, to train from (pixel_cache)."""
+    """Images decoded and resized once, for training (pixel_cache)."""
 
     what: ClassVar[str] = "pixels"
-    source: Annotated[str, "Hub id, folder or file of the training set, as dataset of a recipe."]
-    model: Annotated[str, "Hub id or folder of the model that is trained; only its processor is loaded."]
-    output: Annotated[Path, "Folder of the store; images are added to one that is there."]
+    source: Annotated[str, "Hub id, folder or file of the training set, like dataset in a recipe."]
+    model: Annotated[str, "Hub id or folder of the model to train; only its processor is loaded."]
+    output: Annotated[Path, "Folder of the store; images are added to an existing store."]
     split: Annotated[str, "Split of the source."] = "train"
     config: Annotated[str | None, "Configuration of the source."] = None
-    column_names: Annotated[ColumnNames, "hfcomp's name=the source's name of columns, as image=photo; or JSON."] = ""
-    limit: Annotated[Count | None, "Read the first N rows only."] = None
-    num_workers: Annotated[Size, "Processes that decode beside this one; 0 decodes in this one."] = 0
-    max_image_pixels: Annotated[Count, "An image with more is left out."] = MAX_IMAGE_PIXELS
+    column_names: Annotated[
+        ColumnNames, "Mapping from hfcomp's column names to yours, for example image=photo, or JSON."
+    ] = ""
+    limit: Annotated[Count | None, "Read only the first N rows."] = None
+    num_workers: Annotated[Size, "Additional processes that decode; 0 decodes in this process."] = 0
+    max_image_pixels: Annotated[Count, "Leave out images with more pixels."] = MAX_IMAGE_PIXELS
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT

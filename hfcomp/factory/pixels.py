@@ -1,4 +1,4 @@
-"""Pixel stores: the images of a dataset, decoded and resized for a model once, for every later epoch and run."""
+"""Builds pixel stores: images of a dataset, decoded and resized once for all later epochs and runs of a model."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ class BuiltPixels:
     """Result of a build.
 
     Attributes:
-        cells: images of rows that were looked at; those that are null are not counted.
-        made: images decoded and added.
-        size: its bytes of pixels.
-        unreadable: column, row and reason of each image that is left out; training refuses its row.
+        cells: Number of images read from rows, without nulls.
+        made: Number of images decoded and added.
+        images: Number of images in the store.
+        size: Bytes of pixels in the store.
+        unreadable: Column, row and reason of each image that is left out. Training rejects its row.
     """
 
     folder: Path
@@ -52,19 +53,19 @@ class BuiltPixels:
     def report(self) -> Report:
         """The counts, and the first unreadable images."""
         lines = [
-            f"{self.cells:,} images of rows looked at, {self.made:,} decoded and added",
+            f"{self.cells:,} images read, {self.made:,} decoded and added",
             f"{self.images:,} distinct images ({size_text(self.size)}) in {self.folder}",
         ]
         if self.unreadable:
-            lines.append(f"{len(self.unreadable):,} unreadable images are left out; training will refuse their rows")
+            lines.append(f"{len(self.unreadable):,} unreadable images are left out; training will reject their rows")
         rows = [[column, f"{row:,}", reason] for column, row, reason in self.unreadable[:SHOWN]]
-        title = f"Unreadable images, the first {len(rows)} of {len(self.unreadable):,}"
+        title = f"First {len(rows)} of {len(self.unreadable):,} unreadable images"
         parts = [Table(title, ["column", "row", "reason"], rows)] if rows else []
         return Report("", sections=[Section("", [*parts, Lines(lines, "Images", whole=True)])])
 
 
 def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, progress: bool = False) -> BuiltPixels:
-    """Builds a store, or adds to one: images that it has are not decoded again, so the same call resumes."""
+    """Builds a pixel store or adds to one. Known images are not decoded again, so the same call resumes."""
     processor = load_processor(options.model, argument="model")
     transform = PixelTransform.from_processor(processor, max_pixels=options.max_image_pixels)
     names = parse_column_names(options.column_names)
@@ -82,15 +83,17 @@ def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, p
     with StoreWriter(options.output, transform, log=log) as writer:
         chunks = _Chunks(TrainingRows(dataset, columns), columns, transform, writer.store, options)
         built = BuiltPixels(Path(options.output))
-        for chunk in tqdm(_read(chunks, options.num_workers), total=len(chunks), disable=not progress, unit="chunk"):
-            _add(built, writer, chunk)
+        for chunk in tqdm(
+            _load_chunks(chunks, options.num_workers), total=len(chunks), disable=not progress, unit="chunk"
+        ):
+            _add_chunk(built, writer, chunk)
         built.images = writer.images
     built.size = (built.folder / PIXELS).stat().st_size if built.images else 0
     return built
 
 
 def verify_pixels(folder: Path, log: Callable[[str], None] = print) -> None:
-    """Reads all images of a store."""
+    """Checks all images of a store."""
     store = PixelStore(folder)
     store.verify()
     log(f"{len(store):,} images in {folder} are intact")
@@ -98,7 +101,7 @@ def verify_pixels(folder: Path, log: Callable[[str], None] = print) -> None:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """What became of the images of some rows: the keys of each, its place in `pixels` (-1 if known), `tiny`."""
+    """The images of some rows: keys, place in `pixels` (-1 for a known image) and `tiny` of each."""
 
     keys: Sequence[tuple[list[bytes], int, bool]]
     pixels: torch.Tensor
@@ -106,7 +109,7 @@ class _Chunk:
 
 
 class _Chunks(torch.utils.data.Dataset):
-    """The rows of a set by chunks, each with the pixels of those images that are not in the store yet."""
+    """The rows of a dataset in chunks, each with the pixels of the images that are not in the store yet."""
 
     def __init__(
         self,
@@ -119,7 +122,7 @@ class _Chunks(torch.utils.data.Dataset):
         self.rows, self.columns, self.transform, self.store = rows, columns, transform, store
         self.urls = UrlAccess.asked(options.allow_urls, options.url_timeout)
         self.max_pixels = options.max_image_pixels
-        self.seen: set[bytes] = set()  # of this process, whose chunks the writer gets in their order
+        self.seen: set[bytes] = set()  # keys of this process, whose chunks reach the writer in order
 
     def __len__(self) -> int:
         return -(-len(self.rows) // ROWS_PER_CHUNK)
@@ -132,41 +135,41 @@ class _Chunks(torch.utils.data.Dataset):
                 if row[column] is None:
                     continue
                 try:
-                    found, image = self._image(row[column], f"column {column!r}, row {row['row']}")
+                    image_keys, image = self._image(row[column], f"column {column!r}, row {row['row']}")
                 except Unreadable as error:
                     unreadable.append((column, row["row"], str(error)))
                     continue
-                keys.append((found, -1 if image is None else len(pixels), image is not None and image[1]))
+                keys.append((image_keys, -1 if image is None else len(pixels), image is not None and image[1]))
                 if image is not None:
                     pixels.append(image[0])
-        # One tensor per chunk: a worker hands it over in shared memory.
+        # One tensor per chunk, which a worker passes in shared memory.
         stacked = torch.cat(pixels) if pixels else torch.empty((0, 3, *self.transform.size), dtype=torch.uint8)
         return _Chunk(keys, stacked, unreadable)
 
     def _image(self, value: Any, where: str) -> tuple[list[bytes], tuple[torch.Tensor, bool] | None]:
-        """The keys of an image, and unless one of them is known its pixels `[1, 3, H, W]` and whether it is tiny."""
+        """The keys of an image and, if no key is known, its pixels `[1, 3, H, W]` and whether it is tiny."""
         keys = ImageKeys(value, urls=self.urls)
-        # The key of a place needs no reading of the file. Only an image that is not found by it is read, and hashed by
-        # its content.
+        # The key of a place is known without reading the file. Only if it is not in the store, the file is read and
+        # hashed by its content.
         place = keys.of_place()
         if place is not None and self._is_known(place):
             return [place], None
         content = keys.of_content()
-        found = [key for key in (place, content) if key is not None]
+        known_as = [key for key in (place, content) if key is not None]
         image = None
         if content is None or not self._is_known(content):
             decoded = decode_image(keys.value, where=where, max_pixels=self.max_pixels, urls=self.urls)
             image = self.transform([decoded], where=[where]), is_tiny(decoded)
-        # Keys that are not in the store yet are remembered too: a set may have an image in many rows.
-        self.seen.update(found)
-        return found, image
+        # Keys that are not in the store yet are kept too, because an image may occur in many rows.
+        self.seen.update(known_as)
+        return known_as, image
 
     def _is_known(self, key: bytes) -> bool:
         return key in self.seen or self.store.find(key) >= 0
 
 
-def _read(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
-    # Without a batch size a chunk is passed on unchanged, because it is a batch already.
+def _load_chunks(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
+    # Without a batch size a chunk is passed on unchanged; it already is a batch.
     return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_identity))
 
 
@@ -174,7 +177,7 @@ def _identity(chunk: _Chunk) -> _Chunk:
     return chunk
 
 
-def _add(built: BuiltPixels, writer: StoreWriter, chunk: _Chunk) -> None:
+def _add_chunk(built: BuiltPixels, writer: StoreWriter, chunk: _Chunk) -> None:
     pixels: np.ndarray = chunk.pixels.numpy()
     for keys, place, tiny in chunk.keys:
         built.made += writer.add(keys, None if place < 0 else pixels[place].copy(), tiny=tiny)

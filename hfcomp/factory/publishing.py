@@ -1,4 +1,4 @@
-"""What `hfcomp build` and the programs of `dataset_builders` share: a set is built and, if asked for, pushed."""
+"""Building and optional pushing of a dataset, shared by `hfcomp build` and the programs in `dataset_builders`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class PublishOptions(Options):
     push_to_hub: Annotated[
         str | None,
         Spelling("NAME"),
-        "Dataset of the Hub that receives the finished set, as my-org/my-set; your right to write to it is checked "
-        "before the build starts.",
+        "Hub dataset that receives the finished set, for example my-org/my-set. Write access is checked before the "
+        "build starts.",
     ] = None
     private: Annotated[Private, _NEEDED] = False
     revision: Annotated[Revision, _NEEDED] = None
@@ -35,20 +35,22 @@ class PublishOptions(Options):
     allow_unknown_licenses: Annotated[AllowUnknown, _NEEDED] = False
 
     def target(self, kind: type[BuildOptions], until: str | None, card: Path | None = None) -> PushOptions | None:
-        """Where the set is pushed; None if it is not.
+        """Returns the options of the push; None if the dataset is not pushed.
 
         Args:
-            kind: of the build.
-            until: the step that is given as the last one, if any.
-            card: of the set, unless another is given.
+            kind: Class of options of the build.
+            until: Last step to run, if given.
+            card: Card to push unless the options name another.
 
         Raises:
-            ValueError: for a build that ends before the set is finished.
+            ValueError: If the build ends before the dataset is finished.
         """
         if self.push_to_hub is None:
             return None
         if until is not None and until != kind.steps[-1]:
-            raise ValueError(f"--{TARGET} pushes a finished set: leave out --until {until}, or --{TARGET} until then.")
+            raise ValueError(
+                f"--{TARGET} pushes a finished dataset, which --until {until} does not build. Remove one of them."
+            )
         how = {name: getattr(self, name) for name in ("private", "revision", "allow_unknown_licenses")}
         return PushOptions(repo=self.push_to_hub, card=self.card or card, **how)
 
@@ -59,12 +61,12 @@ class LicenseOptions(Options):
 
     any_license: Annotated[
         bool,
-        "Also rows whose license allows no adaptation or is unknown, which --only_adaptable, the default, leaves out.",
+        "Include rows whose license forbids adaptation or is unknown; --only_adaptable, the default, leaves them out.",
     ] = False
 
 
 def check_push(push: PushOptions | None) -> None:
-    """Raises ValueError for a set that may not be pushed, as far as that is known before it is built."""
+    """Raises ValueError if it is known before the build that the dataset may not be pushed."""
     if push is not None:
         from hfcomp.hub.datasets import check_repository
 
@@ -72,14 +74,14 @@ def check_push(push: PushOptions | None) -> None:
 
 
 def push_set(folders: Folders, push: PushOptions | None) -> None:
-    """Pushes a set that was just built, if it is to be pushed.
+    """Pushes a dataset that was just built, if requested.
 
     Args:
-        folders: of the set, or of several by configuration.
-        push: where to.
+        folders: Folder of the dataset, or folders by configuration.
+        push: Options of the push; None does nothing.
 
     Raises:
-        ValueError: where the set may not be pushed.
+        ValueError: If the dataset may not be pushed.
     """
     if push is None:
         return
@@ -87,10 +89,10 @@ def push_set(folders: Folders, push: PushOptions | None) -> None:
 
     try:
         push_built_sets(folders, push)
-    except NotPublishableError as error:  # which no later push of this set would change
-        raise ValueError(f"the set is built, but not pushed. {error}") from error
+    except NotPublishableError as error:  # a later push of this dataset would fail too
+        raise ValueError(f"the dataset is built, but not pushed. {error}") from error
     except ValueError as error:
-        raise ValueError(f"the set is built, but {error} Then push it: `{_command(folders, push)}`.") from error
+        raise ValueError(f"the dataset is built, but {error} Then push it: `{_command(folders, push)}`.") from error
 
 
 def _command(folders: Folders, push: PushOptions) -> str:
@@ -104,16 +106,16 @@ def _command(folders: Folders, push: PushOptions) -> str:
 
 
 def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Build, *, card: Path) -> None:
-    """Builds by a command line, by default from rows that may be adapted, and pushes to `--push_to_hub`.
+    """Builds a dataset from command-line arguments, by default of adaptable rows, and pushes it if requested.
 
     Args:
-        arguments: of the command line.
-        kind: whose fields are the options.
-        build: from the options that are given to the folder of the set, or the folders of several by configuration.
-        card: of the set, unless another is given.
+        arguments: Arguments of the command line.
+        kind: Class of options.
+        build: Function from the given options to the folder of the dataset, or to folders by configuration.
+        card: Card to push unless the options name another.
 
     Raises:
-        ValueError: for options that do not fit; as `hfcomp.factory.build.build_set` and `push_built_sets`.
+        ValueError: For invalid options, and as in `hfcomp.factory.build.build_set` and `push_built_sets`.
     """
     given = vars(parser(kind).parse_args(arguments))
     push = make_options(PublishOptions, given).target(kind, given.get("until"), card)
@@ -128,11 +130,11 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
 
 
 def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
-    """The command line of a builder."""
+    """The command-line parser of a builder."""
     licenses = () if _has_any_license(kind) else (LicenseOptions,)
     return command_parser("", (kind.__doc__ or "").partition("\n")[0], *licenses, PublishOptions, kind)
 
 
 def _has_any_license(kind: type[BuildOptions]) -> bool:
-    """Whether a kind is built from rows that may be adapted unless its own option says otherwise."""
+    """Whether the options have an `any_license` of their own."""
     return "any_license" in declared(kind)

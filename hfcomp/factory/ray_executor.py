@@ -1,12 +1,13 @@
-"""The executor `ray`: shards are made by actors of a Ray cluster, with Ray Data.
+"""The executor `ray`: actors of a Ray cluster make the shards, with Ray Data.
 
-All machines need the same packages, and the build's folder, the source's files and the stages' models under the same
-paths, as on a network file system: actors write the shards into the folder; this process, which holds its lock, writes
-the records and the manifest. An actor that does not see them ends the build with an error that says so. The
-environment of this process is not sent on: what stages read from it has to be set where Ray was started.
+All machines need the same packages. They also need the build's folder, the source's files and the stages' models under
+the same paths, for example on a network file system. Actors write the shards to the folder; this process, which holds
+the folder's lock, writes the records and the manifest. If an actor does not see these files, the build ends with an
+error that says so. Environment variables of this process are not sent to actors: set those that stages read where Ray
+was started.
 
-Ray tries the shard of a lost actor again, without end. Here each try leaves a mark in the folder, and the third loss
-ends the build.
+Ray retries the shard of a lost actor without limit. Here each try leaves a mark in the folder, and the third loss ends
+the build.
 """
 
 from __future__ import annotations
@@ -40,23 +41,23 @@ def make_on_ray(
 ) -> Iterator[tuple[int, Record]]:
     """Makes shards on Ray, see `hfcomp.factory.executors.make_shards`.
 
-    Uses the cluster that this process is connected to, else the one that Ray finds, by the environment variable
-    RAY_ADDRESS or on this machine, else a new one on this machine that ends with the build.
+    Uses the cluster that this process is connected to. Otherwise Ray looks for a cluster in the environment variable
+    RAY_ADDRESS and on this machine. If there is none, a new cluster on this machine runs until the build ends.
     """
-    # Absolute, because an actor may start in another working folder.
+    # The path is absolute because an actor may start in another working folder.
     job = replace(job, folder=job.folder.resolve())
     _forget_tries(job.folder)
     with _connect() as ray:
         failed = None
         try:
-            rows = _rows(ray, job, missing, num_workers, gpus_per_worker)
+            rows = _shard_rows(ray, job, missing, num_workers, gpus_per_worker)
             for block in rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
                 for row in block.to_pylist():
                     if row["error"]:
                         failed = failed or row
-                        (job.folder / UNFINISHED / _STOP).touch()  # actors finish what is under way
+                        (job.folder / UNFINISHED / _STOP).touch()  # actors finish their current shard
                     elif row["record"]:
-                        # This process writes the records, because it holds the lock. An actor that Ray considers lost
+                        # This process writes the records because it holds the lock. An actor that Ray considers lost
                         # but that still runs can only write its shard again, with the same bytes.
                         yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
         except ray.exceptions.RayError as error:
@@ -71,9 +72,9 @@ class ShardActor:
 
     Args:
         reference: Reference to the job in Ray's object store.
-        plan: the bytes of the build's plan, which are on the disk that all share.
-        files: image files of the source, one of each column, that have to be there too.
-        working_folder: Working folder of the process that builds, which relative paths in settings start from.
+        plan: Bytes of the build's plan, which is on the shared disk.
+        files: One image file per column of the source, which must be on the shared disk too.
+        working_folder: Working folder of the building process, to which paths in settings are relative.
     """
 
     def __init__(self, reference: Any, plan: bytes, files: Sequence[str], working_folder: str) -> None:
@@ -84,7 +85,7 @@ class ShardActor:
             os.chdir(working_folder)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """A row with the record of the shard, or with the error; with neither once the build is to stop."""
+        """Returns a row with the shard's record or the error, or with neither once the build is stopping."""
         index = int(batch["index"][0])
         record, error, trace = "", "", ""
         try:
@@ -92,7 +93,7 @@ class ShardActor:
             if not (maker.job.folder / UNFINISHED / _STOP).exists():
                 _count_try(maker.job, index)
                 record = json.dumps(maker.write(index))
-        except StageError as raised:  # as a result: an exception would end the other actors in the middle of a shard
+        except StageError as raised:  # returned: an exception would end the other actors in mid-shard
             error, trace = str(raised), _trace(raised.__cause__, OSError)
         except Exception as raised:
             trace = _trace(raised, MISTAKES)
@@ -117,19 +118,19 @@ class ShardActor:
 
 
 def _trace(error: BaseException | None, expected: type | tuple[type, ...]) -> str:
-    """Where an error was raised; nothing where its text is enough."""
+    """The traceback of an error; empty if the error's text is enough."""
     return "" if error is None or isinstance(error, expected) else "".join(traceback.format_exception(error))
 
 
 def _unseen_message(path: str) -> str:
     return (
         f"a worker on {host()} does not see {path} of this build. All machines of the cluster need the build's folder "
-        "and the source's files (HF_HOME) on a shared disk, under the same paths; or use executor local."
+        "and the source's files (HF_HOME) on a shared disk, under the same paths. Or use executor local."
     )
 
 
 def _count_try(job: Job, index: int) -> None:
-    """Marks that a shard is begun; only the marks of actors that were lost are seen again."""
+    """Marks that a shard has begun. Only the marks of lost actors are ever read."""
     path = job.folder / UNFINISHED / f"{index:05d}{_TRIES}"
     tries = path.stat().st_size if path.is_file() else 0
     if tries >= MAX_TRIES:
@@ -137,7 +138,7 @@ def _count_try(job: Job, index: int) -> None:
             f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
             "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
         )
-    # The size of the file is the count. It is replaced atomically, so an actor that is lost at this line adds no try.
+    # The file's size is the count. The file is replaced atomically, so an actor that is lost at this line adds no try.
     write_bytes(path, b"." * (tries + 1))
 
 
@@ -146,8 +147,8 @@ def _forget_tries(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per_worker: float | None) -> Any:
-    """The lazy Ray dataset: a row of `index`, `record`, `error` and `trace` for each shard."""
+def _shard_rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per_worker: float | None) -> Any:
+    """The lazy Ray dataset, with a row of `index`, `record`, `error` and `trace` per shard."""
     gpus = ray.cluster_resources().get("GPU", 0)
     wanted = min(1, gpus) if gpus_per_worker is None else gpus_per_worker
     if wanted > gpus:
@@ -155,10 +156,10 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
     plan = (job.folder / UNFINISHED / PLAN).read_bytes()
     try:
         arguments = (ray.put(job), plan, _first_files(job), os.getcwd())
-    except Exception as error:  # what pickling raises depends on the object
+    except Exception as error:  # the exception depends on the pickled object
         raise ValueError(
             f"the build cannot be sent to Ray: {error}. A stage's `make` must be a top-level function of a module and "
-            "its settings plain values; or use executor local."
+            "its settings plain values. Or use executor local."
         ) from error
     # A copy, so the caller's own Ray Data settings stay unchanged.
     context = ray.data.DataContext.get_current().copy()
@@ -166,7 +167,7 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
     context.execution_no_progress_timeout_s = -1  # a shard may take hours
     # One task per actor: a second one would wait there for hours while other actors are idle.
     pool = ray.data.ActorPoolStrategy(size=min(num_workers, len(missing)), max_tasks_in_flight_per_actor=1)
-    with ray.data.DataContext.current(context):  # a dataset keeps the one that it was made with
+    with ray.data.DataContext.current(context):  # a dataset keeps the context that it was made with
         indices = ray.data.from_items([{"index": index} for index in missing], override_num_blocks=len(missing))
     return indices.map_batches(
         ShardActor, batch_size=1, compute=pool, fn_constructor_args=arguments, num_gpus=wanted or None
@@ -174,16 +175,16 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
 
 
 def _first_files(job: Job) -> list[str]:
-    """The image file of the first row, of each column that is read or written, where it is one on this machine."""
-    names = {name for name, one in job.dataset.features.items() if isinstance(one, Image)}
+    """The image files of the first row in columns that are read or written, if they are on this machine."""
+    names = {name for name, feature in job.dataset.features.items() if isinstance(feature, Image)}
     images = [job.dataset[0][name] for name in names & {*job.reads, *job.features}]
-    paths = [one["path"] for one in images if one and one["bytes"] is None and one["path"]]
+    paths = [image["path"] for image in images if image and image["bytes"] is None and image["path"]]
     return [path for path in paths if os.path.isfile(path)]
 
 
 @contextmanager
 def _connect() -> Iterator[Any]:
-    """Ray, connected to a cluster and quiet."""
+    """Connects Ray to a cluster, with only errors logged."""
     try:
         import ray
         import ray.data

@@ -1,4 +1,4 @@
-"""Runs stages over a dataset, shard by shard, so that an interrupted build resumes and gives the same bytes."""
+"""Runs stages over a dataset, shard by shard. An interrupted build resumes and gives the same bytes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Build:
 
     Attributes:
         manifest: Content of `manifest.json`: `plan`, `rows`, `counts`, `set_aside`, `shards`.
-        kept: shards that were there already.
-        made: shards that were made now.
+        kept: Number of shards that an earlier run had finished.
+        made: Number of shards that this run made.
         counts: Counts of this run, which are not in the manifest.
     """
 
@@ -65,48 +65,48 @@ def run_stages(
 ) -> Build:
     """Runs stages over all rows of a dataset and writes Parquet files that `datasets.load_dataset` reads.
 
-    A shard is `rows_per_shard` rows of the source. Its file is put in its place whole, then recorded. After a kill at
-    any moment, the same call keeps the finished shards that match their record, removes partial files and
-    makes the rest: the folder ends up with the same bytes as without the kill. What is in the folder is described in
-    `hfcomp.factory.manifest`.
+    A shard is `rows_per_shard` rows of the source. Its file is written atomically, then recorded. After a kill at any
+    moment, the same call keeps the finished shards that match their record, removes partial files and makes the rest.
+    The folder ends up with the same bytes as without the kill. `hfcomp.factory.manifest` describes the folder's
+    content.
 
-    Images are not encoded: their bytes are copied as they are. Where a row holds only a path, the
-    file's bytes are read in, so that the set is complete; a row whose file is missing or no image is set aside,
-    as is one whose file is a URL, unless `hfcomp.data.urls.set_url_access` allowed them.
+    Images are not encoded again: their bytes are copied. If a row holds only a path, the file's bytes are embedded, so
+    the dataset is complete. A row is set aside if its file is missing or not an image, or if its file is a URL that
+    `hfcomp.data.urls.set_url_access` does not allow.
 
     Args:
-        folder: a new one, an empty one, or one of the same build.
-        features: Columns that are written, in order: those that stages return, others from the source.
-        reads: the source's columns that stages see. A changed source is found by their content and that of the columns
-            that are written, see `fingerprint`.
-        rows_per_shard: Rows of the source per shard; smaller shards are safer, larger ones faster.
-        executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.factory.ray_executor`. Neither this nor
-            the number of workers changes the result.
-        num_workers: processes, or actors; local ones are spawned, so a script has to have its
+        folder: A new or empty folder, or the folder of the same build.
+        features: Columns to write, in order. Stages return them, or they come from the source.
+        reads: Columns of the source that stages see. Their content and that of the written columns reveals a changed
+            source, see `fingerprint`.
+        rows_per_shard: Rows of the source per shard. Smaller shards are safer, larger ones faster.
+        executor: `local`, or `ray` for actors of a Ray cluster, see `hfcomp.factory.ray_executor`. Neither the
+            executor nor the number of workers changes the result.
+        num_workers: Number of processes or actors. Local processes are spawned, so a script needs
             `if __name__ == "__main__":`.
-        gpus_per_worker: GPUs of each actor on Ray; defaults to one if the cluster has any.
-        skip_damaged: decode each image once; rows with one that cannot be decoded are set aside, or, if False, the
-            first ends the build. By default no image is decoded. Finished shards are the same either way.
-        check: called before the build is closed, with its `rows`, `counts` and `set_aside`; what it raises leaves the
-            build unfinished.
+        gpus_per_worker: GPUs per actor on Ray; defaults to one if the cluster has any.
+        skip_damaged: Whether rows with an image that cannot be decoded are set aside (True) or end the build (False).
+            By default no image is decoded. Finished shards are the same in all cases.
+        check: Function that is called with the total `rows`, `counts` and `set_aside` before the build is closed. If
+            it raises, the build stays unfinished.
 
     Raises:
-        ValueError: for settings that do not fit, a source without rows, a folder that holds something else or a build
-            of other settings, naming the difference, or that another process is building in.
-        StageError: when a stage fails, or the disk is full; what is done is kept.
+        ValueError: For invalid settings, a source without rows, a folder that another process is building in, or a
+            folder with other content or with a build with other settings; the error names the difference.
+        StageError: If a stage fails or the disk is full. Finished shards are kept.
     """
-    # Imported here because workers import this module. torch, which comes with that import, would cost each of them
-    # seconds.
+    # These imports are local because workers import this module, and torch, which comes with them, would cost every
+    # worker seconds.
     from hfcomp.data.loading import undecoded
     from hfcomp.data.urls import current_access
 
     workers = Workers(executor, num_workers, gpus_per_worker)
-    _check(dataset, stages, features, reads, rows_per_shard)
+    _check_inputs(dataset, stages, features, reads, rows_per_shard)
     folder = Path(folder)
     dataset = undecoded(dataset)
     how = (rows_per_shard, current_access(), split, skip_damaged)
     job = Job(dataset, tuple(stages), tuple(reads), features, folder, *how)
-    # The lock is held to the end: a second process would remove the partial files of the first as leftovers.
+    # The lock is held to the end, because a second process would remove partial files of the first as leftovers.
     with locked(folder):
         plan = _plan(job)
         records = open_build(folder, plan, job.shards)
@@ -120,9 +120,9 @@ def run_stages(
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
                 bar.update()
-        # Workers finish in any order, while the manifest lists shards in theirs.
+        # Workers finish in any order, but the manifest lists shards by number.
         done = [records[index] for index in range(job.shards)]
-        # After a failed check all records stay on disk, so the same command with another limit builds no shard again.
+        # After a failed check all records stay on disk, so the same command with another limit rebuilds no shard.
         if check is not None:
             check(sums(done))
         try:
@@ -133,21 +133,21 @@ def run_stages(
 
 
 def source_facts(dataset: Dataset, columns: Sequence[str]) -> dict[str, Any]:
-    """What a build's plan says of its source, see `fingerprint`."""
+    """The entry of a build's plan that identifies its source, see `fingerprint`."""
     from hfcomp.data.loading import undecoded
 
     return {"fingerprint": fingerprint(undecoded(dataset), columns), "rows": len(dataset)}
 
 
 def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
-    """Identifies a source: its features and the content of all columns that stages read or that are written.
+    """A hash of a source's features and of the content of all columns that stages read or that are written.
 
-    Of an image the bytes count where the set holds them; of one that is a file its name and size, as reading all files
-    at each start would take as long as building.
+    An embedded image counts with its bytes. An image file counts with its name and size, because reading all files at
+    each start would take as long as building.
 
     Args:
-        dataset: its images undecoded.
-        columns: Columns whose content counts; stages make those that the source lacks.
+        dataset: The source, with undecoded images.
+        columns: Columns whose content counts. Columns that the source lacks are made by stages.
     """
     digest = hashlib.sha256(json.dumps(dataset.features.to_dict(), sort_keys=True).encode())
     images = {name for name, feature in dataset.features.items() if isinstance(feature, Image)}
@@ -166,19 +166,19 @@ def _image_facts(images: pa.ChunkedArray) -> list[Any]:
         _file_size(path) if buffer is None else hashlib.sha256(buffer).hexdigest()
         for buffer, path in zip(buffers, paths, strict=True)
     ]
-    # The file's folder may have changed after a move.
+    # Only the file's name counts, because a move changes its folder.
     return [facts, [path and path.replace("\\", "/").rpartition("/")[2] for path in paths]]
 
 
 def _file_size(path: str | None) -> int | None:
-    """None if there is no local file, as for a URL."""
+    """The size in bytes; None without a local file, for example for a URL."""
     try:
         return None if path is None else os.path.getsize(path)
     except (OSError, ValueError):  # a name with a zero byte is a ValueError
         return None
 
 
-def _check(
+def _check_inputs(
     dataset: Dataset,
     stages: Sequence[Stage],
     features: Features,
@@ -192,10 +192,10 @@ def _check(
     if rows_per_shard < 1:
         raise ValueError(f"rows_per_shard is {rows_per_shard}; expected 1 or more.")
     if not stages:
-        raise ValueError("no stages are given; expected at least one.")
-    taken = [name for name in (*dataset.column_names, *features) if name in RESERVED]
-    if taken:
-        raise ValueError(f"the column {taken[0]!r} is reserved for builds. Rename or drop it.")
+        raise ValueError("no stages were given; expected at least one.")
+    reserved = [name for name in (*dataset.column_names, *features) if name in RESERVED]
+    if reserved:
+        raise ValueError(f"the column {reserved[0]!r} is reserved for builds. Rename or drop it.")
     missing = [name for name in reads if name not in dataset.column_names]
     if missing:
         raise ValueError(f"the source has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}.")
@@ -209,6 +209,6 @@ def _plan(job: Job) -> Plan:
         "rows_per_shard": job.rows_per_shard,
         "columns": job.features.to_dict(),
     }
-    if job.split != TRAIN:  # plans of sets for training have no split: one of an earlier hfcomp still resumes
+    if job.split != TRAIN:  # plans of training sets omit the split, so builds of an earlier hfcomp still resume
         plan["split"] = job.split
-    return json.loads(json.dumps(plan))  # as it reads back
+    return json.loads(json.dumps(plan))  # as it is read back

@@ -1,4 +1,4 @@
-"""One shard of a build: rows of the source through all stages into one Parquet file."""
+"""Makes one shard of a build: passes rows of the source through all stages and writes a Parquet file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SET_ASIDE = "_set_aside"
 COUNTS = "_counts"
 THIS_RUN = "_this_run"
 RESERVED = (ROW, SET_ASIDE, COUNTS, THIS_RUN)
-# Query and fragment of a web URL. They may be a signature, so they are not written into a set.
+# Query and fragment of a web URL. They may contain a signature, so they are not written into a dataset.
 SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
 NO_IMAGE, BAD_IMAGE = "image file cannot be read", "image cannot be decoded"
 DECODED = IMAGES("decoded")
@@ -39,8 +39,8 @@ THREADS = 8
 ROWS_PER_GROUP = 1000
 ROWS_PER_GROUP_WITH_IMAGES = 100
 BYTES_PER_GROUP = 90_000_000
-# Column that a build writes if its features name it: the number of the row in the source. If the source has it, as in
-# a chain of builds, it is also recorded with each row that is set aside.
+# Column for the number of the row in the source, written if a build's features name it. If the source has the column,
+# as in a chain of builds, it is also recorded with each row that is set aside.
 SOURCE_ROW = "source_row"
 KEPT = "Finished shards are kept: once there is room, repeat the call to resume."
 
@@ -49,31 +49,33 @@ StageFunction = Callable[[Batch], Batch]
 
 
 class StageError(RuntimeError):
-    """A stage failed; the message names the stage, the shard and its rows. Shards that are done are kept."""
+    """A stage failed. The message names the stage, the shard and its rows. Finished shards are kept."""
 
 
 class DamagedSource(StageError):
-    """An image of the source cannot be decoded; the message names its column, row and file."""
+    """An image of the source cannot be decoded. The message names its column, row and file."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A named step of a build, from a batch of columns to a batch of columns.
+    """A named step of a build: a function from a batch of columns to a batch of columns.
 
-    A batch is a dictionary of lists of equal length. Besides the columns it holds `_row`, the number of each row in
-    the source: a stage that leaves rows out or makes several of one keeps it aligned. Two more columns may come back
-    and are taken out again: `_set_aside`, a reason for each row to exclude, or None (what follows `: ` is a
-    detail that is not counted by), and `_counts`, a dictionary of name to number for each row, added up over the set;
-    `_this_run` is the same for counts that differ between runs, such as answers from a cache: they are only reported.
+    A batch is a dictionary of lists of equal length. In addition to the columns it has `_row`, the number of each row
+    in the source. A stage that drops or repeats rows must keep `_row` aligned. A stage may return three more columns,
+    which are removed again:
 
-    A row's output may depend on that row only, so that neither shards nor processes change it.
+    * `_set_aside`: the reason for excluding each row, or None. Text after `: ` is a detail that is not counted.
+    * `_counts`: a dictionary from name to number for each row, summed over the dataset.
+    * `_this_run`: the same for counts that differ between runs, such as cached answers. They are only reported.
+
+    A row's output may depend only on that row, so neither shards nor processes change it.
 
     Attributes:
         name: Name in messages and in the manifest.
-        make: called with `settings` in each process that runs the stage; returns the function. It has to be at the top
-            level of a module, so that other processes find it.
-        identity: what is written into the manifest, and must be equal to resume a build: JSON values, without
-            paths of this machine. By default the settings.
+        make: Function that is called with `settings` in each process that runs the stage, and returns the stage's
+            function. It must be at the top level of a module so that other processes can import it.
+        identity: JSON values for the manifest, without paths on this machine; they must be equal to resume a build.
+            Defaults to the settings.
     """
 
     name: str
@@ -87,14 +89,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Job:
-    """What every shard of a build has in common; sent to the processes that make them.
+    """The settings that all shards of a build share. They are sent to the processes that make the shards.
 
     Attributes:
-        dataset: the source, its images undecoded.
-        reads: the source's columns that stages see.
-        urls: URLs that images may be fetched from; None sets their rows aside.
-        skip_damaged: whether rows with an image that cannot be decoded are set aside, or end the build; `None` decodes
-            no image.
+        dataset: The source, with undecoded images.
+        reads: Columns of the source that stages see.
+        urls: URLs that images may be fetched from; None sets the rows of such images aside.
+        skip_damaged: Whether rows with an image that cannot be decoded are set aside (True) or end the build (False);
+            None decodes no image.
     """
 
     dataset: Dataset
@@ -121,7 +123,7 @@ class Job:
 
 @dataclass
 class _Tally:
-    """Counts of a shard, and its rows that are set aside."""
+    """The counts of a shard, and its rows set aside."""
 
     first_rows: Mapping[int, int]
     counts: Counter[str] = field(default_factory=Counter)
@@ -133,12 +135,12 @@ class _Tally:
         first = {SOURCE_ROW: self.first_rows[row]} if row in self.first_rows else {}
         self.set_aside.append({"row": row, **first, "reason": name} | ({"detail": detail} if detail else {}))
 
-    def by_reason(self) -> dict[str, int]:
-        return dict(sorted(Counter(one["reason"] for one in self.set_aside).items()))
+    def count_reasons(self) -> dict[str, int]:
+        return dict(sorted(Counter(row["reason"] for row in self.set_aside).items()))
 
 
 class ShardMaker:
-    """Makes shards of one build; loads what the stages need once."""
+    """Makes shards of one build. Stages load their models and files once."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -146,22 +148,21 @@ class ShardMaker:
         self._functions: list[StageFunction] | None = None
 
     def prepare(self) -> None:
-        """Loads what the stages need; whatever their makers raise is raised as it is."""
+        """Makes the functions of the stages. Their errors are passed on unchanged."""
         if self._functions is None:
             self._functions = [stage.make(**stage.settings) for stage in self.job.stages]
 
     def make(self, index: int) -> Record:
-        """Writes one shard and its record, which it returns without the rows set aside.
+        """Writes a shard and its record, and returns the record without the rows set aside.
 
         Raises:
-            StageError: when a stage fails, or the shard cannot be written, as on a full disk.
+            StageError: If a stage fails, or if the shard cannot be written, for example to a full disk.
         """
         return note_shard(self.job, index, self.write(index))
 
     def write(self, index: int) -> Record:
-        """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
-        # A shard depends only on its index and the job: where, when and in which order shards are built changes no
-        # byte.
+        """Writes a shard and returns its record without writing it. Raises as `make` does."""
+        # A shard depends only on its index and the job, not on where, when or in which order shards are built.
         self.prepare()
         rows = self.job.rows(index)
         source = self._source[rows.start : rows.stop]
@@ -172,7 +173,7 @@ class ShardMaker:
             batch = self._apply(stage, function, batch, index, tally)
         table = self._table(batch, source, numbers, index)
         path = self.job.folder / self.job.file(index)
-        has_images = any(isinstance(one, ImageFeature) for one in self.job.features.values())
+        has_images = any(isinstance(feature, ImageFeature) for feature in self.job.features.values())
         rows_per_group = ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP
         try:
             write_parquet(path, table, rows_per_group=rows_per_group, bytes_per_group=BYTES_PER_GROUP)
@@ -184,34 +185,34 @@ class ShardMaker:
             "rows": len(table),
             "source_rows": [rows.start, rows.stop],
             "counts": dict(sorted(tally.counts.items())),
-            "set_aside": tally.by_reason(),
-            # Each stage sets rows aside in turn. Sorted by row, the record does not say which stage ran first.
-            SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
+            "set_aside": tally.count_reasons(),
+            # Stages set rows aside one after the other. Sorting by row removes the order of the stages.
+            SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda row: row["row"]),
             THIS_RUN: dict(tally.this_run),
         }
 
     def _embed_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
-        """The rows with the bytes of images that were files; rows whose file cannot be read are set aside."""
+        """Returns the rows with the bytes of image files. Rows with unreadable files are set aside."""
         failed: dict[int, str] = {}
         for name, feature in self.job.dataset.features.items():
             if isinstance(feature, ImageFeature) and (name in self.job.features or name in self.job.reads):
-                column, wrong = with_bytes(source.column(name), self.job.urls)
+                column, wrong = embed_bytes(source.column(name), self.job.urls)
                 failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
                 source = source.set_column(source.column_names.index(name), name, column)
-                # The first reason is kept: a file that cannot be read is not decoded as well.
+                # The first reason is kept: an unreadable file is not decoded as well.
                 failed = self._find_damaged(column, name, rows, failed, tally) | failed
         for place, reason in failed.items():
             tally.leave_out(rows[place], reason)
         kept = [place for place in range(len(rows)) if place not in failed]
-        return (_rows_at(source, kept) if failed else source), [rows[place] for place in kept]
+        return (_select_rows(source, kept) if failed else source), [rows[place] for place in kept]
 
     def _find_damaged(
         self, images: pa.ChunkedArray, name: str, rows: range, failed: Mapping[int, str], tally: _Tally
     ) -> dict[int, str]:
-        """Finds out why images cannot be decoded, by place; each of the shard is decoded once.
+        """Decodes each image of the shard once and returns the reasons for failures, by place.
 
         Raises:
-            DamagedSource: for the first, unless such rows are to be set aside.
+            DamagedSource: For the first failure, unless such rows are to be set aside.
         """
         if self.job.skip_damaged is None:
             return {}
@@ -223,57 +224,57 @@ class ShardMaker:
                 return str(error)
             return None
 
-        there = pc.is_valid(images).to_pylist()
-        places = [place for place in range(len(rows)) if there[place] and place not in failed]
+        has_image = pc.is_valid(images).to_pylist()
+        places = [place for place in range(len(rows)) if has_image[place] and place not in failed]
         # Decoders release the GIL, so threads are enough. `map` keeps the order, so the image that an error names is
         # the same in every run.
         with ThreadPoolExecutor(THREADS) as pool:
             problems = zip(places, pool.map(problem, places), strict=True)
-            found = {place: reason for place, reason in problems if reason is not None}
-        if found and not self.job.skip_damaged:
-            raise DamagedSource(f"{next(iter(found.values()))} {SKIP_ADVICE}")
+            damage = {place: reason for place, reason in problems if reason is not None}
+        if damage and not self.job.skip_damaged:
+            raise DamagedSource(f"{next(iter(damage.values()))} {SKIP_ADVICE}")
         tally.counts[DECODED] += len(places)
-        return {place: f"{BAD_IMAGE}: {without_local_paths(reason)}" for place, reason in found.items()}
+        return {place: f"{BAD_IMAGE}: {without_local_paths(reason)}" for place, reason in damage.items()}
 
     def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
         where = self._where(stage, index)
         try:
-            # A copy is passed, so a stage that adds columns in place does not change what an error would show.
-            found = dict(function(dict(batch)))
+            # A copy is passed, so a stage that adds columns in place does not change the batch that an error
+            # describes.
+            result = dict(function(dict(batch)))
         except Exception as error:
             raise StageError(f"{where}: {type(error).__name__}: {error}") from error
-        _check_batch(found, where)
-        for one in found.pop(COUNTS, ()):
-            tally.counts.update(one)
-        for one in found.pop(THIS_RUN, ()):
-            tally.this_run.update(one)
-        reasons = found.pop(SET_ASIDE, None)
+        _check_batch(result, where)
+        for numbers in result.pop(COUNTS, ()):
+            tally.counts.update(numbers)
+        for numbers in result.pop(THIS_RUN, ()):
+            tally.this_run.update(numbers)
+        reasons = result.pop(SET_ASIDE, None)
         if reasons is None:
-            return found
-        for row, reason in zip(found[ROW], reasons, strict=True):
+            return result
+        for row, reason in zip(result[ROW], reasons, strict=True):
             if reason is not None:
                 tally.leave_out(row, reason)
         kept = [place for place, reason in enumerate(reasons) if reason is None]
-        return {name: [values[place] for place in kept] for name, values in found.items()}
+        return {name: [values[place] for place in kept] for name, values in result.items()}
 
     def _where(self, stage: Stage, index: int) -> str:
         rows = self.job.rows(index)
         return f"stage {stage.name!r}, shard {index} of {self.job.shards} (rows {rows.start:,} to {rows.stop - 1:,})"
 
     def _table(self, batch: Batch, source: pa.Table, numbers: list[int], index: int) -> pa.Table:
-        """The columns that are written: those of the stages, and the source's own for the rows that are left."""
-        # Stages may drop, repeat or reorder rows. `_row` records where each one comes from, so columns that no stage
+        """The columns to write: those from the stages, and the source's own columns for the remaining rows."""
+        # Stages may drop, repeat or reorder rows. `_row` records the origin of each row, so columns that no stage
         # touched are copied from the source and never become Python objects.
         place_of = {row: place for place, row in enumerate(numbers)}
         places = [place_of[row] for row in batch[ROW]]
         if places != list(range(len(numbers))):
-            source = _rows_at(source, places)
+            source = _select_rows(source, places)
         schema = self.job.features.arrow_schema
         columns = []
         for name in self.job.features:
             kind = schema.field(name).type
-            # The first build of a chain writes these numbers. Later builds find the column in their source and pass it
-            # on.
+            # The first build of a chain writes these numbers. Later builds find them in their source and pass them on.
             if name == SOURCE_ROW and name not in batch and name not in source.column_names:
                 columns.append(pa.array(batch[ROW], type=kind))
                 continue
@@ -283,7 +284,7 @@ class ShardMaker:
             if name not in batch:
                 columns.append(source.column(name).cast(kind))
                 continue
-            # Only images need the `datasets` encoder: a stage may return them as pictures, paths or bytes.
+            # Only images need the `datasets` encoder, because a stage may return them as pictures, paths or bytes.
             is_image = isinstance(self.job.features[name], ImageFeature)
             try:
                 values = self.job.features.encode_column(batch[name], name) if is_image else batch[name]
@@ -295,17 +296,17 @@ class ShardMaker:
 
 
 def this_run(counts: Mapping[str, int], before: Mapping[str, int], rows: int) -> list[Counter[str]]:
-    """The column `_this_run` of a batch, from the counts after and before it; the first row has them all."""
+    """The column `_this_run` of a batch: the first row has the difference of the counts before and after."""
     return [Counter(counts) - Counter(before) if row == 0 else Counter() for row in range(rows)]
 
 
 def note_shard(job: Job, index: int, record: Record) -> Record:
-    """Writes the record of a shard that is on disk, and returns it without the rows set aside.
+    """Writes the record of a finished shard, and returns it without the rows set aside.
 
-    The counts of this run are only returned, under `THIS_RUN`.
+    The counts of this run, under `THIS_RUN`, are returned but not written.
 
     Raises:
-        StageError: where it cannot be written, as on a full disk.
+        StageError: If the record cannot be written, for example to a full disk.
     """
     try:
         write_record(job.folder, index, {name: value for name, value in record.items() if name != THIS_RUN})
@@ -319,14 +320,14 @@ def _write_error(job: Job, index: int, error: OSError) -> StageError:
 
 
 def _first_rows(source: pa.Table, rows: range) -> dict[int, int]:
-    """The numbers of rows in the source that a chain of builds began with; none where there is no chain."""
+    """The row numbers in the source of a chain's first build; empty if there is no chain."""
     if SOURCE_ROW not in source.column_names or not pa.types.is_integer(source.schema.field(SOURCE_ROW).type):
         return {}
     return dict(zip(rows, source.column(SOURCE_ROW).to_pylist(), strict=True))
 
 
-def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
-    """Rows by place, in runs without a copy: `take` joins the arrays of a column, which fails beyond 2 GiB."""
+def _select_rows(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    """Selects rows by place as slices, without a copy. `take` would join a column's arrays and fail beyond 2 GiB."""
     runs: list[list[int]] = []  # start and length
     for place in places:
         if runs and place == sum(runs[-1]):
@@ -336,30 +337,29 @@ def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
     return pa.concat_tables([table.slice(*run) for run in runs] or [table.slice(0, 0)])
 
 
-def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[pa.ChunkedArray, dict[int, str]]:
-    """Images with their files' bytes inside, so that a set is self-contained; present bytes are left as they are.
+def embed_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[pa.ChunkedArray, dict[int, str]]:
+    """Embeds the bytes of image files, which makes a dataset self-contained. Existing bytes are not changed.
 
     Args:
-        images: structures of `bytes` and `path`, as `datasets` stores undecoded images.
+        images: Structs of `bytes` and `path`, as `datasets` stores undecoded images.
         urls: URLs that images may be fetched from.
 
     Returns:
-        The same with file names instead of paths, and why a file could not be read, by place.
+        The images with file names instead of paths, and the reasons why files could not be read, by place.
     """
     chunks, failed, start = [], {}, 0
     for chunk in images.chunks:
         content, path = pc.struct_field(chunk, "bytes"), pc.struct_field(chunk, "path")
         needed = pc.and_(pc.is_null(content), pc.is_valid(path)).to_pylist()
         if any(needed):
-            found = content.to_pylist()
+            contents = content.to_pylist()
             for place, name in enumerate(path.to_pylist()):
                 if needed[place]:
-                    found[place], reason = _read_image(name, urls)
+                    contents[place], reason = _read_image(name, urls)
                     if reason:
                         failed[start + place] = reason
-            content = pa.array(found, type=content.type)
-        # Only the file name of the path is kept: folders describe this machine, and the query of a URL may be a
-        # signature.
+            content = pa.array(contents, type=content.type)
+        # Only the file name of a path is kept: folders describe this machine, and a URL's query may be a signature.
         names = pc.replace_substring_regex(path, pattern=SECRETS_OF_URL, replacement=r"\1")
         names = pc.replace_substring_regex(names, pattern=r"^.*[/\\]", replacement="")
         missing, done = chunk.is_null(), 0
@@ -373,18 +373,18 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
 
 
 def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
-    """A file's bytes. A set may reference any local file, so anything but an image is refused."""
+    """Reads a file. A dataset may reference any local file, so files other than images are rejected."""
     name = shown(path).replace("\\", "/").rpartition("/")[2]
     if is_url(path) and (urls is None or not urls.allows(path)):
         return None, f"{name!r} is a URL, which is not fetched without --allow_urls"
     try:
         with open_named(path, "image", urls) as file:
             content = file.read()
-        # This reads only the header, which is enough to reject a text or a key that a hostile set names as its image.
+        # Only the header is read, which is enough to reject a text or a key that a hostile dataset names as its image.
         open_image(BytesIO(content)).close()
     except FileNotFoundError:
         return None, f"{name!r}, which does not exist"
-    except Exception as error:  # whatever a file system or a reader of images raises on bad input
+    except Exception as error:  # file systems and image readers raise anything on bad input
         return None, f"{name!r} ({type(error).__name__})"
     return content, ""
 

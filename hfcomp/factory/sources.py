@@ -1,4 +1,4 @@
-"""What builds begin with: a source's rows under the contract's names, and checks of images, files and licenses."""
+"""Reads the rows of a source under the contract's names, and checks images, files and licenses."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ NO_IMAGE = "no image"
 FORBIDDEN, UNSTATED = "license forbids adaptation", "license unknown"
 _ROWS = 1000
 _SHOWN = 3
-# Path on this machine of a sample's archive, in the column that `datasets` adds to WebDataset shards.
+# Column that `datasets` adds to WebDataset shards, with the local path of each sample's archive.
 SHARD_PATH = "__url__"
 
 
 class BuildInputs(NamedTuple):
-    """What `run_stages` needs of a build.
+    """The inputs of `run_stages`.
 
     Attributes:
-        reads: columns of the source that stages see.
-        facts: tables for the card.
+        reads: Columns of the source that stages see.
+        facts: Tables for the card.
+        check: Check of the total counts before the build is closed, see `run_stages`.
     """
 
     dataset: Dataset
@@ -60,7 +61,7 @@ class BuildInputs(NamedTuple):
 
 
 def read_source(options: BuildOptions, log: Log) -> Dataset:
-    """The rows of the source, under the contract's names; `log` receives a line about what was read."""
+    """Reads the rows of the source under the contract's names, and logs a line about them."""
     part = {"split": options.split, "config": options.config}
     names = parse_column_names(options.column_names)
     source = RowSource(name=options.source, column_names=names, **part)
@@ -68,7 +69,7 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
         files = ("captions_file", "key_column", "captions_columns")
         source = replace(source, **{name: getattr(options, name) for name in files})
     dataset = read_rows(source, log)
-    # Removed because it is a path on this machine: two machines that build the same set would write different bytes.
+    # The column is a local path, so two machines that build the same dataset would write different bytes.
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
     kept = kept_columns(dataset, options.columns)
@@ -76,9 +77,9 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
         _check_images_are_named(dataset, options.source, part, names)
     if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
-            f"column 'image' of {options.source} holds texts such as {dataset[0]['image']!r}, expected images. File "
-            "names are read beside a local file or folder: download the set and pass its folder as --source; or build "
-            "without images: --columns caption."
+            f"column 'image' of {options.source} contains texts such as {dataset[0]['image']!r}, expected images. "
+            "File names are resolved only next to a local file or folder: download the dataset and pass its folder as "
+            "--source; or build without images: --columns caption."
         )
     check_image_files(dataset, kept, one_is_enough=True)
     return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
@@ -93,11 +94,15 @@ def read_captioned_rows(
     needed_by: str = "",
     joined_by: Sequence[str] = (),
 ) -> Dataset:
-    """The rows to build from, without the columns that `is_old` says describe earlier ones of the same kind.
+    """Reads the rows to build from, with captions and without columns of an earlier build of the same kind.
 
-    `needed` are further columns, `needed_by` the option that needs them; those of `joined_by` are kept where they are
-    there, whatever `--columns` says. Rows with images have their photograph in `image_id`, unless that is in
-    `joined_by`.
+    Rows with images get an `image_id` that identifies the photograph, unless `joined_by` names it.
+
+    Args:
+        is_old: Whether a column describes an earlier build.
+        needed: Further required columns.
+        needed_by: Option that requires them, for errors.
+        joined_by: Columns that are kept if they exist, whatever `--columns` says.
     """
     dataset = read_source(options, log)
     _check_captions(dataset, options.source)
@@ -109,40 +114,40 @@ def read_captioned_rows(
     left = [name for name in kept if is_old(name)]
     if left and options.columns is not None:
         raise ValueError(
-            f"--columns names {', '.join(left)}, which cannot be kept: the source's own describe other "
-            f"{options.what}, and this build makes them anew. Leave them out of --columns."
+            f"--columns names {', '.join(left)}, which cannot be kept: in the source they describe other "
+            f"{options.what}, and this build makes them again. Remove them from --columns."
         )
     if left:
-        log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
+        log(f"dropping the source's columns {', '.join(left)}: they describe other {options.what}")
     kept = [name for name in kept if name not in left]
     if options.captions == "all" and has_lists(dataset.features):
-        # A row becomes several rows, which must be recognizable as rows of one image.
+        # A row becomes several rows, which must be recognizable as rows of the same image.
         dataset = with_image_ids(dataset, photographs_or_rows(dataset))
         needed = [*needed, IMAGE_ID]
-    elif "image" in (*needed, *kept) and IMAGE_ID not in joined_by:  # a build that joins by it finds it by itself
+    elif "image" in (*needed, *kept) and IMAGE_ID not in joined_by:  # a build that joins by it derives it itself
         dataset = with_image_ids(dataset)
         kept = [*kept, *({IMAGE_ID} & {*dataset.column_names})]
     return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
 
 
 def _check_images_are_named(dataset: Dataset, source: str, part: Mapping[str, Any], names: Mapping[str, str]) -> None:
-    """Raises ValueError for a source with images of which the set would have none."""
-    if any(isinstance(one, Image) for one in dataset.features.values()):
+    """Raises ValueError if the source names image files that the dataset would not contain."""
+    if any(isinstance(feature, Image) for feature in dataset.features.values()):
         return
-    found = named_image_files(dataset, listing_folders(source, part["split"], part["config"], {}))
-    if not found:
+    named = named_image_files(dataset, listing_folders(source, part["split"], part["config"], {}))
+    if not named:
         return
-    column, file = next(iter(found.items()))
+    column, file = next(iter(named.items()))
     missing = [] if "caption" in dataset.column_names else ["caption"]
     fix = {**names, "image": column, **proposed_names(dataset, missing)}
     raise ValueError(
-        f"{source}: column {column!r} names image files such as {file!r}, but no column is called 'image', "
-        f"so the built set would have no images. Name it: {spelled(fix)}. Or build a set of texts: --columns caption"
+        f"{source}: column {column!r} names image files such as {file!r}, but no column is called 'image', so the "
+        f"built dataset would have no images. Name it: {spelled(fix)}. Or build a dataset of texts: --columns caption"
     )
 
 
 def _sampled_captions(dataset: Dataset) -> list[str]:
-    """Texts of rows that are evenly spaced; of several captions the first."""
+    """The first captions of evenly spaced rows."""
     rows = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), SAMPLED)).astype(np.int64))
     values = dataset.select_columns("caption").select(rows)["caption"]
     return [text for value in values for text in texts_of(value)[:1]]
@@ -151,15 +156,15 @@ def _sampled_captions(dataset: Dataset) -> list[str]:
 def _check_captions(dataset: Dataset, source: str) -> None:
     if "caption" not in dataset.column_names:
         known = proposed_names(dataset, [name for name in ("image", "caption") if name not in dataset.column_names])
-        fix = f"These may be meant: {spelled(known)}" if known else f"Name it: {RENAME.format('caption')}"
+        fix = f"You may mean: {spelled(known)}" if known else f"Name it: {RENAME.format('caption')}"
         raise ValueError(f"{source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
     kind = dataset.features["caption"]
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
-        raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
+        raise ValueError(f"column 'caption' contains {kind}; expected texts or lists of texts.")
 
 
 def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:
-    """The source's columns that the built set has: all, or the requested ones and `license`, for publishing."""
+    """The source's columns to keep: all, or the requested ones and `license`, which publishing needs."""
     if wanted is None:
         return dataset.column_names
     names = [name.strip() for name in wanted.split(",") if name.strip()]
@@ -168,9 +173,9 @@ def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:
 
 
 def output_features(dataset: Dataset, added: Mapping[str, Any]) -> Features:
-    """The columns of a built set: the source's, its images decoded on access, and the added ones."""
-    shown = {name: Image() if isinstance(one, Image) else one for name, one in dataset.features.items()}
-    return Features({**shown, **added})
+    """The columns of a built dataset: those of the source, with images decoded on access, and the added ones."""
+    own = {name: Image() if isinstance(feature, Image) else feature for name, feature in dataset.features.items()}
+    return Features({**own, **added})
 
 
 def model_facts(place: str) -> str:
@@ -183,7 +188,7 @@ def model_facts(place: str) -> str:
 
 
 def make_image_check() -> Callable[[Batch], Batch]:
-    """The stage that sets rows aside whose image cannot be decoded."""
+    """The stage that sets aside rows with an image that cannot be decoded."""
 
     def images(batch: Batch) -> Batch:
         return batch | {SET_ASIDE: [_image_problem(image) for image in batch["image"]]}
@@ -202,10 +207,10 @@ def _image_problem(image: Any) -> str | None:
 
 
 def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
-    """The stage that keeps rows whose license allows adaptation; none if the source allows it for all of them.
+    """The stage that keeps rows whose license allows adaptation; empty if the source allows it for all rows.
 
     Args:
-        stated: License on the source's card, for a source without a column `license`.
+        stated: License on the source's card, which applies if the source has no column `license`.
     """
     if LICENSE not in dataset.column_names:
         if allows_adaptation(stated):
@@ -215,7 +220,7 @@ def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
 
 
 def make_license_check() -> Callable[[Batch], Batch]:
-    """The stage: a row without a license, or with an unknown one, is set aside too."""
+    """The stage that sets aside rows whose license forbids adaptation, is unknown or is missing."""
 
     def check(batch: Batch) -> Batch:
         licenses = batch[LICENSE]
@@ -235,20 +240,20 @@ def _license_problem(license: str | None) -> str | None:
 def check_local_files(
     dataset: Dataset, columns: Sequence[str], source: str, *, allow_outside: bool, log: Callable[[str], None]
 ) -> None:
-    """Reports images that a build copies from files, misses or fetches, and refuses files outside the source's folder.
+    """Logs the images that a build copies, misses or fetches, and rejects files outside the source's folder.
 
-    Whoever wrote the source chose these names: in a set from somebody else, they may point to any picture that this
+    The author of the source chose these names. In a dataset from someone else, they may point to any picture that this
     user can read. Symbolic links are followed.
 
     Args:
-        source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
-            `datasets`.
-        allow_outside: whether files elsewhere are copied too.
+        columns: Columns that may contain images.
+        source: File, folder or Hub id. A Hub id has its own folders in the caches of the Hub and `datasets`.
+        allow_outside: Whether to copy files from other folders too.
     """
-    # A hostile set may name any picture that this user can read. Pictures below its own folder are allowed. Elsewhere
-    # the user must allow them.
+    # A hostile dataset may name any picture that this user can read. Pictures in its own folder are allowed; the user
+    # must allow others.
     roots = _roots(source)
-    # A file list in the home directory would make the whole directory the source's own folder.
+    # A file list in the home directory would make the whole home directory the source's own folder.
     everything = [root for root in roots if _holds_everything(root)]
     roots = [root for root in roots if root not in everything]
     known: dict[str, Path] = {}
@@ -266,29 +271,29 @@ def check_local_files(
     if number:
         inside = " and ".join(map(str, roots)) or "no folder of its own"
         log(
-            f"{number:,} image files that {source} names are copied into the set: {number - len(outside):,} from "
-            f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
+            f"copying {number:,} image files that {source} names into the dataset: {number - len(outside):,} from "
+            f"{inside} and its subfolders, {len(outside):,} from elsewhere"
         )
     if missing:
         log(
-            f"{len(missing):,} of them are missing, such as {', '.join(missing[:_SHOWN])}: their rows are set aside, "
-            f"each with its file in {SET_ASIDE_FILE}"
+            f"{len(missing):,} of them are missing, such as {', '.join(missing[:_SHOWN])}; their rows are set aside, "
+            f"and {SET_ASIDE_FILE} names each file"
         )
     if urls:
-        log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
-    # The source has no folder of its own here, so the error advises moving it into one.
+        log(f"{source} references {urls:,} images by URL, which are copied into the dataset if fetching is allowed")
+    # This source has no folder of its own, so the error advises moving it into one.
     if outside and not allow_outside and everything:
         raise ValueError(
             f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "
-            f"{everything[0]}, which also has private files. The built set embeds copies of them, which would be "
+            f"{everything[0]}, which also has private files. The built dataset embeds copies of them, which would be "
             "published with it. Move the file and its images to a folder of their own, or, if all of them are "
             "intended, pass --allow_outside_files."
         )
     if outside and not allow_outside:
         raise ValueError(
             f"{source} references {len(outside):,} image files outside its own folder, such as "
-            f"{', '.join(outside[:_SHOWN])}. The built set embeds copies of them, which would be published with it. "
-            "Remove the rows, move the files to the source's folder or, if all of them are intended, pass "
+            f"{', '.join(outside[:_SHOWN])}. The built dataset embeds copies of them, which would be published with "
+            "it. Remove the rows, move the files to the source's folder or, if all of them are intended, pass "
             "--allow_outside_files."
         )
 
@@ -302,12 +307,12 @@ def _roots(source: str) -> list[Path]:
 
 
 def _holds_everything(folder: Path) -> bool:
-    """Whether a folder is a home directory, holds one, or is the root of a file system."""
+    """Whether a folder is a home directory, contains one, or is the root of a file system."""
     return folder == folder.parent or Path.home().resolve().is_relative_to(folder)
 
 
 def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str, int, str]]:
-    """Column, row and URL or path of each image that is not in the set; of a member of an archive, the archive's."""
+    """Yields column, row, and URL or path of each image that is not embedded; in an archive, the archive's path."""
     wanted = [name for name in columns if isinstance(dataset.features.get(name), Image)]
     if not wanted:
         return
@@ -317,19 +322,19 @@ def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str
             images: pa.ChunkedArray = table.column(column)
             without = pc.is_null(pc.struct_field(images, "bytes")).to_pylist()
             for place, name in enumerate(pc.struct_field(images, "path").to_pylist()):
-                # For `zip://member::archive` the archive is the file that is read. A name with a zero byte is not a
-                # file name.
+                # For `zip://member::archive`, the archive is the file to read. A name with a zero byte is not a file
+                # name.
                 if name is not None and without[place] and "\0" not in name:
                     yield column, start + place, name if is_url(name) else name.rpartition("::")[2]
         start += len(table)
 
 
 def _resolve(name: str, known: dict[str, Path]) -> Path:
-    """Where a path leads; each folder is looked at once."""
+    """The resolved path. Each folder is resolved once."""
     folder, file = os.path.split(name)
     if folder not in known:
         known[folder] = Path(folder).resolve()
     path = known[folder] / file
-    # Resolving costs a system call for each part of a path. It is done once per folder, and for a file only if it may
-    # lead elsewhere.
+    # Resolving costs a system call per part of a path. It is done once per folder, and for a file only if it may point
+    # elsewhere.
     return path.resolve() if file == ".." or path.is_symlink() else path

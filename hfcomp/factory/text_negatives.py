@@ -1,7 +1,7 @@
-"""Stages that give captions hard negatives: drawn by several generators in turn, filtered, with what was dropped.
+"""Stages that give captions hard negatives, from several generators in turn, with filters and counts of drops.
 
-A caption's negatives depend on the caption, the seed and the settings: not on other rows, their order, shards or
-processes. Fewer negatives are the first of more.
+A caption's negatives depend on the caption, the seed and the settings, but not on other rows, their order, shards or
+processes. A request for fewer negatives returns the first of a larger request.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ PASSED_OVER = CAPTIONS("passed over, ")
 FEWER = CAPTIONS("with fewer than requested")
 REORDERED = FLAGGED("the caption's words in another order")
 
-# Takes the rows of a batch and a text for each. Returns the reason why a text is dropped, or None.
+# Takes rows of a batch and a text for each. Returns the reason for dropping each text, or None.
 Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
 
 
 def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
-    """The stage that brings the column `caption` to one text per row; rows without any, or too long, are set aside.
+    """The stage that makes `caption` one text per row. Rows without a text, or with one too long, are set aside.
 
     Args:
-        which: Choice among the captions of a row, see `choose_texts`; those that are passed over are counted.
+        which: Choice among the captions of a row, see `choose_texts`. Skipped captions are counted.
     """
     if which not in get_args(CaptionChoice):
         raise ValueError(f"captions is {which!r}; expected one of {', '.join(get_args(CaptionChoice))}.")
@@ -47,9 +47,9 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
         places, texts, reasons, counts = [], [], [], []
         for place, value in enumerate(batch["caption"]):
             usable = texts_of(value)
-            found, problems = choose_texts(usable, which) if usable else ([""], [])
+            chosen, problems = choose_texts(usable, which) if usable else ([""], [])
             passed_over = Counter(problem.partition(":")[0] for problem in problems)
-            for text in found:
+            for text in chosen:
                 counts.append({f"{PASSED_OVER}{problem}": number for problem, number in passed_over.items()})
                 places.append(place)
                 texts.append(text)
@@ -62,7 +62,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
 
 
 def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
-    """Checks the names of generators."""
+    """Raises ValueError for unknown or repeated kinds."""
     if isinstance(kinds, str) or not kinds:
         raise ValueError(f"kinds is {kinds!r}; expected some of {', '.join(GENERATORS)}.")
     for kind in kinds:
@@ -83,34 +83,34 @@ def needs_parser(kinds: Iterable[str]) -> bool:
 
 
 class TextNegatives:
-    """Adds the negative columns to batches of captions; a stage of `run_stages`, and for `Dataset.map(batched=True)`.
+    """Adds the negative columns to batches of captions, in `run_stages` or `Dataset.map(batched=True)`.
 
-    Slots are filled in turn: one negative of each kind in the given order, then a second of each. Where one kind runs
-    out, the others fill in; where all do, the slot is an empty string, which training masks. A text that a filter
-    drops is replaced by the next one.
+    Slots are filled in turn: one negative of each kind in the given order, then a second of each. If one kind runs
+    out, the others fill in. If all run out, the slot is an empty string, which training masks. A dropped text is
+    replaced by the next text.
 
     Args:
         kinds: `keyword`, `swap`, `mask` and `llm`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
-        num_negatives: entries per row.
-        seed: any integer.
+        num_negatives: Number of negatives per row.
+        seed: Random seed; any integer.
         parser: Parser of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
-        fill_model: Hub id or folder of the masked language model of `mask`; by default that of `MaskFiller`.
-        keyword_table: a YAML file; by default Table 6 of Rösch et al. 2024.
-        keyword_matching: `paper` or `extended`.
-        drop_same_words: drop texts with the words of the caption in another order; otherwise they are counted. It
-            leaves little of `swap`.
-        grammar_model: Hub id or folder of a causal language model; texts that it finds broken where it does not the
-            caption are dropped. By default nothing is.
+        fill_model: Hub id or folder of the masked language model for `mask`; defaults to that of `MaskFiller`.
+        keyword_table: YAML file of keywords; defaults to Table 6 of Rösch et al. 2024.
+        keyword_matching: `paper`, or `extended`, which matches more forms.
+        drop_same_words: Whether to drop texts that reorder the caption's words, which are otherwise counted. This
+            drops most of `swap`.
+        grammar_model: Hub id or folder of a causal language model. A text is dropped if the model finds it broken but
+            accepts the caption. By default no text is dropped.
         grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
         device: Device of these models; defaults to a GPU if available.
         writer: Settings of `hfcomp.factory.writers.llm_client.build_llm_client`, for the kinds `llm`.
-        attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
-            writer is asked no more: at most this number of questions per negative.
-        checks: further filters, for texts that passed these.
-        only_with_negative: set aside captions that get no negative.
+        attempts: Number of consecutive questions about a caption without a kept negative after which the writer is not
+            asked again. At most this number of questions is asked per negative.
+        checks: Further filters, applied to texts that pass the built-in ones.
+        only_with_negative: Whether to set aside captions without a negative.
 
     Raises:
-        ValueError: for a kind, table or matching that is not known, or a number below 1.
+        ValueError: For an unknown kind, table or matching, or a number below 1.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class TextNegatives:
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
         self._llm, self._attempts = _language_models(kinds, writer, device), attempts
-        # From cheap to expensive: a model sees only texts that passed the checks before it.
-        self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
+        # Checks run from cheap to expensive: a model sees only texts that passed the earlier checks.
+        self._checks = [_text_check(is_same_sentence, SAME_SENTENCE)]
         if drop_same_words:
-            self._checks.append(_check(has_same_words, SAME_WORDS))
+            self._checks.append(_text_check(has_same_words, SAME_WORDS))
         if grammar_model is not None:
             self._checks.append(_grammar_check(grammar_model, grammar_tolerance, device))
         self._checks += checks
@@ -157,8 +157,8 @@ class TextNegatives:
     def __call__(self, batch: Batch) -> Batch:
         """Returns the batch with the columns of `hfcomp.negatives.negative.as_columns` and its counts."""
         captions = batch["caption"]
-        # Rows with the same caption share proposals and questions. They may keep different ones, because a check may
-        # look at the image.
+        # Rows with the same caption share proposals and questions, but may keep different proposals, because a check
+        # may use the image.
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
         docs = self._parse(shared)
         before, answers = self._rejections(), self._answers()
@@ -166,18 +166,18 @@ class TextNegatives:
             self._request(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
         open_rows = list(range(len(rows)))
-        # All open rows advance together, so parsers and models get batches and not single texts.
+        # All open rows advance together, so parsers and models get batches instead of single texts.
         while open_rows:
             open_rows = self._advance(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
-        if counts:  # a generator reports only totals of what it dropped
+        if counts:  # a generator reports only totals of its rejections
             counts[0].update(self._rejections() - before)
-        found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
+        result = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
         if self._llm:
-            found[THIS_RUN] = this_run(self._answers(), answers, len(rows))
+            result[THIS_RUN] = this_run(self._answers(), answers, len(rows))
         if self._only_with_negative:
-            found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
-        return found
+            result[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
+        return result
 
     def _advance(
         self,
@@ -187,8 +187,8 @@ class TextNegatives:
         shared: Mapping[str, list[Proposals]],
         docs: Mapping[str, Any],
     ) -> list[int]:
-        """Requests and filters what is needed next; returns the rows that are not decided."""
-        # Dictionaries serve as ordered sets: questions come in the order of rows, in every process.
+        """Requests and filters the next texts, and returns the rows that are still undecided."""
+        # Dictionaries serve as ordered sets, so every process asks questions in the order of rows.
         wanted: dict[int, dict[str, None]] = {}
         unseen: list[tuple[int, str]] = []
         undecided: dict[int, None] = {}
@@ -196,7 +196,7 @@ class TextNegatives:
             row = rows[place]
             kind = row.choose(self._number)
             if kind is None:
-                unseen += [(place, one.text) for one in row.chosen if one.text not in row.verdicts]
+                unseen += [(place, negative.text) for negative in row.chosen if negative.text not in row.verdicts]
             else:
                 wanted.setdefault(kind, {})[row.caption] = None
                 undecided[place] = None
@@ -209,13 +209,13 @@ class TextNegatives:
         return list(undecided)
 
     def _verdicts(self, batch: Batch, pairs: Sequence[tuple[int, str]]) -> list[str | None]:
-        """Why each text is dropped; cheap filters first, and only what passes reaches the next."""
+        """The reason for dropping each text, or None. Only texts that pass a check reach the next."""
         reasons: list[str | None] = [None] * len(pairs)
         for check in self._checks:
             left = [index for index, reason in enumerate(reasons) if reason is None]
             if left:
-                found = check(batch, [pairs[index][0] for index in left], [pairs[index][1] for index in left])
-                for index, reason in zip(left, found, strict=True):
+                verdicts = check(batch, [pairs[index][0] for index in left], [pairs[index][1] for index in left])
+                for index, reason in zip(left, verdicts, strict=True):
                     reasons[index] = reason
         return reasons
 
@@ -232,22 +232,22 @@ class TextNegatives:
         shared: Mapping[str, list[Proposals]],
         docs: Mapping[str, Any],
     ) -> None:
-        """A longer answer begins with the shorter one, which it replaces or, of a language model, adds to."""
+        """Requests more proposals. A longer list replaces the shorter one; a language model's answers are appended."""
         # Captions with the same progress go into one batch.
         by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
             before = shared[caption][kind]
-            # Rounded up, so the kinds together propose enough.
+            # The share is rounded up, so the kinds together propose enough.
             number = before.next_number(-(-self._number // len(self._kinds)))
             by_number.setdefault((before.requested, number), []).append(caption)
         for (start, number), texts in by_number.items():
             if (model := self._llm.get(self._kinds[kind])) is not None:
                 answers = model.propose(texts, start=start, end=number, seed=self._seed)
                 for text, more in zip(texts, answers, strict=True):
-                    shared[text][kind] = Proposals([*shared[text][kind].found, *more], number, self._attempts)
+                    shared[text][kind] = Proposals([*shared[text][kind].negatives, *more], number, self._attempts)
                 continue
-            found = self._propose(self._kinds[kind], texts, [docs[text] for text in texts if text in docs], number)
-            for text, negatives in zip(texts, found, strict=True):
+            proposed = self._propose(self._kinds[kind], texts, [docs[text] for text in texts if text in docs], number)
+            for text, negatives in zip(texts, proposed, strict=True):
                 shared[text][kind] = Proposals(negatives, number)
 
     def _propose(self, kind: str, captions: Sequence[str], docs: Sequence[Any], number: int) -> list[list[Negative]]:
@@ -264,28 +264,28 @@ class TextNegatives:
         return [keyword_negatives(text, **options) for text in captions]
 
     def _rejections(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for refused, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
-            for one in generators.values():
-                found.update({refused(name): number for name, number in one.rejected.items()})
-        return found
+        rejections: Counter[str] = Counter()
+        for label, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
+            for generator in generators.values():
+                rejections.update({label(name): number for name, number in generator.rejected.items()})
+        return rejections
 
     def _answers(self) -> Counter[str]:
-        """Number of answers so far; the kinds share a client."""
+        """Number of answers so far. All kinds share a client."""
         return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:
-        found = Counter(MADE(one.kind) for one in row.chosen)
-        found.update(DROPPED(reason) for reason in row.verdicts.values() if reason)
+        counts = Counter(MADE(negative.kind) for negative in row.chosen)
+        counts.update(DROPPED(reason) for reason in row.verdicts.values() if reason)
         if row.duplicates:
-            found[DROPPED(DUPLICATE)] += row.duplicates
-        if reordered := sum(has_same_words(row.caption, one.text) for one in row.chosen):
-            found[REORDERED] += reordered
+            counts[DROPPED(DUPLICATE)] += row.duplicates
+        if reordered := sum(has_same_words(row.caption, negative.text) for negative in row.chosen):
+            counts[REORDERED] += reordered
         if not row.chosen:
-            found[WITHOUT] += 1
+            counts[WITHOUT] += 1
         elif len(row.chosen) < self._number:
-            found[FEWER] += 1
-        return found
+            counts[FEWER] += 1
+        return counts
 
 
 def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
@@ -305,7 +305,7 @@ def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
 
 
 def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, device: str | None) -> dict[str, Any]:
-    """A generator for each of the kinds `llm`; they share a client or model."""
+    """A generator for each `llm` kind. All share one client or model."""
     wanted = [kind for kind in kinds if kind.partition(":")[0] == "llm"]
     if not wanted:
         return {}
@@ -314,10 +314,10 @@ def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, dev
             "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
             ".writer_settings(), with WriterOptions of hfcomp.factory.options."
         )
-    from hfcomp.factory.writers.llm_client import LlmNegatives, build_llm_client, chosen_parts
+    from hfcomp.factory.writers.llm_client import LlmNegatives, build_llm_client, parts_of_kind
 
     client = build_llm_client(**writer, device=device)
-    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), client) for kind in wanted}
+    return {kind: LlmNegatives(parts_of_kind(kind.partition(":")[2]), client) for kind in wanted}
 
 
 def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:
@@ -327,8 +327,8 @@ def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> An
     return MaskFiller(model or DEFAULT_MODEL, parser=parser, parts=(part,) if part else PARTS, device=device)
 
 
-def _check(is_dropped: Callable[[str, str], bool], reason: str) -> Check:
-    """The filter of a predicate on caption and text."""
+def _text_check(is_dropped: Callable[[str, str], bool], reason: str) -> Check:
+    """Makes a filter from a predicate on caption and text."""
 
     def check(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
         pairs = zip(places, texts, strict=True)
@@ -344,6 +344,6 @@ def _grammar_check(model: str, tolerance: float | None, device: str | None) -> C
 
     def check(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
         broken = judge.breaks([batch["caption"][place] for place in places], texts)
-        return [GRAMMAR if one else None for one in broken]
+        return [GRAMMAR if is_broken else None for is_broken in broken]
 
     return check

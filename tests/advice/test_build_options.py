@@ -71,7 +71,7 @@ def test_options_that_belong_together(advice, build, clip, gpt2, photographs, tm
 
 @follows(OPTIONS, "--{name} needs the kind {generator}.")
 @follows(OPTIONS, "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM.")
-@follows(OPTIONS, "which the kind llm has not. Use --kinds keyword.")
+@follows(OPTIONS, "not with llm. Use --kinds keyword.")
 @follows("hfcomp/factory/text_negatives.py", "Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')")
 def test_kinds_and_writers(advice, begins, build, photographs):
     given = (*NAMES, "--columns", "caption", "--base_url", "http://127.0.0.1:8000/v1")

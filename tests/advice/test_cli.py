@@ -160,7 +160,7 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
 
 
 @pytest.mark.follows("hfcomp/options.py", "--{name} needs --{needs.option}")
-@pytest.mark.follows("hfcomp/factory/publishing.py", "pushes a finished set: leave out --until {until}, or --")
+@pytest.mark.follows("hfcomp/factory/publishing.py", "does not build. Remove one of them.")
 def test_push_of_a_build(advice, photographs, tmp_path, monkeypatch):
     pushed = []
     monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda push: None)

@@ -58,7 +58,7 @@ def made(kind, **settings):
              marks=follows("hfcomp/factory/concretebatch/options.py",
                            "expected --concreteness_ratings FILE or --download_ratings.")),
         case(MagicOptions, {"writer": "taxonomy", "temperature": 0.1}, [{"writer": "taxonomy"}],
-             marks=follows("hfcomp/factory/magic/options.py", "found --writer {self.writer}. Leave it out.")),
+             marks=follows("hfcomp/factory/magic/options.py", "uses no language model. Remove it.")),
         case(NegativeOptions, {"key_column": "url"}, [{"key_column": "url", "captions_file": "captions.csv"}],
              marks=follows(*NEEDS)),
         case(NegativeOptions, {"kinds": ("llm",)},
@@ -70,7 +70,7 @@ def made(kind, **settings):
              [{"false_negative_margin": 0.1, "false_negative_model": "openai/clip-vit-base-patch32"}],
              marks=follows(*NEEDS)),
         case(NegativeOptions, {"kinds": ("llm",), "writer": "substitute"}, [{"kinds": ("keyword",)}],
-             marks=follows(OPTIONS, "which the kind llm has not. Use --kinds keyword.")),
+             marks=follows(OPTIONS, "not with llm. Use --kinds keyword.")),
         case(NegativeOptions, {"kinds": ("swap",), "fill_model": "m"},
              [{"kinds": ("swap", "mask"), "fill_model": "m"}],
              marks=follows(OPTIONS, "--{name} needs the kind {generator}.")),
@@ -95,7 +95,7 @@ def test_calls(advice):
     check_base_url(URL)
 
 
-@follows("hfcomp/factory/executors.py", "or set num_workers=1.")
+@follows("hfcomp/factory/executors.py", "Or set num_workers=1.")
 def test_builds_in_python(advice, tmp_path):
     local = [Stage("local", lambda: lambda batch: batch | {"loud": batch["caption"]})]
     advice.of(builds.build, tmp_path / "a", stages=local, num_workers=2)
@@ -104,8 +104,8 @@ def test_builds_in_python(advice, tmp_path):
 
 @follows(LOCAL, "to a folder of their own, or, if all of them are intended, pass")
 @follows(LOCAL, "Remove the rows, move the files to the source's folder or, if all of them are intended, pass")
-@follows("hfcomp/factory/sources.py", "download the set and pass its folder as --source; or build without images:")
-@follows("hfcomp/factory/sources.py", "and this build makes them anew. Leave them out of --columns.")
+@follows("hfcomp/factory/sources.py", "download the dataset and pass its folder as ")
+@follows("hfcomp/factory/sources.py", "and this build makes them again. Remove them from --columns.")
 @follows("hfcomp/factory/pixels.py", "Name it with --column_names image=<its name>.")
 def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
     def words(kind: str, source: object, output: str, *more: str) -> list[str]:
@@ -175,8 +175,8 @@ def test_magic(advice, tmp_path):
     assert len(load_training_set(str(tmp_path / "magic"))) == rows
 
 
-@follows("hfcomp/factory/inpaintcoco/options.py", "it has no {DATABASE}. Leave it out.")
-@follows("hfcomp/factory/inpaintcoco/project_rows.py", ", or leave out --quality and --concepts")
+@follows("hfcomp/factory/inpaintcoco/options.py", "Remove --quality.")
+@follows("hfcomp/factory/inpaintcoco/project_rows.py", ", or remove --quality and --concepts")
 @follows(
     "hfcomp/evaluation/benchmarks/papers/inpaintcoco.py",
     "`hfcomp annotate` and `hfcomp build inpaintcoco` make another.",

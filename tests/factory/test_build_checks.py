@@ -132,19 +132,19 @@ SHARE = ("hfcomp/factory/kinds.py", "Or accept the share: repeat the command wit
 def test_a_build_without_negatives_fails_and_its_advice_is_followed(tmp_path, capsys):
     source = table(tmp_path, [*CHINESE, "a red ball"])
     said = refused("negatives", source, tmp_path / "out")
-    assert "2 of 3 captions (66.7%) got no negative, more than --max_without_negative 0.5 allows" in said
+    assert "2 of 3 captions (66.7%)" in said and "--max_without_negative 0.5" in said
     assert not (tmp_path / "out" / MANIFEST).exists()
     advice = said[said.index("--max_without_negative", said.index("repeat the command")) :].partition(",")[0]
     build("negatives", source, tmp_path / "out", *shlex.split(advice))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "2 of 3 captions 66.7%" in shown and "1 there already" in shown
+    assert "2 of 3 captions 66.7%" in shown and "1 kept" in shown
     assert "| 2 of 3 captions | 66.7% |" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.follows("hfcomp/factory/kinds.py", "and choose --kinds")
 def test_another_kind_in_another_folder_is_the_other_way_out(tmp_path):
     source = table(tmp_path, ["a big dog is next to a small cat", "a big man is next to a small car"])
-    assert "choose --kinds that fit them, in another folder" in refused("negatives", source, tmp_path / "out")
+    assert "another output folder" in refused("negatives", source, tmp_path / "out")
     given = ["--kinds", "swap", "--parser", "rules"]
     cli.main(["build", "negatives", "--source", source, "--output", str(tmp_path / "other"), *given])
 
@@ -166,8 +166,8 @@ def test_a_share_outside_0_to_1_is_refused():
 
 # Images that would be lost
 
-NAMED = ("hfcomp/factory/sources.py", "so the built set would have no images")
-TEXTS = ("hfcomp/factory/sources.py", "Or build a set of texts: --columns caption")
+NAMED = ("hfcomp/factory/sources.py", "built dataset would have no images")
+TEXTS = ("hfcomp/factory/sources.py", "Or build a dataset of texts: --columns caption")
 
 
 @pytest.mark.follows(*NAMED)
@@ -175,7 +175,7 @@ TEXTS = ("hfcomp/factory/sources.py", "Or build a set of texts: --columns captio
 def test_images_of_a_source_are_not_lost(given, tmp_path):
     source = table(tmp_path, names=("photo_path", "words" if given else "description"))
     said = refused("negatives", source, tmp_path / "out", *given)
-    assert "column 'photo_path' names image files such as 'photos/0.jpg'" in said
+    assert "'photo_path'" in said and "'photos/0.jpg'" in said
     advice = shlex.split(said[said.index("--column_names") :].partition(", in Python")[0])
     build("negatives", source, tmp_path / "out", *advice)
     assert [row["image"].size for row in load_dataset(str(tmp_path / "out"), split="train")] == [(32, 24)] * 4
@@ -184,7 +184,9 @@ def test_images_of_a_source_are_not_lost(given, tmp_path):
 @pytest.mark.follows(*TEXTS)
 def test_a_set_of_texts_is_built_on_request(tmp_path):
     source, names = table(tmp_path, names=("photo_path", "words")), ["--column_names", "caption=words"]
-    assert refused("concepts", source, tmp_path / "out", *names).endswith("Or build a set of texts: --columns caption")
+    assert refused("concepts", source, tmp_path / "out", *names).endswith(
+        "Or build a dataset of texts: --columns caption"
+    )
     build("concepts", source, tmp_path / "out", *names, "--columns", "caption")
     assert load_dataset(str(tmp_path / "out"), split="train").column_names == ["caption", "concepts", "concept_spans"]
 

@@ -120,7 +120,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(source, built, tmp_path,
         cli.main(["build", *given])
     assert stopped.value.code == 130 and "the same command resumes" in capsys.readouterr().err
     cli.main(["build", *given])
-    assert "shards: 1 there already, 2 made" in capsys.readouterr().out
+    assert "shards: 1 kept, 2 made" in capsys.readouterr().out
     assert builds.hashes(tmp_path) == builds.hashes(built)
 
 
@@ -284,7 +284,7 @@ def test_counts_of_concepts_and_dropped_columns_are_printed(with_phrases, tmp_pa
     given = ["--column_names", "caption=text", "--parser", "rules", "--output", str(tmp_path / "out")]
     cli.main(["build", "concepts", "--source", source, *given])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "the source's own concepts are dropped: they describe other concepts" in shown
+    assert "columns concepts: " in shown
     assert "written 4" in shown and "without a phrase 1" in shown and "4 rows read, 3 written to" in shown
 
 
@@ -314,11 +314,11 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
         (["--num_negatives", "0"], "num_negatives: found 0, expected at least 1"),
         (["--shard_size", "0"], "shard_size: found 0, expected at least 1"),
         (["--limit", "0"], "limit: found 0, expected at least 1"),
-        (["--column_names", "text"], "--column_names: found 'text', expected hfcomp's name=the set's own"),
-        (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected hfcomp's name=.*or JSON"),
+        (["--column_names", "text"], "--column_names: found 'text', expected "),
+        (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected .*JSON"),
         (["--column_names", "{caption: text}"], "--column_names: .* is not JSON"),
         (["--column_names", "image_id=text"], "has no column 'caption'; it has: .*--column_names caption="),
-        (["--column_names", "caption=photo_id"], "column 'caption' holds .*expected texts or lists of texts"),
+        (["--column_names", "caption=photo_id"], "column 'caption' .*int64.*expected texts"),
         (["--columns", "nowhere"], "--columns needs the column 'nowhere'"),
         (["--split", "test"], "has no split 'test'; .* Choose one with --split"),
         (["--grammar_tolerance", "1"], "--grammar_tolerance needs --grammar_model"),
@@ -414,7 +414,7 @@ def test_a_failing_stage_is_reported_with_its_traceback(source, tmp_path, monkey
 def test_a_set_left_empty_is_an_error(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"caption": "hello"}')
     given = ["--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out"), "--only_with_negative"]
-    with pytest.raises(SystemExit, match="error: no row is left; .*set_aside.jsonl"):
+    with pytest.raises(SystemExit, match="error: no row is left.*set_aside.jsonl"):
         cli.main(["build", "negatives", *given])
 
 

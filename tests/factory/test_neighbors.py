@@ -71,7 +71,7 @@ def test_copies_under_other_ids_are_no_neighbors(rows, clip):
 def test_own_neighbors_of_the_set_are_replaced_and_logged(rows, clip):
     dataset, logged = found(rows.add_column("neighbor_ids", [["x"]] * 12), clip)
     assert "x" not in sum(dataset["neighbor_ids"][:], [])
-    assert "they replace the dataset's own neighbor_ids" in logged
+    assert any("own neighbor_ids" in line for line in logged)
 
 
 def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path, monkeypatch):
@@ -124,7 +124,7 @@ def test_slow_searches_name_the_faster_package(monkeypatch):
 def test_what_cannot_be_compared_is_refused(rows, clip):
     with pytest.raises(ValueError, match="by='text': expected one of image, caption"):
         found(rows, clip, by="text")
-    with pytest.raises(ValueError, match="search for neighbors needs the column 'image'"):
+    with pytest.raises(ValueError, match="needs the column 'image'"):
         found(rows.remove_columns("image"), clip)
     missing = rows.to_list()
     missing[5]["image"] = None

@@ -45,7 +45,7 @@ def test_all_images_are_stored_once(store, source, clip, capsys):
     there = ROWS + sum(image is not None for image in rows["negative_image"])
     assert len(PixelStore(store)) == there
     cli.main(["build", "pixels", "--source", str(source), "--model", str(clip), "--output", str(store)])
-    assert f"{there} images of rows looked at, 0 decoded and added" in capsys.readouterr().out
+    assert f"{there} images read, 0 decoded" in capsys.readouterr().out
     cli.main(["build", "verify", str(store)])
     assert f"{there} images in {store} are intact" in capsys.readouterr().out
 
@@ -84,7 +84,7 @@ def test_unreadable_images_are_left_out_and_named(clip, tmp_path):
     built = build_pixels(options, log=lines.append)
     assert (built.cells, built.made, built.images) == (40, 38, 38)
     assert [(column, row) for column, row, _ in built.unreadable] == [("image", 7), ("image", 35)]
-    assert "column 'image', row 35 is not in a supported image format" in built.unreadable[1][2]
+    assert "column 'image', row 35" in built.unreadable[1][2]
     again = build_pixels(PixelOptions(**{**vars(options), "num_workers": 2}), log=lines.append)
     assert (again.made, again.images, len(again.unreadable)) == (0, 38, 2)
 

@@ -53,14 +53,14 @@ def test_options_of_a_push_need_a_repository(run):
 
 
 def test_a_set_that_would_not_be_finished_is_not_pushed(run):
-    with pytest.raises(ValueError, match="--push_to_hub pushes a finished set: leave out --until targets"):
+    with pytest.raises(ValueError, match="--push_to_hub .*--until targets"):
         run("--push_to_hub", "me/set", "--until", "targets", kind=ConcreteBatchOptions)
     built, pushed = run("--until", "targets", kind=ConcreteBatchOptions)
     assert built["until"] == "targets" and not pushed
 
 
 def test_all_licenses_and_only_those_that_allow_adaptation_contradict_each_other(run):
-    with pytest.raises(ValueError, match="--any_license and --only_adaptable are given; expected one of them"):
+    with pytest.raises(ValueError, match="--any_license and --only_adaptable"):
         run("--any_license", "--only_adaptable")
 
 
@@ -71,6 +71,6 @@ def test_a_push_that_fails_leaves_the_set_and_the_command_that_pushes_it(monkeyp
     monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda options: None)
     monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", fail)
     words = [*WORDS, "--push_to_hub", "me/set", "--private"]
-    with pytest.raises(ValueError, match=r"the set is built, but .* was not pushed: 503") as raised:
+    with pytest.raises(ValueError, match=r"is built, but .* was not pushed: 503") as raised:
         publishing.build_and_push(words, NegativeOptions, lambda given: {"a": Path("out/a")}, card=CARD)
     assert "`hfcomp push-dataset a=out/a --repo me/set --private --card card.md`" in str(raised.value)

@@ -40,7 +40,7 @@ def test_a_set_of_the_hub_may_name_files_of_its_own_folder_alone(caches):
     with pytest.raises(ValueError, match="references 1 image files outside its own folder"):
         check(str(caches), ["/elsewhere/a.png"])
     logged, _ = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
-    assert logged.startswith("4 image files that her/set names are copied into the set: 4 from ")
+    assert logged.startswith("copying 4 image files that her/set names into the dataset: 4 from ")
 
 
 @pytest.mark.parametrize("place", ["home/me", "home", "/"])
@@ -58,9 +58,9 @@ def test_a_file_in_a_home_directory_may_name_no_files_there(tmp_path, monkeypatc
     ):
         check(source, names)
     logged, _ = check(source, names, allow_outside=True)
-    assert logged.endswith("0 from no folder of its own and its sub-folders, 1 from elsewhere")
+    assert logged.endswith("0 from no folder of its own and its subfolders, 1 from elsewhere")
     assert check(source, ["http://host/a.png"]) == [
-        f"1 images that {source} references by URL are copied into the set if fetching is allowed"
+        f"{source} references 1 images by URL, which are copied into the dataset if fetching is allowed"
     ]
 
 
@@ -70,7 +70,7 @@ def test_a_file_below_a_home_directory_may_name_those_beside_it(tmp_path, monkey
     (tmp_path / "set/rows.jsonl").write_text("")
     (tmp_path / "set/images/a.png").write_bytes(b"")
     (logged,) = check(str(tmp_path / "set/rows.jsonl"), [str(tmp_path / "set/images/a.png")])
-    assert logged.endswith(f": 1 from {tmp_path / 'set'} and its sub-folders, 0 from elsewhere")
+    assert logged.endswith(f": 1 from {tmp_path / 'set'} and its subfolders, 0 from elsewhere")
 
 
 def test_missing_files_are_counted_before_the_build_begins(tmp_path):

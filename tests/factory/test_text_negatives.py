@@ -69,7 +69,7 @@ def test_a_generator_is_asked_for_more_only_where_it_has_more():
     assert Row("x", [Proposals([negative("a1")], 1), Proposals([], 1)]).choose(2) == 0
     assert Row("x", [Proposals([negative("a1")], 2), Proposals([], 1)]).choose(2) is None
     assert Proposals([negative("a1")], 3).next_number(9) == 6 and Proposals().next_number(9) == 9
-    assert Proposals([negative("x")] * MOST_PROPOSALS, MOST_PROPOSALS).is_all
+    assert Proposals([negative("x")] * MOST_PROPOSALS, MOST_PROPOSALS).is_exhausted
 
 
 def test_one_kind_alone_gives_what_its_generator_gives():

@@ -57,9 +57,8 @@ def test_a_card_that_was_edited_or_damaged_is_a_note(built, tmp_path):
     card.write_text(card.read_text() + "\nOur notes.\n")
     assert [line for line in verified(folder) if line.startswith("note  README.md")]
     card.unlink()
-    assert "note  README.md is missing; the `hfcomp build` command that made the set writes it again" in verified(
-        folder
-    )
+    (note,) = [line for line in verified(folder) if line.startswith("note  README.md")]
+    assert "missing" in note and "`hfcomp build`" in note
 
 
 def test_the_command_writes_the_card_again(built, tmp_path):
@@ -75,5 +74,5 @@ def test_a_card_of_an_earlier_version_has_no_checksum(built, tmp_path):
     card = folder / "README.md"
     card.write_text("".join(card.read_text().splitlines(keepends=True)[:-2]))
     lines = verified(folder)
-    assert "note  README.md has no checksum, as an earlier hfcomp wrote it, or somebody else" in lines
+    assert any(line.startswith("note  README.md has no checksum") for line in lines)
     assert lines[-1].endswith("are intact")

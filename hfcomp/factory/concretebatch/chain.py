@@ -1,13 +1,13 @@
-"""ConcreteBatch (Concrete Jungle, section 2.2): a chain of three builds for each configuration.
+"""ConcreteBatch (Concrete Jungle, section 2.2): a chain of three builds per configuration.
 
-| step | folder | from a row |
+| step | folder | result for a row |
 |---|---|---|
-| targets | `steps/CONFIG/targets` | its longest caption, and the words that may be changed |
-| captions | `steps/CONFIG/captions` | the category that balances the set, and the negative caption |
-| images | `CONFIG` | the image edited by it: the finished set |
+| targets | `steps/CONFIG/targets` | its longest caption, and the words that may change |
+| captions | `steps/CONFIG/captions` | the category that balances the dataset, and the negative caption |
+| images | `CONFIG` | the edited image: the finished dataset |
 
-Each resumes where it was killed, and begins when the one before is whole. They may run on machines that share the
-folder: the targets need a processor, the captions a language model's server, the images GPUs.
+Each step resumes where it was killed, and starts when the previous step is complete. Steps may run on different
+machines that share the folder: targets need only a CPU, captions a language model server, images GPUs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hfcomp.data.built_sets.verification import commands_path, read_commands
 from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import RATED_WORDS
-from hfcomp.factory.build import BuiltSet, with_license_check
+from hfcomp.factory.build import BuiltSet, add_license_check
 from hfcomp.factory.chain import Chain, join_texts
 from hfcomp.factory.concretebatch.negative_captions import caption_stage
 from hfcomp.factory.concretebatch.options import CONFIGS, STEPS, UNRATED, ConcreteBatchOptions
@@ -63,7 +63,7 @@ NAMES = StepNames("hfcomp build concretebatch", STEPS)
 
 
 class ConcreteBatchChain(Chain):
-    """The building of ConcreteBatch."""
+    """Builds ConcreteBatch."""
 
     names = NAMES
     folders = tuple(NAMES.folder(Path(), config, step) for config in CONFIGS for step in STEPS)
@@ -78,7 +78,7 @@ class ConcreteBatchChain(Chain):
         """Builds the configurations one after the other."""
         options = self.options
         first = options.configs[0]
-        # What later steps need is looked for now: a missing model would otherwise be found after hours of the first
+        # Later steps are checked now, because a missing model would otherwise be noticed after hours of the first
         # step.
         if options.runs("captions", options.until):
             caption_stage(options, CONFIGS[first])
@@ -90,13 +90,13 @@ class ConcreteBatchChain(Chain):
         for config in options.configs:
             inputs = target_inputs(options, CONFIGS[config], self.source, self.log)
             if options.only_adaptable:
-                inputs = with_license_check(inputs, self.stated_license)
-            if others and config == first:  # only then, since reading all captions takes time
+                inputs = add_license_check(inputs, self.stated_license)
+            if others and config == first:  # reading all captions takes time
                 self._check_source(inputs, others)
             place = NAMES.folder(Path(), config, "targets")
             builds = chains[config] = [self.run_step(place, f"{config}: targets,", inputs)]
             for step, run in (("captions", self._captions), ("images", self._images)):
-                # A step without rows is the last.
+                # The chain ends at a step without rows.
                 if options.runs(step, options.until) and builds[-1].manifest["rows"]:
                     builds.append(run(config, builds[-1].folder))
         self._write_common_card()
@@ -114,28 +114,28 @@ class ConcreteBatchChain(Chain):
         return self.run_step(place, f"{config}: captions,", inputs, uses_gpu=uses_gpu)
 
     def _images(self, config: str, captions: Path) -> Build:
-        # Images join only here: the steps before hold texts, which are quick to move to a machine with GPUs.
+        # Images are joined only here. Earlier steps hold texts, which are quick to move to a machine with GPUs.
         rows = join_texts(self.source, captions)
         features = output_features(rows.remove_columns(SOURCE_ROW), {"negative_image": Image()})
         inputs = BuildInputs(rows, image_stages(self.options), features, IMAGE_READS)
         return self.run_step(NAMES.folder(Path(), config, "images"), f"{config}: images,", inputs, uses_gpu=True)
 
     def _check_source(self, inputs: BuildInputs, others: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raises ValueError if another configuration in the folder is of another source."""
+        """Raises ValueError if another configuration in the folder was built from another source."""
         mine = source_facts(inputs.dataset, (*inputs.reads, *inputs.features))
         for other, plan in others.items():
             if plan["source"] != mine:
                 raise ValueError(
-                    f"{self.options.output / other} was built from another source, or with other --limit, --columns "
-                    f"or --only_adaptable, than this command names: {plan['source']['rows']:,} rows, now "
+                    f"{self.options.output / other} was built from another source, or with another --limit, --columns "
+                    f"or --only_adaptable, than in this command: {plan['source']['rows']:,} rows, now "
                     f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
                 )
 
     def _write_common_card(self) -> None:
-        """Writes the card of all configurations in the folder that are finished and have rows, if there are any."""
+        """Writes the card for all finished configurations with rows in the folder, if any."""
         finished: dict[str, list[dict[str, Any]]] = {}
         for config in CONFIGS:
-            # Also configurations of earlier commands: the card describes the whole folder.
+            # The card describes the whole folder, so configurations of earlier commands are included.
             folders = [NAMES.folder(self.options.output, config, step) for step in STEPS]
             manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
             if all(manifests) and manifests[-1]["rows"]:
@@ -153,25 +153,25 @@ class ConcreteBatchChain(Chain):
         self.write_card(self.source, finished, "\n".join(self._commands(list(finished))), facts)
 
     def _commands(self, configs: Sequence[str]) -> list[str]:
-        """The commands that built these configurations, for their card: one for all that have the same options.
+        """The commands that built these configurations, for the card: one command per set of options.
 
-        They are kept beside the steps, those of a configuration from the last build of it that had no `--until`.
+        They are stored next to the steps. A configuration keeps the options of its last build without `--until`.
         """
         path = commands_path(self.options.output)
         known = read_commands(path) if path.is_file() else {}
-        if self.options.runs(STEPS[-1], self.options.until):  # else options of later steps may be missing
+        if self.options.runs(STEPS[-1], self.options.until):  # otherwise options of later steps may be missing
             known |= dict.fromkeys(self.options.configs, self.options.words())
             write_json(path, known, sort_keys=True)
-        # Configurations may have been built on different days with different options: one command for each group of
-        # equal ones.
+        # Configurations may have been built on different days with different options. Those with equal options share a
+        # command.
         alike: dict[tuple[str, ...], list[str]] = {}
         for config in configs:
-            if config in known:  # else it was built by something else
+            if config in known:  # otherwise it was not built by this command
                 alike.setdefault(tuple(known[config]), []).append(config)
         return [command_line([*words, "--configs", ",".join(names)]) for words, names in alike.items()]
 
     def _unrated_tables(self, targets: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-        """The most frequent words without a rating, if there are any, from the manifests of targets."""
+        """The most frequent words without a rating, if any, from the manifests of targets."""
         rows = []
         for config, manifest in targets.items():
             if manifest["rows"] and manifest["counts"].get(UNRATED):
@@ -184,5 +184,5 @@ class ConcreteBatchChain(Chain):
 def _summary(folder: Path, ratings: ConcretenessRatings) -> list[str]:
     rows = load_training_set(str(folder)).select_columns([RATED_WORDS, "negative_categories"])
     pairs = ((names[0], words[0]) for names, words in zip(rows["negative_categories"], rows[RATED_WORDS], strict=True))
-    found = summarize_targets(pairs, ratings)
-    return [f"{found.targets:,}", *found.cells()]
+    summary = summarize_targets(pairs, ratings)
+    return [f"{summary.targets:,}", *summary.cells()]

@@ -1,8 +1,8 @@
-"""The stage that writes the negative caption of a row's keyword, checks it, and tries again what is refused.
+"""The stage that writes a negative caption for a row's keyword, checks it, and retries rejected ones.
 
-A row's caption depends on its caption, keyword, category and tag, the seed and the settings: not on other rows, shards
-or processes. A language model's answer is kept by the content of its request (`writers.answer_cache`), so that a build
-that is resumed has the same bytes also where the model samples.
+A row's negative caption depends on its caption, keyword, category and tag, the seed and the settings, but not on other
+rows, shards or processes. Answers of a language model are stored by the content of their request
+(`writers.answer_cache`), so a resumed build has the same bytes even if the model samples.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ FALLBACK = FLAGGED("a word of no group, replaced by one for its tag")
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be changed in a caption.
+    """The word to change in a caption.
 
     Attributes:
-        span: `[start, end)` in characters of the keyword.
+        span: Position of the keyword, `[start, end)` in characters.
         tag: Penn tag of the keyword's last word.
         category: `attribute`, `object` or `relation`.
     """
@@ -67,7 +67,7 @@ class _Proposer(Protocol):
 
 
 class _Prompted:
-    """Asks a language model, with the paper's prompt."""
+    """Proposes answers of a language model to the paper's prompt."""
 
     def __init__(self, client: LlmClient, mode: Mode, seed: int) -> None:
         self._client, self._mode, self._seed = client, mode, seed
@@ -88,7 +88,7 @@ class _Prompted:
 
 
 class _Substituted:
-    """Looks up the lexicon, without a model."""
+    """Proposes substitutes from the lexicon, without a model."""
 
     counts: ClassVar[Mapping[str, int]] = {}
 
@@ -100,11 +100,11 @@ class _Substituted:
 
     def _proposal(self, target: Target, attempt: int) -> Proposal:
         caption, span = target.caption, target.span
-        found = substitutes(caption, span, target.tag, seed=self._seed)
+        choices = substitutes(caption, span, target.tag, seed=self._seed)
         # The n-th attempt takes the n-th substitute.
-        if isinstance(found, str) or attempt >= len(found):
-            return Refused(found if isinstance(found, str) else NO_MORE)
-        chosen = found[attempt]
+        if isinstance(choices, str) or attempt >= len(choices):
+            return Refused(choices if isinstance(choices, str) else NO_MORE)
+        chosen = choices[attempt]
         text = rewrite(caption, [chosen.span], [chosen.text])
         try:
             check_neighbors(caption, text)
@@ -131,14 +131,14 @@ def make_negative_captions(
     grammar_tolerance: float | None = None,
     device: str | None = None,
 ) -> Callable[[Batch], Batch]:
-    """The stage that adds the negative columns; rows without a valid caption are set aside with the last reason.
+    """The stage that adds the negative columns. Rows without a valid caption are set aside with the last reason.
 
     Args:
-        mode: how keywords were selected; `random` has the paper's fourth set of examples.
-        attempts: Most attempts at a caption, each with a seed of its own.
-        writer: Settings of `build_llm_client`, of which `writer` may also be `substitute`.
-        grammar_model: causal language model that judges texts beside their captions.
-        grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
+        mode: Rule by which keywords were chosen; `random` uses the paper's fourth set of examples.
+        attempts: Maximum attempts per caption, each with its own seed.
+        writer: Settings of `build_llm_client`. Its `writer` may also be `substitute`.
+        grammar_model: Causal language model that compares texts with their captions.
+        grammar_tolerance: Allowed loss in nats per token; defaults to that of `GrammarFilter`.
     """
     proposer: _Proposer
     if writer["writer"] == "substitute":
@@ -150,8 +150,8 @@ def make_negative_captions(
 
     def negative_captions(batch: Batch) -> Batch:
         before = proposer.counts
-        found = batch | _write_captions(batch, proposer, judge, attempts)
-        return found | {THIS_RUN: this_run(proposer.counts, before, len(found[COUNTS]))}
+        result = batch | _write_captions(batch, proposer, judge, attempts)
+        return result | {THIS_RUN: this_run(proposer.counts, before, len(result[COUNTS]))}
 
     return negative_captions
 
@@ -171,19 +171,19 @@ def caption_stage(options: ConcreteBatchOptions, mode: Mode) -> Stage:
 
 
 def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, attempts: int) -> Batch:
-    """The columns that are added, with counts by reason."""
+    """The columns to add, with counts by reason."""
     targets = [_target(*values) for values in zip(*(batch[name] for name in READS[:-1]), strict=True)]
     counts: list[Counter[str]] = [Counter() for _ in targets]
-    last = [one if isinstance(one, str) else NO_CAPTION for one in targets]
-    valid = {place: one for place, one in enumerate(targets) if isinstance(one, Target)}
-    places, some = list(valid), list(valid.values())
+    last = [target if isinstance(target, str) else NO_CAPTION for target in targets]
+    valid = {place: target for place, target in enumerate(targets) if isinstance(target, Target)}
+    places, valid_targets = list(valid), list(valid.values())
 
     def ask(left: list[int], attempt: int) -> list[Proposal]:
-        asked = [some[number] for number in left]
-        return _reject_ungrammatical(asked, proposer.propose(asked, attempt), judge)
+        open_targets = [valid_targets[number] for number in left]
+        return _reject_ungrammatical(open_targets, proposer.propose(open_targets, attempt), judge)
 
-    # An attempt is made at all captions that are left, so that a server gets many requests at once.
-    usable, refused = retry_refused(len(some), attempts, ask)
+    # Each attempt covers all remaining captions, so a server gets many requests at once.
+    usable, refused = retry_refused(len(valid_targets), attempts, ask)
     changes = {places[number]: change for number, change in sorted(usable.items())}
     for place, reasons in zip(places, refused, strict=True):
         counts[place].update(DROPPED(str(reason).partition(":")[0]) for reason in reasons)
@@ -192,7 +192,7 @@ def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | No
         counts[place].update({MADE(change.negative.kind): 1} | ({AGREED: 1} if change.agreements else {}))
         counts[place].update({FALLBACK: 1} if change.is_fallback else {})
     rows = [[changes[place].negative] if place in changes else [] for place in range(len(targets))]
-    # The rating of "brick" says nothing of "brick building": where a compound was replaced, no rated word is written.
+    # The rating of "brick" does not apply to "brick building": if a compound was replaced, no rated word is written.
     return as_columns(rows, 1) | {
         RATED_WORDS: [
             [word if word and not (place in changes and _is_half(targets[place], changes[place])) else ""]
@@ -204,29 +204,29 @@ def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | No
 
 
 def _is_half(target: Target | str, change: Change) -> bool:
-    """Whether the rated word is only the first half of the compound that was replaced: of "brick building"."""
+    """Whether the rated word is only the first half of the replaced compound, such as "brick building"."""
     return isinstance(target, Target) and target.category == "object" and change.negative.spans[0][1] > target.span[1]
 
 
 def _reject_ungrammatical(
-    targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None
+    targets: Sequence[Target], proposals: Sequence[Proposal], judge: GrammarFilter | None
 ) -> list[Proposal]:
-    """Rejects proposals that a language model finds broken although it accepts their captions."""
+    """Rejects proposals that a language model finds broken while it accepts their captions."""
     if judge is None:
-        return list(found)
-    good = [place for place, one in enumerate(found) if isinstance(one, Change)]
-    texts = [one.negative.text for one in found if isinstance(one, Change)]
+        return list(proposals)
+    good = [place for place, proposal in enumerate(proposals) if isinstance(proposal, Change)]
+    texts = [proposal.negative.text for proposal in proposals if isinstance(proposal, Change)]
     broken = dict(zip(good, judge.breaks([targets[place].caption for place in good], texts), strict=True))
-    return [Refused(GRAMMAR) if broken.get(place) else one for place, one in enumerate(found)]
+    return [Refused(GRAMMAR) if broken.get(place) else proposal for place, proposal in enumerate(proposals)]
 
 
 def _target(caption: Any, keyword: Any, span: Any, category: Any, tag: Any) -> Target | str:
-    """A row's target, or why it has none."""
+    """A row's target, or the reason why it has none."""
     if not isinstance(caption, str) or caption_problem(caption) is not None:
         return "no caption"
     if not keyword or not span or len(span) != 2:
         return NO_TARGET
-    # A row that somebody edited by hand may have a span that cuts into another word.
+    # A row that was edited by hand may have a span that cuts into another word.
     if category not in KIND_OF_CATEGORY or caption[span[0] : span[1]] != keyword:
         return f"{BAD_TARGET}: {keyword!r}, {category!r}, {list(span)}"
     return Target(caption, (span[0], span[1]), tag or "", category)

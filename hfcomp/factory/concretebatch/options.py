@@ -1,4 +1,4 @@
-"""ConcreteBatch (Slipform): its options, which are those of `hfcomp build concretebatch`, and its card."""
+"""ConcreteBatch (Slipform): the options of `hfcomp build concretebatch`, and the text of the card."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ CANDIDATES = Counts(
 
 @dataclass(kw_only=True)
 class TargetOptions(CaptionOptions):
-    """Target words of negatives (Concrete Jungle)."""
+    """Target words (Concrete Jungle)."""
 
     order: Annotated[
         Literal["top_k", "category_first", "sample"] | None,
-        "top_k picks the category among the k, category_first before them, sample not at all; by default top_k for "
-        "high, else sample.",
+        "top_k picks the category among the k best words, category_first before them, sample ignores it; by default "
+        "top_k for high, otherwise sample.",
     ] = None
-    top_k: Annotated[Count | None, "Words that are drawn from; by default 3, for low 8."] = None
+    top_k: Annotated[Count | None, "Number of best words to draw from; by default 3, for low 8."] = None
     rating_temperature: Annotated[
-        float, Field(gt=0, allow_inf_nan=False), "Temperature of the softmax of ratings; 1 as in the paper."
+        float, Field(gt=0, allow_inf_nan=False), "Temperature of the softmax over ratings; 1 as in the paper."
     ] = 1.0
-    lookup: Annotated[Lookup, "Rate a word or the two-word expression that it is part of first."] = "expression_first"
-    prepositions: Annotated[Prepositions, "specific leaves out at, by, in and on."] = "specific"
+    lookup: Annotated[Lookup, "Form to rate first: a word, or the two-word expression around it."] = "expression_first"
+    prepositions: Annotated[Prepositions, "specific excludes at, by, in and on."] = "specific"
     attribute_share: Annotated[
-        Share, "Share of attributes among rows without a relation; the others change objects."
+        Share, "Share of attributes among rows without a relation; the rest change objects."
     ] = 0.5
-    seed: Annotated[int, "Random seed of all draws."] = 0
+    seed: Annotated[int, "Random seed."] = 0
     parser: Parser = DEFAULT_PARSER
     concreteness_ratings: Annotated[
-        str | None, Spelling("FILE"), "Your file of the ratings of Brysbaert et al. 2014."
+        str | None, Spelling("FILE"), "Your file with the ratings of Brysbaert et al. 2014."
     ] = None
     download_ratings: Annotated[
         bool, "Show the license of the ratings (CC BY-NC-ND 3.0) and download them to the cache."
@@ -54,16 +54,16 @@ class TargetOptions(CaptionOptions):
     @check
     def check_ratings(concreteness_ratings: str | None, download_ratings: bool) -> None:
         if concreteness_ratings and download_ratings:
-            raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
+            raise ValueError("--concreteness_ratings and --download_ratings are both given; expected one of them.")
 
     def choice(self, mode: Mode) -> Choice:
-        """How the targets of a caption are chosen."""
+        """The rule for choosing targets of a caption."""
         return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
 
 
 @dataclass(kw_only=True)
 class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
-    """Pairs of negative caption and negative image, chosen by concreteness (ConcretePlant)."""
+    """Pairs of a negative caption and a negative image, chosen by concreteness (ConcretePlant)."""
 
     what: ClassVar[str] = "concretebatch"
     steps: ClassVar[tuple[str, ...]] = STEPS
@@ -71,12 +71,12 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
     configs: Annotated[
         tuple[str, ...],
         THIS_MACHINE,
-        "Configurations, of high_concreteness, low_concreteness and random; the first there is of these is the set's "
-        "default.",
+        "Configurations: any of high_concreteness, low_concreteness and random. The first built one, in this order, "
+        "is the dataset's default.",
     ] = ("high_concreteness",)
-    until: Annotated[Step, THIS_MACHINE, "The last step that is run."] = "images"
+    until: Annotated[Step, THIS_MACHINE, "Last step to run."] = "images"
     grammar_model: Annotated[
-        str | None, "Refuse negative captions that this causal language model finds ungrammatical."
+        str | None, "Reject negative captions that this causal language model finds ungrammatical."
     ] = None
     grammar_tolerance: GrammarTolerance = None
 
@@ -90,7 +90,9 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
 
     @check
     def check_given_ratings(concreteness_ratings: str | None, download_ratings: bool) -> None:
-        if not concreteness_ratings and not download_ratings:  # random too: its margins depend on them
+        if (
+            not concreteness_ratings and not download_ratings
+        ):  # required for random too, because its margins depend on them
             raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
 
     @check
@@ -109,20 +111,19 @@ CONCRETEBATCH = Builder(
     ConcreteBatchOptions,
     CardText(
         "ConcreteBatch",
-        "Pairs of a caption and an image, each with a hard negative caption and image: one word of the caption is "
-        "replaced, chosen by how concrete it is, and the image is edited to match (Slipform, arXiv:2604.13313). The "
+        "Pairs of a caption and an image, each with a hard negative caption and image: a word of the caption, chosen "
+        "by its concreteness, is replaced, and the image is edited to match (Slipform, arXiv:2604.13313). The "
         "negatives were not reviewed individually: some are true all the same, and some images do not show what their "
         "caption says.",
         {
             "`image`, `caption`": "the image, and its longest caption",
             "`negative_image`": "the image edited by its negative caption",
-            "`negative_captions`": "a list of one: the caption with a word replaced",
+            "`negative_captions`": "a list with one text: the caption with a word replaced",
             "`negative_kinds`, `negative_categories`": "`replace_att`, `replace_obj` or `replace_rel`; `attribute`, "
             "`object` or `relation`",
-            "`negative_keywords`, `negative_spans`": "what was replaced, and where, as `[start, end)` in characters "
-            "of `caption`",
-            "`negative_rated_words`": "the entry of the concreteness ratings that the keyword was found as, by which "
-            "ratings are joined",
+            "`negative_keywords`, `negative_spans`": "the replaced text, and its position as `[start, end)` in "
+            "characters of `caption`",
+            "`negative_rated_words`": "the keyword's entry in the concreteness ratings, by which ratings are joined",
         },
         header=("caption", "negative caption", "category"),
         reads=("caption", "negative_captions", "negative_categories"),

@@ -1,14 +1,14 @@
-"""The first step of ConcretePlant: which word of each caption a negative changes.
+"""The first step of ConcretePlant: chooses the word of each caption that a negative changes.
 
-Three parts, so that neither shards nor processes change a target:
+It has three parts, so neither shards nor processes change a target:
 
-1. `target_inputs`: stages by which every row gets its possible targets, at most one of each category. They depend on
-   that row, the seed and the settings only.
-2. `balance_targets`: one pass over the rows of that build, in their order, decides the category of each.
-3. `keyword_stage`: the first stage of what is built next; it brings rows to `KEYWORD_FEATURES`.
+1. `target_inputs`: stages that give every row its possible targets, at most one per category. They depend only on that
+   row, the seed and the settings.
+2. `balance_targets`: one pass over the rows of that build, in order, decides the category of each row.
+3. `keyword_stage`: the first stage of the next build; it brings rows to `KEYWORD_FEATURES`.
 
-No rating is written, see `hfcomp.negatives.concreteness`: rows hold the entry of the table, and ratings are joined to
-it at load.
+No rating is written, see `hfcomp.negatives.concreteness`. Rows hold the entry of the table, and ratings are joined
+when a dataset is loaded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from hfcomp.parsing import cached_parser
 from hfcomp.parsing.captions import script_problem
 from hfcomp.store import cache_folder
 
-# What the first part adds: lists with an entry for each possible target, the first one drawn first; the words without
-# a rating; and the row of the source, where the image stays.
+# Columns of the first part: lists with an entry per possible target, in the order drawn; the words without a rating;
+# and the row of the source, where the image stays.
 TARGET_FEATURES = {
     "target_keywords": List(Value("string")),
     "target_spans": List(List(Value("int32"))),
@@ -67,7 +67,7 @@ _BATCH = 1000
 
 
 def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log) -> BuildInputs:
-    """The texts of the source, whose images stay there, and the stages."""
+    """The texts of the source, without its images, and the stages."""
     choice = Choice.of(mode, order=options.order, k=options.top_k, temperature=options.rating_temperature)
     path = ratings_path(options.concreteness_ratings, options.download_ratings, log)
     settings: dict[str, Any] = {
@@ -81,7 +81,7 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
         "parser": options.parser,
         "ratings": None if path is None else str(path),
     }
-    # Recorded are names and hashes, no places on this machine.
+    # The manifest records names and hashes, but no paths on this machine.
     facts = settings | {
         "parser": without_local_paths(cached_parser(options.parser).name),
         "ratings": None if path is None else f"{path.name} sha256:{file_hash(path)}",
@@ -94,7 +94,7 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
 
 
 def ratings_path(own: str | None, download: bool, log: Log) -> Path | None:
-    """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for."""
+    """The file of ratings: the user's own, or a downloaded one; None if neither is requested."""
     if download:
         return download_ratings(cache_folder("ratings"), log=log)
     if own is None:
@@ -117,16 +117,16 @@ def make_targets(
     prepositions: Prepositions = "specific",
     seed: int = 0,
 ) -> Callable[[Batch], Batch]:
-    """The stage that adds `TARGET_FEATURES`; for `run_stages`, and for `Dataset.map(batched=True)`.
+    """The stage that adds `TARGET_FEATURES`, for `run_stages` or `Dataset.map(batched=True)`.
 
-    Captions without a target are set aside with their reason: nothing in them can change, no such word has a rating,
-    or they are not in Latin script, which the parsers' English is written in.
+    Captions without a target are set aside with a reason: no word can change, no such word has a rating, or the text
+    is not in Latin script, which the English parsers need.
 
     Args:
         parser: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
-        ratings: their file, or read already; None for `random` only.
-        mode: see `hfcomp.factory.targets.Choice`.
-        lookup: see `hfcomp.factory.targets.find_candidates`.
+        ratings: Concreteness ratings or their file; None only for `random`.
+        mode: Rule of choice, see `hfcomp.factory.targets.Choice`.
+        lookup: Order of lookups, see `hfcomp.factory.targets.find_candidates`.
     """
     choice = Choice.of(mode, order=order, k=k, temperature=temperature)
     if ratings is None and mode != "random":
@@ -142,17 +142,19 @@ def make_targets(
             if reason is None:
                 candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
                 chosen = draw_targets(choice, caption, candidates, seed)
-                # Words without a rating are no target by concreteness; the reason tells them from captions without
-                # any word.
-                reason = None if chosen else _why_none(candidates)
-            unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
+                # A word without a rating is not a target by concreteness. The reason distinguishes such captions from
+                # captions without any word to change.
+                reason = None if chosen else _missing_reason(candidates)
+            unrated = [
+                candidate.keyword.lower() for candidate in candidates if candidate.rating is None and table is not None
+            ]
             for name, values in _as_columns(chosen).items():
                 columns[name].append(values)
             columns["unrated_words"].append(unrated)
             columns[SET_ASIDE].append(reason)
             counts = {UNRATED: len(unrated)} if unrated else {}
-            for one in candidates:
-                counts[CANDIDATES(one.category)] = counts.get(CANDIDATES(one.category), 0) + 1
+            for candidate in candidates:
+                counts[CANDIDATES(candidate.category)] = counts.get(CANDIDATES(candidate.category), 0) + 1
             columns[COUNTS].append(counts)
         return batch | columns | {"source_row": batch.get(ROW, [None] * len(batch["caption"]))}
 
@@ -161,23 +163,23 @@ def make_targets(
 
 def _as_columns(chosen: Sequence[Candidate]) -> dict[str, list[Any]]:
     return {
-        "target_keywords": [one.keyword for one in chosen],
-        "target_spans": [list(one.span) for one in chosen],
-        "target_categories": [one.category for one in chosen],
-        "target_rated_words": [one.rated_word for one in chosen],
-        "target_tags": [one.tag for one in chosen],
+        "target_keywords": [target.keyword for target in chosen],
+        "target_spans": [list(target.span) for target in chosen],
+        "target_categories": [target.category for target in chosen],
+        "target_rated_words": [target.rated_word for target in chosen],
+        "target_tags": [target.tag for target in chosen],
     }
 
 
 def draw_targets(choice: Choice, caption: str, candidates: Sequence[Candidate], seed: int) -> list[Candidate]:
-    """The possible targets of a caption, at most one of each category; they depend on it and the settings only."""
+    """The possible targets of a caption, at most one per category. They depend only on caption and settings."""
     return choice.targets(candidates, caption_rng(seed, caption, "target", choice.mode))
 
 
-def _why_none(candidates: Sequence[Candidate]) -> str:
+def _missing_reason(candidates: Sequence[Candidate]) -> str:
     if not candidates:
         return NO_CANDIDATE
-    return f"{NO_RATING}: {', '.join(one.keyword for one in candidates[:5])}"
+    return f"{NO_RATING}: {', '.join(candidate.keyword for candidate in candidates[:5])}"
 
 
 def most_frequent(words: Counter[str], most: int = 10) -> str:
@@ -185,18 +187,18 @@ def most_frequent(words: Counter[str], most: int = 10) -> str:
 
 
 def unrated_words(targets: Dataset) -> Counter[str]:
-    """How often each word without a rating occurs, in rows that have a target."""
+    """Number of occurrences of each word without a rating, in rows with a target."""
     batches = targets.select_columns("unrated_words").iter(_BATCH)
     return Counter(word for batch in batches for words in batch["unrated_words"] for word in words)
 
 
 @dataclass
 class TargetTally:
-    """What `balance_targets` has seen.
+    """Counts of `balance_targets`.
 
     Attributes:
-        categories: rows by the category that was decided.
-        unrated: how often each word without a rating occurs, in rows that have a target.
+        categories: Number of rows by decided category.
+        unrated: Number of occurrences of each word without a rating, in rows with a target.
     """
 
     categories: Counter[str] = field(default_factory=Counter)
@@ -216,19 +218,21 @@ class TargetTally:
 def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[Dataset, TargetTally]:
     """Decides the category of every row, in the order of rows; see `hfcomp.factory.targets.balanced_categories`.
 
-    It holds a word and two counts at a time, besides the decided column.
+    Memory holds one word and two counts at a time, in addition to the decided column.
 
     Args:
-        targets: what was built by `make_targets`, whole.
+        targets: The complete build of `make_targets`.
         attribute_share: Share of attributes among the rows without a relation.
 
     Returns:
-        The rows with the column `category`, for `keyword_stage`; and what was decided.
+        The rows with the column `category`, for `keyword_stage`, and the counts.
     """
     missing = [name for name in ("target_categories", "unrated_words") if name not in targets.column_names]
     if missing:
-        raise ValueError(f"the set has no column {missing[0]!r}; expected a set of targets as `make_targets` gives.")
-    # A quota depends on all rows before, so this is one pass in one process. It reads a single short column.
+        raise ValueError(
+            f"the dataset has no column {missing[0]!r}; expected a dataset of targets from `make_targets`."
+        )
+    # A quota depends on all earlier rows, so this is a single pass in one process. It reads a single short column.
     batches = targets.select_columns("target_categories").iter(_BATCH)
     possible = (names for batch in batches for names in batch["target_categories"])
     decided = list(balanced_categories(possible, attribute_share=attribute_share))
@@ -239,23 +243,23 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
 
 
 def make_keywords() -> Callable[[Batch], Batch]:
-    """The stage that brings rows of `balance_targets` to `KEYWORD_FEATURES`: the target of the decided category."""
+    """The stage that reduces rows of `balance_targets` to the target of the decided category (`KEYWORD_FEATURES`)."""
 
     def keywords(batch: Batch) -> Batch:
         places = [
             names.index(category)
             for names, category in zip(batch["target_categories"], batch["category"], strict=True)
         ]
-        found = {
+        keyword_columns = {
             ours: [values[place] for values, place in zip(batch[theirs], places, strict=True)]
             for ours, theirs in _LISTS.items()
         }
-        return {name: values for name, values in batch.items() if name not in TARGET_FEATURES} | found
+        return {name: values for name, values in batch.items() if name not in TARGET_FEATURES} | keyword_columns
 
     return keywords
 
 
 def keyword_stage(attribute_share: float = 0.5) -> Stage:
-    """The stage of `make_keywords`; the share that decided the categories is written into the manifest."""
-    # The stage needs no setting; the share is written down so that a build with another one is not resumed.
+    """The stage of `make_keywords`. The manifest records the share that decided the categories."""
+    # The stage needs no setting. The share is recorded so that a build with another share is not resumed.
     return Stage("keywords", make_keywords, identity={"attribute_share": attribute_share})

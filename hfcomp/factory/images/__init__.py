@@ -1,6 +1,6 @@
-"""Negative images: each image edited by its negative caption with an image-to-image pipeline of diffusers.
+"""Negative images: a diffusers image-to-image pipeline edits each image by its negative caption.
 
-* `options`: the settings, each with its reason.
-* `editor`: a pipeline on one device, whose output for an image does not depend on the others of its batch.
-* `stage`: the stages of `hfcomp.factory.runner.run_stages`, and which edited images are set aside.
+* `options`: options with their reasons.
+* `editor`: a pipeline on one device; its output for an image does not depend on other images in the batch.
+* `stage`: stages for `hfcomp.factory.runner.run_stages`, and the rules for setting edited images aside.
 """

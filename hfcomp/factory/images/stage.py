@@ -1,4 +1,4 @@
-"""The stages that give rows with a negative caption their negative image."""
+"""The stages that add a negative image to rows with a negative caption."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ WRONG_CAPTION = "negative image nearer to the original caption"
 
 
 def is_blank(image: Image.Image, *, below: float) -> bool:
-    """Whether an image has a single color, as the black ones that overflows in half precision leave.
+    """Whether an image has a single color, such as the black images that result from overflows in half precision.
 
     Args:
-        image: RGB.
-        below: standard deviation of 255 levels that some channel has to reach.
+        image: RGB image.
+        below: Standard deviation, of 255 levels, that at least one channel must reach.
     """
     return bool(np.asarray(image, dtype=np.float32).std(axis=(0, 1)).max() < below)
 
 
 def is_unchanged(image: Image.Image, source: Image.Image, *, below: float) -> bool:
-    """Whether an edited image is the one that the pipeline was given.
+    """Whether an edited image equals the pipeline's input.
 
     Args:
-        image: RGB.
-        source: RGB, of the same size.
-        below: root of the mean squared difference of 255 levels that it has to reach.
+        image: Edited RGB image.
+        source: Input of the pipeline, an RGB image of the same size.
+        below: Root mean square difference, of 255 levels, that the images must reach.
     """
     difference = np.asarray(image, dtype=np.float32) - np.asarray(source, dtype=np.float32)
     return bool(np.sqrt(np.square(difference).mean()) < below)
 
 
 class PairFilter:
-    """Finds negative images that a dual encoder finds no nearer to the negative caption than to the original one."""
+    """Detects negative images that are not closer to the negative than to the original caption, by a dual encoder."""
 
     def __init__(self, model: str, *, device: str | None) -> None:
         self._embedder = Embedder(model, device=device)
 
     def __call__(self, images: Sequence[Any], captions: Sequence[str], negatives: Sequence[str]) -> list[bool]:
-        """Whether each image is to be left out; one as near to both captions is."""
+        """Returns whether to leave out each image. An image equally close to both captions is left out."""
         vectors = self._embedder.images(images, column="negative_image")
         texts = self._embedder.texts([*captions, *negatives]).vectors
         original, negative = texts[: len(captions)], texts[len(captions) :]
@@ -67,11 +67,11 @@ NO_NEGATIVE_CAPTION = "no negative caption"
 
 
 def image_stages(options: ImageOptions) -> list[Stage]:
-    """The check of the source's images, and the edit of each by its first negative caption, into `negative_image`."""
+    """The stages that check the source's images and edit each by its first negative caption into `negative_image`."""
     names = ("pipeline", "steps", "strength", "guidance", "size", "batch_size", "dtype", "quality")
     settings = {name: getattr(options, f"image_{name}") for name in names}
     settings |= {name: getattr(options, name) for name in ("blank_below", "unchanged_below", "pair_model", "seed")}
-    # All workers of a build, on any machine, use the same precision, so it is chosen here.
+    # The precision is chosen here because all workers of a build, on any machine, must use the same.
     settings["dtype"] = resolve_dtype(options.image_dtype, options.device)
     facts: dict[str, Any] = {"versions": versions(), "pipeline": pipeline_facts(options.image_pipeline)}
     if options.pair_model:
@@ -83,12 +83,12 @@ def image_stages(options: ImageOptions) -> list[Stage]:
 
 
 class NegativeImages:
-    """Adds `negative_image` to batches of rows; a stage of `run_stages`.
+    """Adds `negative_image` to batches of rows, as a stage of `run_stages`.
 
     Args:
-        blank_below: see `is_blank`.
-        unchanged_below: see `is_unchanged`.
-        pair_model: Hub id or folder of the dual encoder of `PairFilter`; by default there is no such filter.
+        blank_below: Threshold of `is_blank`.
+        unchanged_below: Threshold of `is_unchanged`.
+        pair_model: Hub id or folder of the dual encoder of `PairFilter`. By default this filter is off.
     """
 
     def __init__(
@@ -107,30 +107,34 @@ class NegativeImages:
         self._pair_filter = None if pair_model is None else PairFilter(pair_model, device=self._editor.device)
 
     def __call__(self, batch: Batch) -> Batch:
-        """Returns the batch with its images, as JPEGs, and the reason for each row without one."""
+        """Returns the batch with its images as JPEGs, and the reason for each row without an image."""
         prompts = [next(iter(texts or []), None) or "" for texts in batch["negative_captions"]]
         images: list[Any] = [None] * len(prompts)
         reasons: list[str | None] = [None if prompt.strip() else NO_NEGATIVE_CAPTION for prompt in prompts]
         left = [place for place, reason in enumerate(reasons) if reason is None]
-        # Rows without a negative caption take no place in a batch.
+        # Rows without a negative caption are left out of batches.
         for start in range(0, len(left), self._editor.batch_size):
             places = left[start : start + self._editor.batch_size]
-            for place, found in zip(places, self._edit(batch, places, prompts), strict=True):
-                if isinstance(found, bytes):
-                    # Bytes as `datasets` stores them, so nothing encodes the JPEG again.
-                    images[place] = {"bytes": found, "path": None}
+            for place, edited in zip(places, self._edit(batch, places, prompts), strict=True):
+                if isinstance(edited, bytes):
+                    # These are the bytes that `datasets` stores, so the JPEG is not encoded again.
+                    images[place] = {"bytes": edited, "path": None}
                 else:
-                    reasons[place] = found
-        made = [place for place in left if reasons[place] is None]
+                    reasons[place] = edited
+        finished = [place for place in left if reasons[place] is None]
         # Only images that passed the cheap checks are embedded.
-        if self._pair_filter is not None and made:
-            rows = ([column[place] for place in made] for column in (images, batch["caption"], prompts))
-            for place, is_wrong in zip(made, self._pair_filter(*rows), strict=True):
+        if self._pair_filter is not None and finished:
+            rows = ([column[place] for place in finished] for column in (images, batch["caption"], prompts))
+            for place, is_wrong in zip(finished, self._pair_filter(*rows), strict=True):
                 reasons[place] = WRONG_CAPTION if is_wrong else None
-        return batch | {"negative_image": images, SET_ASIDE: reasons, COUNTS: [self._counts(one) for one in prompts]}
+        return batch | {
+            "negative_image": images,
+            SET_ASIDE: reasons,
+            COUNTS: [self._counts(prompt) for prompt in prompts],
+        }
 
     def _edit(self, batch: Batch, places: Sequence[int], prompts: Sequence[str]) -> list[bytes | str]:
-        """A JPEG for each place, or the reason why there is none."""
+        """A JPEG for each place, or the reason for its absence."""
         rows = [(batch["image"][place], f"column 'image', row {batch[ROW][place]}") for place in places]
         sources = [self._editor.fit(decode_image(image, where=where)) for image, where in rows]
         seeds = [
@@ -156,14 +160,14 @@ class NegativeImages:
 
 
 def image_seed(image: Any, prompt: str, seed: int, where: str) -> int:
-    """The seed of an edit's noise: that of its image and prompt, wherever the row stands."""
-    # The row's number is not part of it: another order of rows, or a limit, gives the same image.
+    """The seed of an edit's noise, derived from seed, image and prompt."""
+    # The row number does not count, so another order of rows or a limit gives the same image.
     content = b"%d %b " % (seed, image_key(image, where)) + prompt.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) >> 1  # torch takes 63 bits on every device
 
 
 def encode_jpeg(image: Image.Image, *, quality: int) -> bytes:
-    """An image as a JPEG, the same bytes for the same pixels and version of Pillow."""
+    """Encodes an image as a JPEG; the bytes depend only on the pixels and the Pillow version."""
     stream = BytesIO()
     image.convert("RGB").save(stream, "JPEG", quality=quality)
     return stream.getvalue()

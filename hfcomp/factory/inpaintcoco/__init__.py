@@ -1,1 +1,1 @@
-"""InpaintCOCO (Rösch et al. 2024, section 4): an annotation project, or the published set, as a dataset."""
+"""InpaintCOCO (Rösch et al. 2024, section 4), built from an annotation project or from the published dataset."""

@@ -1,4 +1,4 @@
-"""Whether annotators and reviewers agree, and how much each person has done."""
+"""Agreement of annotators and reviewers, and the amount of each person's work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DECISIONS: tuple[Action, ...] = tuple(action for action in ACTIONS if action != 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95% interval; None where it is not defined."""
+    """A number with its 95% interval; None if undefined."""
 
     value: float | None = None
     low: float | None = None
@@ -30,16 +30,16 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of two people, or of all.
+    """Agreement of two people, or of all people.
 
     Attributes:
-        annotator: who made the edits; None for all people.
-        reviewer: who reviewed them; None for all people.
-        accepted: number of accepted edits, each with a rating of both.
-        sent_back: number of edits that were sent back; they have no rating of the reviewer.
-        equal: share of accepted edits with two equal ratings, 0 to 1.
-        kappa: Cohen's kappa of the ratings, -1 to 1; undefined where all ratings are the same.
-        reasons: Number of times that each reason for sending back was given.
+        annotator: Person who made the edits; None for all people.
+        reviewer: Person who reviewed the edits; None for all people.
+        accepted: Number of accepted edits, each rated by both.
+        sent_back: Number of edits that were sent back; the reviewer does not rate these.
+        equal: Share of accepted edits with two equal ratings, 0 to 1.
+        kappa: Cohen's kappa of the ratings, -1 to 1; undefined if all ratings are the same.
+        reasons: Number of uses of each reason for sending back.
     """
 
     annotator: str | None
@@ -52,7 +52,7 @@ class Agreement:
 
     @property
     def sent_back_share(self) -> float | None:
-        """Share of the reviews, 0 to 1; None without one."""
+        """Share of the reviews, 0 to 1; None without reviews."""
         reviews = self.accepted + self.sent_back
         return self.sent_back / reviews if reviews else None
 
@@ -62,9 +62,9 @@ class Work:
     """Decisions of a person.
 
     Attributes:
-        decisions: standing ones by action.
-        annotating_seconds: median from being given an item to submitting it; None without one.
-        reviewing_seconds: median from being given an edit to accepting it or sending it back.
+        decisions: Number of decisions by action, without undone ones.
+        annotating_seconds: Median time from receiving an item to submitting it; None without submissions.
+        reviewing_seconds: Median time from receiving an edit to accepting it or sending it back; None without reviews.
     """
 
     person: str
@@ -75,13 +75,13 @@ class Work:
 
 @dataclass(frozen=True)
 class AnnotationStatistics:
-    """What a log says of the people.
+    """Statistics of the people in a log.
 
     Attributes:
-        overall: agreement over the edits of people; automatic edits have no person's rating to agree with.
-        pairs: agreement of each annotator with each reviewer, by name; automatic edits, too.
-        people: work of each person, by name.
-        skip_reasons: Number of times that each reason for skipping was given.
+        overall: Agreement over the edits of people. Automatic edits have no person's rating to agree with.
+        pairs: Agreement of each annotator with each reviewer, by name, including automatic edits.
+        people: Work of each person, by name.
+        skip_reasons: Number of uses of each reason for skipping.
     """
 
     overall: Agreement
@@ -91,7 +91,7 @@ class AnnotationStatistics:
 
 
 def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: int = 0) -> AnnotationStatistics:
-    """Statistics of the decisions that still stand.
+    """Statistics of the decisions that were not undone.
 
     Ratings are compared on accepted edits, which a reviewer rates without seeing the annotator's rating. Intervals
     resample items.
@@ -101,13 +101,13 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
     names = first_spellings(entry.person for entry in entries)
     pairs: dict[tuple[str, str], list[tuple[Entry, Entry]]] = {}
     people: dict[str, list[Entry]] = {}
-    for entry, edit in _with_edits(entries):
+    for entry, edit in _pair_with_edits(entries):
         people.setdefault(names[entry.person], []).append(entry)
         if edit is not None:
             pairs.setdefault((names[edit.person], names[entry.person]), []).append((entry, edit))
-    # The automatic mode rates all its edits the same, which is not an opinion that a reviewer could share.
+    # The automatic mode gives all its edits the same rating, which is not an opinion that a reviewer could share.
     everybody = [
-        (entry, edit) for entry, edit in _with_edits(entries) if edit is not None and edit.person != AUTOMATIC
+        (entry, edit) for entry, edit in _pair_with_edits(entries) if edit is not None and edit.person != AUTOMATIC
     ]
     skipped = Counter(entry.content["reason"] for entry in entries if entry.action == "skip")
     return AnnotationStatistics(
@@ -119,15 +119,15 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
 
 
 def standing_decisions(log: Iterable[Entry]) -> list[Entry]:
-    """The decisions of a log without those that were undone."""
+    """The decisions of a log, without undone ones."""
     entries = list(log)
-    # The log is append-only: an undo is an entry of its own that names the entry it takes back.
+    # The log is append-only: an undo is a separate entry that names the entry it reverts.
     undone = {entry.content["undoes"] for entry in entries if entry.action == "undo"}
     return [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
 
 
-def _with_edits(entries: list[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
-    """Each decision, a review with the submission that it is about."""
+def _pair_with_edits(entries: list[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
+    """Yields each decision, and for a review also the reviewed submission."""
     submissions: dict[str, Entry] = {}
     for entry in entries:
         if entry.action == "submit":
@@ -139,7 +139,7 @@ def _with_edits(entries: list[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
 def _agreement(
     annotator: str | None, reviewer: str | None, reviews: Sequence[tuple[Entry, Entry]], resamples: int, seed: int
 ) -> Agreement:
-    """The agreement over reviews, each with the edit that it is about."""
+    """The agreement over reviews, each given with the reviewed edit."""
     reasons = Counter(review.content["reason"] for review, _ in reviews if review.action == "send back")
     ratings = [
         (edit.content["quality"], review.content["quality"]) for review, edit in reviews if review.action == "accept"
@@ -147,16 +147,16 @@ def _agreement(
     equal, kappa = Estimate(), Estimate()
     if ratings:
         equal, kappa = rating_agreement(*zip(*ratings, strict=True), resamples=resamples, seed=seed)
-    found = dict(reasons.most_common())
-    return Agreement(annotator, reviewer, len(ratings), reasons.total(), equal, kappa, found)
+    counts = dict(reasons.most_common())
+    return Agreement(annotator, reviewer, len(ratings), reasons.total(), equal, kappa, counts)
 
 
 def _work(person: str, entries: Sequence[Entry]) -> Work:
     def seconds(*actions: Action) -> float | None:
-        times = [one.time - one.taken for one in entries if one.action in actions and one.taken is not None]
+        times = [entry.time - entry.taken for entry in entries if entry.action in actions and entry.taken is not None]
         return median(times) if times else None
 
-    decisions = Counter(one.action for one in entries)
+    decisions = Counter(entry.action for entry in entries)
     counts = {action: decisions[action] for action in DECISIONS}
     return Work(person, counts, seconds("submit"), seconds("accept", "send back"))
 
@@ -164,17 +164,17 @@ def _work(person: str, entries: Sequence[Entry]) -> Work:
 def rating_agreement(
     first: Sequence[Quality], second: Sequence[Quality], *, resamples: int = 2000, seed: int = 0
 ) -> tuple[Estimate, Estimate]:
-    """The share of equal ratings and Cohen's kappa, which is undefined where all ratings are the same."""
-    equal = np.array([float(one == other) for one, other in zip(first, second, strict=True)])
+    """The share of equal ratings, and Cohen's kappa, which is undefined if all ratings are the same."""
+    equal = np.array([float(rating == other) for rating, other in zip(first, second, strict=True)])
     items = np.arange(len(equal))
     bootstrap = ImageBootstrap(items, resamples=resamples, seed=seed)
     share = _estimate(equal.mean(), *bootstrap.interval(equal, items))
-    ratings = ([QUALITIES.index(one) for one in ratings] for ratings in (first, second))
+    ratings = ([QUALITIES.index(rating) for rating in ratings] for ratings in (first, second))
     kappa = resample({"": Kappa(*map(np.array, ratings), items, len(QUALITIES))}, bootstrap.draws)[""]
     return share, _estimate(kappa.value, *percentile_interval(kappa.draws))
 
 
 def _estimate(*numbers: float) -> Estimate:
-    """A number that is not defined has no interval."""
-    known = [None if np.isnan(one) or np.isnan(numbers[0]) else float(one) for one in numbers]
+    """An estimate; an undefined number has no interval."""
+    known = [None if np.isnan(number) or np.isnan(numbers[0]) else float(number) for number in numbers]
     return Estimate(known[0], *(known[1:] if None not in known else (None, None)))

@@ -27,17 +27,17 @@ IMAGES = ("coco_image", "inpaint_image", "mask")
 
 
 class Unreadable(ValueError):
-    """An image that is missing or cannot be decoded; the message is the reason to set the row aside."""
+    """An image is missing or cannot be decoded. The message is the reason for setting the row aside."""
 
 
 @dataclass(frozen=True)
 class PairCheck:
-    """What a check of a row found.
+    """Result of checking a row.
 
     Attributes:
-        unreadable: Why an image cannot be read; nothing else is checked then.
+        unreadable: Reason why an image cannot be read. If set, nothing else was checked.
         size: Height and width of the original, in pixels.
-        problems: What is wrong with captions, image sizes and the mask.
+        problems: Problems of captions, image sizes and the mask.
         outside: See `share_outside`.
     """
 
@@ -48,7 +48,7 @@ class PairCheck:
 
 
 def check_pairs(batch: Batch) -> tuple[Batch, list[tuple[dict[str, Any], PairCheck]]]:
-    """The columns other than images, and each row with its check. The source's own bytes of images are written."""
+    """Returns the columns except images, whose bytes are written unchanged, and each row with its check."""
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
     rest = {name: values for name, values in batch.items() if name not in IMAGES}
     return rest, [(row, check_pair(row)) for row in rows]
@@ -68,14 +68,14 @@ def read_pair(row: dict[str, Any]) -> tuple[Image.Image, Image.Image, Mask]:
     """The original, the edited image and the mask of a row.
 
     Raises:
-        Unreadable: for one that is missing or cannot be decoded.
+        Unreadable: If one is missing or cannot be decoded.
     """
     original, edited, mask = (_decode(row[name], name) for name in IMAGES)
     return original, edited, read_mask(mask)
 
 
 def caption_problems(caption: str | None, other: str | None) -> list[str]:
-    """What is wrong with two captions, which are compared without case, white space and a full stop at the end."""
+    """The problems of two captions, compared without case, extra white space and a final full stop."""
     plain = [" ".join((text or "").casefold().split()).rstrip(".") for text in (caption, other)]
     if not all(plain):
         return [EMPTY_CAPTION]
@@ -83,28 +83,28 @@ def caption_problems(caption: str | None, other: str | None) -> list[str]:
 
 
 def image_problems(original: Image.Image, edited: Image.Image, mask: Mask) -> list[str]:
-    """What is wrong with an edited image and its mask; pixels outside the mask are the matter of `share_outside`."""
-    found = [IMAGE_SIZES] if edited.size != original.size else []
+    """The problems of an edited image and its mask. `share_outside` covers pixels outside the mask."""
+    problems = [IMAGE_SIZES] if edited.size != original.size else []
     if mask.shape != (original.height, original.width):
-        # Nothing else can be checked with a mask of another size.
-        return [*found, MASK_SIZE]
+        # Nothing else can be checked if the mask has another size.
+        return [*problems, MASK_SIZE]
     if not mask.any():
-        return [*found, EMPTY_MASK]
+        return [*problems, EMPTY_MASK]
     if mask.all():
-        found.append(FULL_MASK)
+        problems.append(FULL_MASK)
     if edited.size == original.size and not is_changed(original, edited, mask):
-        found.append(UNCHANGED)
-    return found
+        problems.append(UNCHANGED)
+    return problems
 
 
 def share_outside(original: Image.Image, edited: Image.Image, mask: Mask) -> float | None:
-    """The share of pixels that differ, of those beyond the mask and its feathered border, 0 to 1.
+    """The share of pixels outside the mask and its feathered border that differ, 0 to 1.
 
-    None where there are no such pixels, or sizes differ.
+    None if there are no such pixels or if sizes differ.
     """
     if edited.size != original.size or mask.shape != (original.height, original.width):
         return None
-    # The border is blended on purpose: its pixels may differ.
+    # The border is blended on purpose, so its pixels may differ.
     pixels = int((~enlarge(mask, FEATHER, FEATHER)).sum())
     return changed_outside(original, edited, mask) / pixels if pixels else None
 
@@ -119,10 +119,10 @@ def _decode(image: Any, name: str) -> Image.Image:
 
 
 def pseudonyms(names: Iterable[str | None]) -> dict[str, str]:
-    """`annotator 1` and so on for each person, in the order in which they come first; `automatic` stays.
+    """A pseudonym such as `annotator 1` for each person, in the order of first occurrence; `automatic` stays.
 
     Args:
-        names: Names of people, with repetitions; None and empty ones have no pseudonym.
+        names: Names of people, possibly repeated. None and empty names get no pseudonym.
     """
     spellings = first_spellings(name for name in names if name and name != AUTOMATIC)
     people = {name: f"annotator {number}" for number, name in enumerate(dict.fromkeys(spellings.values()), start=1)}

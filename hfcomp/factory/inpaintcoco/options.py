@@ -1,4 +1,4 @@
-"""InpaintCOCO: its options, which are those of `hfcomp build inpaintcoco`, and its card."""
+"""InpaintCOCO: the options of `hfcomp build inpaintcoco`, and the text of the card."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _OF_DATA_SETS = ("config", "columns")
 
 @dataclass(kw_only=True)
 class InpaintCocoOptions(BuildOptions):
-    """Pairs of an image and the same with one thing repainted (InpaintCOCO).
+    """Pairs of an image and a copy with one thing repainted (InpaintCOCO).
 
-    The source is the folder of an annotation project, or a dataset in the layout of phiyodr/InpaintCOCO.
+    The source is an annotation project folder, or a dataset in the layout of phiyodr/InpaintCOCO.
     """
 
     what: ClassVar[str] = "inpaintcoco"
     column_names: str = field(default="", init=False)
     only_adaptable: bool = field(default=True, init=False)
-    split: Annotated[str, "Split of a dataset."] = "test"
-    shard_size: Annotated[Count, "Rows of the source per file; a row has three images."] = 200
+    split: Annotated[str, "Split of a dataset source."] = "test"
+    shard_size: Annotated[Count, "Rows of the source per file; each row has three images."] = 200
     quality: Annotated[
         Quality | None,
-        "Of a project, only pairs of this quality, which is the lower of annotator's and reviewer's rating.",
+        "From a project, only pairs of this quality: the lower of the annotator's and the reviewer's rating.",
     ] = None
-    concepts: Annotated[tuple[str, ...], "Only pairs of these concepts; by default all."] = ()
-    any_license: Annotated[bool, "Also images whose license forbids adaptation, or is unknown."] = False
+    concepts: Annotated[tuple[str, ...], "Only pairs with these concepts; by default all."] = ()
+    any_license: Annotated[bool, "Include images whose license forbids adaptation or is unknown."] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,10 +42,13 @@ class InpaintCocoOptions(BuildOptions):
         if self.is_project:
             given = [name for name in _OF_DATA_SETS if getattr(self, name) is not None]
             if given:
-                raise ValueError(f"--{given[0]} is of datasets; {self.source} is an annotation project.")
+                raise ValueError(
+                    f"--{given[0]} works only with a dataset, but {self.source} is an annotation project."
+                )
         elif self.quality is not None:
             raise ValueError(
-                f"--quality is of annotation projects; {self.source} is none: it has no {DATABASE}. Leave it out."
+                f"--quality works only with an annotation project. {self.source} is not one: it has no {DATABASE}. "
+                "Remove --quality."
             )
 
     @property
@@ -58,22 +61,22 @@ INPAINTCOCO = Builder(
     InpaintCocoOptions,
     CardText(
         "InpaintCOCO",
-        "Pairs of an image and the same with one thing repainted, each with its caption: a model has to tell which "
-        "image a caption is of (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for training.",
+        "Pairs of an image and a copy with one thing repainted, each with a caption: a model must tell which image "
+        "a caption describes (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for training.",
         {
-            "`concept`": "what was changed, such as `object`, `color` or `size`",
+            "`concept`": "the kind of change, such as `object`, `color` or `size`",
             "`coco_image`, `coco_caption`": "the original image and its caption",
             "`inpaint_image`, `inpaint_caption`": "the edited image and its caption",
-            "`mask`": "white where the image was repainted; of a set from an annotation project all pixels beyond it "
-            "and a feathered border of 4 pixels are the original's",
-            "`worker`": "who made the edit, by number",
+            "`mask`": "white where the image was repainted; in a dataset from an annotation project, all pixels "
+            "outside it and a feathered border of 4 pixels are the original's",
+            "`worker`": "number of the person who made the edit",
             "`coco_details`": "the image: `id`, `captions`, `image_license` and more",
             "`inpaint_details`": "the edit: prompts, seed, ratings and more, as far as the source has them",
-            "`flags`, `changed_outside`": "of a published set: what is wrong with the row, and the share of pixels "
-            "that differ, of those beyond the mask and a border of 4 pixels, 0 to 1",
-            "`license`, `source`": "of the original image",
+            "`flags`, `changed_outside`": "for a published dataset: problems of the row, and the share (0 to 1) of "
+            "pixels outside the mask and a border of 4 pixels that differ",
+            "`license`, `source`": "license and source of the original image",
         },
-        "Other columns are the source's. All images are its own bytes.",
+        "Other columns come from the source. Images are copied byte for byte.",
         ("concept", "caption", "caption of the edited image"),
         ("concept", "coco_caption", "inpaint_caption"),
         lambda *texts: [[text or "" for text in texts]],

@@ -1,4 +1,4 @@
-"""The accepted items of an annotation project in the columns of InpaintCOCO, and the stage that checks them."""
+"""Accepted items of an annotation project in the columns of InpaintCOCO, and the stage that checks them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EDIT = {
     "reviewer": _TEXT,
     "reviewed_quality": _TEXT,
 }
-# Columns of a set, in the order of the published set.
+# Columns of the dataset, in the order of the published one.
 FEATURES = Features(
     {
         "concept": _TEXT,
@@ -69,16 +69,18 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     chosen = _select_items(every, options)
     log(f"{len(chosen):,} of {len(every):,} accepted items from {folder}")
     if not chosen:
-        there = ", ".join(f"{number:,} {state}" for state, number in states.items())
-        others = ", or leave out --quality and --concepts" if every else ""
+        items = ", ".join(f"{number:,} {state}" for state, number in states.items())
+        others = ", or remove --quality and --concepts" if every else ""
         raise ValueError(
-            f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some{others}."
+            f"{folder} has no accepted item to build from; its items: {items}. Annotate and review some{others}."
         )
-    # The set may be published, so no person's name enters a row, a table or a reason.
+    # The dataset may be published, so rows, tables and reasons contain no person's name.
     names = pseudonyms(entry.person for entry in entries)
-    rows = [_row(one, folder / IMAGE_FOLDER, names) for one in chosen]
-    # Rows name files of the project; the runner reads their bytes into the set.
-    features = Features({name: Image(decode=False) if name in IMAGES else one for name, one in FEATURES.items()})
+    rows = [_row(pair, folder / IMAGE_FOLDER, names) for pair in chosen]
+    # Rows name files of the project; the runner embeds their bytes.
+    features = Features(
+        {name: Image(decode=False) if name in IMAGES else feature for name, feature in FEATURES.items()}
+    )
     dataset = Dataset.from_list(rows, features=features)
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
     reads = [*IMAGES, "concept", "coco_caption", "inpaint_caption", "coco_details", "inpaint_details"]
@@ -87,27 +89,27 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     return BuildInputs(dataset, [Stage("pairs", make_pair_check, {}, facts)], FEATURES, reads, "test", tables)
 
 
-def lower_quality(one: Accepted) -> Quality:
+def lower_quality(pair: Accepted) -> Quality:
     """The lower of the annotator's and the reviewer's rating."""
-    # `QUALITIES` begins with the best one.
-    return max(one.edit.quality, one.reviewed_quality, key=QUALITIES.index)
+    # `QUALITIES` starts with the best one.
+    return max(pair.edit.quality, pair.reviewed_quality, key=QUALITIES.index)
 
 
 def _select_items(every: list[Accepted], options: InpaintCocoOptions) -> list[Accepted]:
-    known = {one.item.concept for one in every}
+    known = {pair.item.concept for pair in every}
     unknown = [name for name in options.concepts if name not in known]
     if unknown and every:
         raise ValueError(
-            f"--concepts: found {unknown[0]!r}; the accepted items of {options.source} are of "
+            f"--concepts: found {unknown[0]!r}; the accepted items of {options.source} have the concepts "
             f"{', '.join(sorted(known))}."
         )
-    found = [one for one in every if not options.concepts or one.item.concept in options.concepts]
-    found = [one for one in found if options.quality in (None, lower_quality(one))]
-    return found[: options.limit]
+    chosen = [pair for pair in every if not options.concepts or pair.item.concept in options.concepts]
+    chosen = [pair for pair in chosen if options.quality in (None, lower_quality(pair))]
+    return chosen[: options.limit]
 
 
-def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any]:
-    item, edit = one.item, one.edit
+def _row(pair: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any]:
+    item, edit = pair.item, pair.edit
     license = item.facts.get(LICENSE)
     return {
         "concept": item.concept,
@@ -117,7 +119,7 @@ def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any
             name: {"path": str(images / file), "bytes": None}
             for name, file in zip(IMAGES, (item.image, edit.image, edit.mask), strict=True)
         },
-        "worker": names[one.annotator],
+        "worker": names[pair.annotator],
         "coco_details": {
             "captions": list(item.captions),
             # The check of pairs decodes the images and fills in height and width.
@@ -134,8 +136,8 @@ def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any
             "enlarge": list(edit.enlarge),
             "is_corrected": edit.is_corrected,
             "quality": edit.quality,
-            "reviewer": names[one.reviewer],
-            "reviewed_quality": one.reviewed_quality,
+            "reviewer": names[pair.reviewer],
+            "reviewed_quality": pair.reviewed_quality,
         },
         LICENSE: license,
         SOURCE: item.facts.get(SOURCE),
@@ -143,7 +145,7 @@ def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any
 
 
 def make_pair_check() -> Callable[[Batch], Batch]:
-    """The stage that sets aside what no accepted item may be, and notes the size of each image."""
+    """The stage that sets invalid pairs aside and adds the size of each image."""
 
     def pairs(batch: Batch) -> Batch:
         rest, checked = check_pairs(batch)
@@ -160,9 +162,9 @@ def make_pair_check() -> Callable[[Batch], Batch]:
 
 
 def _problem(check: PairCheck) -> str | None:
-    """The first thing that is wrong with a row."""
-    found = next(iter(check.problems), check.unreadable)
-    return f"{CHANGED_OUTSIDE}: {check.outside:.1%} of them" if found is None and check.outside else found
+    """The first problem of a row."""
+    problem = next(iter(check.problems), check.unreadable)
+    return f"{CHANGED_OUTSIDE}: {check.outside:.1%} of them" if problem is None and check.outside else problem
 
 
 def _count_name(row: dict[str, Any]) -> str:
@@ -175,12 +177,12 @@ MOST_REASONS = 20
 
 
 def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names: Mapping[str, str]) -> list[Table]:
-    """The state of a project's items, and why some were skipped or sent back; what was undone does not count."""
+    """Tables of item states and of the reasons for skipping and sending back, without undone decisions."""
     reasons = {
         title: Counter(
-            _replace_names(str(one.content["reason"]), names)
-            for one in standing_decisions(entries)
-            if one.action == action
+            _replace_names(str(entry.content["reason"]), names)
+            for entry in standing_decisions(entries)
+            if entry.action == action
         )
         for action, title in (("skip", "items skipped"), ("send back", "edits sent back"))
     }
@@ -189,27 +191,31 @@ def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names
 
 
 def model_tables(models: Sequence[tuple[str, str]]) -> list[Table]:
-    """What edits were made with."""
-    return [Table("models of the edits", ["role", "model"], [list(one) for one in models], labels=2)] if models else []
+    """The table of the models that made the edits."""
+    return (
+        [Table("models of the edits", ["role", "model"], [list(model) for model in models], labels=2)]
+        if models
+        else []
+    )
 
 
 def pair_tables(pairs: Sequence[Accepted], names: Mapping[str, str]) -> list[Table]:
-    """Who made the edits of a set, how ratings of annotators and reviewers agree, and how masks were made."""
-    made = Counter(names[one.annotator] for one in pairs)
-    reviewed = Counter(names[one.reviewer] for one in pairs)
-    people = [name for name in names.values() if made[name] or reviewed[name]]
-    thresholds = Counter(f"threshold {one.edit.threshold:.2f}" for one in pairs if one.edit.mask_prompt)
+    """Tables of the people, of the agreement of annotators and reviewers, and of the masks."""
+    edits = Counter(names[pair.annotator] for pair in pairs)
+    reviews = Counter(names[pair.reviewer] for pair in pairs)
+    people = [name for name in names.values() if edits[name] or reviews[name]]
+    thresholds = Counter(f"threshold {pair.edit.threshold:.2f}" for pair in pairs if pair.edit.mask_prompt)
     masks = {
         **dict(sorted(thresholds.items())),
-        "without a segmentation": sum(not one.edit.mask_prompt for one in pairs),
-        "corrected or drawn by hand": sum(one.edit.is_corrected for one in pairs),
-        "enlarged": sum(any(one.edit.enlarge) for one in pairs),
+        "without a segmentation": sum(not pair.edit.mask_prompt for pair in pairs),
+        "corrected or drawn by hand": sum(pair.edit.is_corrected for pair in pairs),
+        "enlarged": sum(any(pair.edit.enlarge) for pair in pairs),
     }
     return [
         Table(
             "people",
             ["who", "edits", "reviews"],
-            [[name, f"{made[name]:,}", f"{reviewed[name]:,}"] for name in people],
+            [[name, f"{edits[name]:,}", f"{reviews[name]:,}"] for name in people],
         ),
         *_agreement_tables(pairs),
         Table("masks", ["how", "pairs"], [[name, f"{number:,}"] for name, number in masks.items() if number]),
@@ -217,15 +223,15 @@ def pair_tables(pairs: Sequence[Accepted], names: Mapping[str, str]) -> list[Tab
 
 
 def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
-    """Ratings of annotators against those of reviewers, who do not see them; an automatic rating is no opinion."""
-    both = [(one.edit.quality, one.reviewed_quality) for one in pairs if one.annotator != AUTOMATIC]
+    """Tables of annotators' against reviewers' ratings, which are blind. Automatic ratings are not opinions."""
+    both = [(pair.edit.quality, pair.reviewed_quality) for pair in pairs if pair.annotator != AUTOMATIC]
     if not both:
         return []
     counts = Counter(both)
     rows = [[own, *(f"{counts[own, other]:,}" for other in QUALITIES)] for own in QUALITIES]
     equal, kappa = rating_agreement(*zip(*both, strict=True))
-    shown = "undefined: all ratings are the same" if kappa.value is None else with_interval(asdict(kappa), KAPPA)
-    measures = [["equal ratings, in percent", with_interval(asdict(equal), PERCENT)], ["Cohen's kappa", shown]]
+    kappa_text = "undefined: all ratings are the same" if kappa.value is None else with_interval(asdict(kappa), KAPPA)
+    measures = [["equal ratings, in percent", with_interval(asdict(equal), PERCENT)], ["Cohen's kappa", kappa_text]]
     return [
         Table("ratings of annotators, and of reviewers", ["annotator", *QUALITIES], rows),
         Table("agreement, with 95% intervals over pairs", ["measure", "value"], measures),
@@ -233,7 +239,7 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
 
 
 def _replace_names(text: str, names: Mapping[str, str]) -> str:
-    """A text with pseudonyms in place of names, the longest first."""
+    """Replaces names by pseudonyms, the longest names first."""
     # Otherwise "Ann" would be replaced within "Annette".
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])

@@ -1,4 +1,4 @@
-"""The building of a challenge set."""
+"""Builds InpaintCOCO from an annotation project or from the published dataset."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def published_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
 
 
 def _written_columns(dataset: Dataset, wanted: str | None) -> list[str]:
-    """The columns that are written, without those of an earlier build."""
+    """The columns to write, without those of an earlier build."""
     needed = [name for name in (WORKER, DETAILS) if name in dataset.column_names]
     return [name for name in [*needed, *kept_columns(dataset, wanted)] if name not in ADDED]
 
@@ -50,23 +50,22 @@ def _select_rows(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
     if unknown:
         known = ", ".join(sorted(map(str, {*concepts})))
         raise ValueError(f"--concepts: found {unknown[0]!r}; {options.source} has {known}.")
-    rows = [row for row, one in enumerate(concepts) if not options.concepts or one in options.concepts]
+    rows = [row for row, concept in enumerate(concepts) if not options.concepts or concept in options.concepts]
     return dataset.select(rows[: options.limit])
 
 
 def _add_facts(dataset: Dataset, name: str) -> Dataset:
-    """Rows with the license of the image and the source as columns, and workers by number."""
+    """Adds columns for the image's license and the source, and replaces workers by pseudonyms."""
     added: dict[str, list[str | None]] = {}
     if WORKER in dataset.column_names:
-        workers = [None if one is None else str(one) for one in dataset[WORKER]]
+        workers = [None if worker is None else str(worker) for worker in dataset[WORKER]]
         names = pseudonyms(workers)
-        added[WORKER] = [names.get(one) if one else None for one in workers]
+        added[WORKER] = [names.get(worker) if worker else None for worker in workers]
     if LICENSE not in dataset.column_names and DETAILS in dataset.column_names:
-        details = [one or {} for one in dataset[DETAILS]]
-        added[LICENSE] = [one.get(IMAGE_LICENSE) for one in details]
+        added[LICENSE] = [(details or {}).get(IMAGE_LICENSE) for details in dataset[DETAILS]]
     if SOURCE not in dataset.column_names:
         added[SOURCE] = [without_local_paths(name)] * len(dataset)
-    # A replaced column is removed and added at the end, so the order is restored afterwards.
+    # Replaced columns move to the end, so the order is restored afterwards.
     order = list(dict.fromkeys([*dataset.column_names, *added]))
     dataset = dataset.remove_columns([column for column in added if column in dataset.column_names])
     for column, values in added.items():
@@ -75,12 +74,12 @@ def _add_facts(dataset: Dataset, name: str) -> Dataset:
 
 
 def make_flags() -> Callable[[Batch], Batch]:
-    """The stage that says what is wrong with each row; only rows without a readable image are set aside."""
+    """The stage that flags problems of each row. Only rows without a readable image are set aside."""
 
     def flags(batch: Batch) -> Batch:
         rest, checked = check_pairs(batch)
         return rest | {
-            # A published set is taken as it is: problems are written next to a row, and the row stays.
+            # A published dataset is kept as it is, so a row with problems stays and gets flags.
             FLAGS: [list(check.problems) for _, check in checked],
             OUTSIDE: [check.outside for _, check in checked],
             SET_ASIDE: [check.unreadable for _, check in checked],
@@ -96,9 +95,9 @@ def _counts(row: dict[str, Any], check: PairCheck) -> dict[str, int]:
 
 
 class InpaintCocoBuild(DatasetBuild):
-    """The building of InpaintCOCO, from an annotation project or the published set."""
+    """Builds InpaintCOCO from an annotation project or from the published dataset."""
 
     def inputs(self) -> BuildInputs:
-        """The rows of an annotation project, or of the published set."""
+        """The rows of an annotation project, or of the published dataset."""
         read = project_inputs if self.options.is_project else published_inputs
         return read(self.options, self.log)

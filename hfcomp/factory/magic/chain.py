@@ -4,11 +4,11 @@
 |---|---|---|
 | concepts | `steps/concepts` | the first-level concept of each image, from all its captions |
 | hierarchy | `hierarchy.json` | small concepts merged or removed, parents up to level 4, hard negatives |
-| captions | `steps/captions` | a generalized caption of each image, beside the names of its concepts |
+| captions | `steps/captions` | a generalized caption of each image, and the names of its concepts |
 | parts | `image_..._concept_...` | the source's rows with these texts, in four parts by both splits |
 
-Each resumes where it was killed, and begins when the one before is whole. Configurations are views of the parts
-(`hfcomp.data.built_sets.views`), so that no image is stored twice.
+Each step resumes where it was killed, and starts when the previous step is complete. Configurations are views of the
+parts (`hfcomp.data.built_sets.views`), so no image is stored twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.publishing import DEFAULT
-from hfcomp.factory.build import BuiltSet, with_license_check
+from hfcomp.factory.build import BuiltSet, add_license_check
 from hfcomp.factory.chain import Chain, place_beside
 from hfcomp.factory.magic.building import build_hierarchy, draw_test_images
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
@@ -49,7 +49,7 @@ from hfcomp.factory.shards import SOURCE_ROW, Stage
 from hfcomp.factory.sources import BuildInputs, make_image_check, output_features
 
 GROUP, HARD_NEGATIVE_GROUPS = "group", "hard_negative_groups"
-# Columns that a set has in addition to those of its source.
+# Columns of the dataset in addition to those of its source.
 TEXTS = Features(
     {
         IMAGE_ID: Value("string"),
@@ -61,12 +61,12 @@ TEXTS = Features(
 )
 
 SPLITS = ("train", "test")
-# Folder of each part, by its split by image and by concept.
+# Folder of each part, by its splits by image and by concept.
 PARTS = {(image, concept): f"image_{image}_concept_{concept}" for image in SPLITS for concept in SPLITS}
 
 
 class MagicChain(Chain):
-    """The building of MAGIC."""
+    """Builds MAGIC."""
 
     names = StepNames("hfcomp build magic", ("concepts", "captions"))
     folders = tuple(map(Path, (*(f"{STEPS_FOLDER}/{step}" for step in names.steps), *PARTS.values())))
@@ -79,8 +79,8 @@ class MagicChain(Chain):
         return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
 
     def run(self) -> BuiltSet:
-        """Runs the steps that are asked for."""
-        # Missing packages and models are found now, not after hours of the first step.
+        """Runs the requested steps."""
+        # Missing packages and models are detected now, not after hours of the first step.
         self._answers.facts()
         if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy", self.options.until):
             self._sentence_encoder.facts()
@@ -94,9 +94,9 @@ class MagicChain(Chain):
             if self.options.runs("parts", self.options.until) and chain[-1].manifest["rows"]:
                 parts = self._parts(chain[-1].folder, hierarchy)
                 chain.append(_join_parts(parts))
-            facts = hierarchy_tables(hierarchy, sum(_pairs(one.folder) for one in parts.values()))
+            facts = hierarchy_tables(hierarchy, sum(_pairs(part.folder) for part in parts.values()))
         if parts:
-            sets = {DEFAULT: [one.manifest for one in chain]}
+            sets = {DEFAULT: [build.manifest for build in chain]}
             self.write_card(self.source, sets, command_line(self.options.words()), facts)
         return BuiltSet(self.options.output, self.card, {DEFAULT: chain}, facts)
 
@@ -114,10 +114,10 @@ class MagicChain(Chain):
 
     @cached_property
     def _part_inputs(self) -> BuildInputs:
-        """What the parts are built from, but for their own rows."""
+        """The inputs of the parts, except for their own rows."""
         stages, features = [Stage("images", make_image_check)], output_features(self.source, TEXTS)
         inputs = BuildInputs(self.source, stages, features, ["image"])
-        return with_license_check(inputs, self.stated_license) if self.options.only_adaptable else inputs
+        return add_license_check(inputs, self.stated_license) if self.options.only_adaptable else inputs
 
     def _concepts(self) -> Build:
         stage = Stage("concepts", make_concepts, self.options.source_settings(), self._answers.facts())
@@ -129,25 +129,28 @@ class MagicChain(Chain):
         return self.run_step(f"{STEPS_FOLDER}/{step}", f"{step}:", inputs, uses_gpu=uses_gpu)
 
     def _hierarchy(self, concepts: Build) -> Hierarchy:
-        """The hierarchy of the concepts: the one on disk if it was made of the same, as its questions cost time."""
+        """The hierarchy of the concepts, read from disk if its inputs are the same, because questions cost time."""
         if not concepts.manifest["rows"]:
-            raise ValueError(f"no image has a concept; the reason for each is in {concepts.folder / SET_ASIDE_FILE}.")
-        found, settings = load_training_set(str(concepts.folder)), self.options
-        encoder = self._encoder(found)
+            raise ValueError(
+                f"no image has a concept. The reasons, row by row, are in {concepts.folder / SET_ASIDE_FILE}."
+            )
+        image_concepts, settings = load_training_set(str(concepts.folder)), self.options
+        encoder = self._encoder(image_concepts)
         parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
-        # Everything that decides the hierarchy: another setting, model, prompt or concept rebuilds it.
+        # The facts cover everything that determines the hierarchy. Another setting, model, prompt or concept rebuilds
+        # it.
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
             if before.facts == facts:
                 return before
-        images = Counter(found[CONCEPT][:])
-        self.log(f"hierarchy: {len(images):,} concepts of {len(found):,} images")
+        images = Counter(image_concepts[CONCEPT][:])
+        self.log(f"hierarchy: {len(images):,} concepts of {len(image_concepts):,} images")
         built = build_hierarchy(images, self._answers, encoder, settings, log=self.log, progress=self.progress)
         for name, number in sorted(self._answers.counts.items()):
             self.log(f"hierarchy: {name}: {number:,}")
         if not built.concepts:
-            reasons = Counter(one.reason for one in built.removed).most_common()
+            reasons = Counter(removal.reason for removal in built.removed).most_common()
             raise ValueError(
                 f"no concept is left of {len(images):,}: {', '.join(f'{reason} ({n:,})' for reason, n in reasons)}. "
                 "Use more images, or a smaller --min_images."
@@ -166,17 +169,17 @@ class MagicChain(Chain):
         return CaptionsEncoder(lambda name: (text for row in images[name] for text in captions[row]))
 
     def _captions(self, concepts: Path, hierarchy: Hierarchy) -> Build:
-        """Captions of the images whose concept is in the hierarchy; the others are counted by reason."""
-        found = load_training_set(str(concepts))
-        names = found[CONCEPT][:]
+        """Builds captions of the images whose concept is in the hierarchy. Other images are counted by reason."""
+        image_concepts = load_training_set(str(concepts))
+        names = image_concepts[CONCEPT][:]
         places = {name: hierarchy.place(name) for name in dict.fromkeys(names)}
         left = Counter(places[name] for name in names if isinstance(places[name], str))
         for reason, number in sorted(left.items()):
             self.log(f"{number:,} images are left out: {reason}")
         kept = [(row, place) for row, name in enumerate(names) if isinstance(place := places[name], Concept)]
-        rows = found.with_format("numpy")[SOURCE_ROW][:][[row for row, _ in kept]]
+        rows = image_concepts.with_format("numpy")[SOURCE_ROW][:][[row for row, _ in kept]]
         texts = [_concept_texts(place) for _, place in kept]
-        columns = {name: [one[name] for one in texts] for name in (GROUP, HARD_NEGATIVE_GROUPS, *LEVELS)}
+        columns = {name: [row_texts[name] for row_texts in texts] for name in (GROUP, HARD_NEGATIVE_GROUPS, *LEVELS)}
         named = Features({SOURCE_ROW: Value("int64"), **{name: TEXTS[name] for name in columns}})
         images = self._rows.images.select(rows).flatten_indices()
         columns = Dataset.from_dict({SOURCE_ROW: rows, **columns}, features=named)
@@ -187,49 +190,53 @@ class MagicChain(Chain):
         return self._step("captions", BuildInputs(images, [stage], features, [CAPTION, *LEVELS]))
 
     def _parts(self, captions: Path, hierarchy: Hierarchy) -> dict[str, Build]:
-        made = load_training_set(str(captions))
-        image_of = np.full(len(self._rows.images), -1)  # of each image its row among the captions
-        image_of[made.with_format("numpy")[SOURCE_ROW][:]] = np.arange(len(made))
-        caption_of = image_of[self._rows.image_of]  # of each row of the source
+        captioned = load_training_set(str(captions))
+        image_of = np.full(len(self._rows.images), -1)  # for each image, its row among the captions
+        image_of[captioned.with_format("numpy")[SOURCE_ROW][:]] = np.arange(len(captioned))
+        caption_of = image_of[self._rows.image_of]  # for each row of the source
         rows = np.flatnonzero(caption_of >= 0)
-        texts = made.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
+        texts = captioned.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
         whole = place_beside(self.source, texts, rows)
-        # Both splits are splits of images and concepts. A row of the source takes those of its image.
-        in_test = self._test_flags(made, hierarchy)[:, caption_of[rows]]
+        # Both splits apply to images. A row of the source takes the splits of its image.
+        in_test = self._test_flags(captioned, hierarchy)[:, caption_of[rows]]
         parts = {}
         for (image, concept), name in PARTS.items():
             is_image, is_concept = in_test == np.array([[image == "test"], [concept == "test"]])
             chosen = np.flatnonzero(is_image & is_concept)
-            # A part without rows is not built, and no view names it.
+            # A part without rows is not built, and no view refers to it.
             if len(chosen):
                 inputs = self._part_inputs._replace(dataset=whole.select(chosen))
                 parts[name] = self.run_step(name, f"{name}:", inputs)
-        # Written last, because a view names only parts that have rows.
+        # Views are written last, because they refer only to parts with rows.
         write_views(self.options.output, magic_views(parts))
         return parts
 
     def _test_flags(self, made: Dataset, hierarchy: Hierarchy) -> NDArray[np.bool_]:
-        """`[2, images]`: whether each image, and its concept, is of the test split."""
+        """`[2, images]`: whether each image, and its concept, belongs to the test split."""
         groups: dict[str, list[str]] = {}
         for name, image in zip(made[GROUP][:], made[IMAGE_ID][:], strict=True):
             groups.setdefault(name, []).append(image)
         tested = draw_test_images(groups, self.options.test_share, self.options.seed)
-        unseen = {one.name for one in hierarchy.concepts if one.unseen}
-        return np.array([[one in tested for one in made[IMAGE_ID][:]], [one in unseen for one in made[GROUP][:]]])
+        unseen = {concept.name for concept in hierarchy.concepts if concept.unseen}
+        return np.array(
+            [[image in tested for image in made[IMAGE_ID][:]], [name in unseen for name in made[GROUP][:]]]
+        )
 
 
 def _join_parts(parts: Mapping[str, Build]) -> Build:
-    """Parts as one build, for counts and cards."""
+    """Combines parts into one build, for counts and cards."""
     builds = list(parts.values())
-    manifest = {"plan": builds[0].manifest["plan"], **sums([one.manifest for one in builds])}
-    return Build(builds[0].folder.parent, manifest, sum(one.kept for one in builds), sum(one.made for one in builds))
+    manifest = {"plan": builds[0].manifest["plan"], **sums([build.manifest for build in builds])}
+    return Build(
+        builds[0].folder.parent, manifest, sum(build.kept for build in builds), sum(build.made for build in builds)
+    )
 
 
 def _pairs(part: Path) -> int:
-    """Images with each of their captions in a part."""
+    """Number of image-caption pairs in a part."""
     columns = (pq.read_table(file, columns=[CAPTION]).column(0) for file in checked_shards(part) or ())
-    texts = (pc.list_flatten(one) if pa.types.is_list(one.type) else one for one in columns)
-    return sum(pc.count(one).as_py() for one in texts)  # of those that are not null
+    texts = (pc.list_flatten(column) if pa.types.is_list(column.type) else column for column in columns)
+    return sum(pc.count(column).as_py() for column in texts)  # nulls are not counted
 
 
 def _concept_texts(concept: Concept) -> dict[str, Any]:
@@ -241,8 +248,8 @@ def _concept_texts(concept: Concept) -> dict[str, Any]:
 
 
 def magic_views(parts: Mapping[str, Build]) -> dict[str, View]:
-    """The configurations of a set: captions and levels, each split by image and by concept."""
-    built = {name: one for name, one in parts.items() if one.manifest["rows"]}
+    """The configurations of a dataset: captions and levels, each split by image and by concept."""
+    built = {name: part for name, part in parts.items() if part.manifest["rows"]}
     names = list(next(iter(parts.values())).manifest["plan"]["columns"])
     # Names of levels are for evaluation. In training they would give the answer away.
     without = tuple(name for name in names if name not in LEVELS)

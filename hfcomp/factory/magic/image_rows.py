@@ -1,4 +1,4 @@
-"""The rows of a source by image: a concept is of an image with all its captions, in one row or several."""
+"""Groups a source's rows by image: a concept comes from all captions of an image, in one row or several."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ImageRows:
     """Images of a source.
 
     Attributes:
-        images: a row for each image, in the order of their first rows: `image_id`, `caption` (a list, all of them).
-        image_of: `[rows of the source]`, the row in `images` of each.
-        captions: `[rows of the source]`, how many captions each has.
+        images: A row per image, in the order of first rows, with `image_id` and the list of all captions, `caption`.
+        image_of: `[rows of the source]`, the row in `images` of each source row.
+        captions: `[rows of the source]`, the number of captions of each source row.
     """
 
     images: Dataset
@@ -32,10 +32,10 @@ class ImageRows:
 
 
 def image_rows(source: Dataset) -> ImageRows:
-    """Groups rows by photograph, as [`photographs_or_rows`] knows it.
+    """Groups rows by photograph, as identified by [`photographs_or_rows`].
 
     Args:
-        source: with `caption`, a text or a list of texts.
+        source: Rows with `caption`, a text or a list of texts.
     """
     names = photographs_or_rows(_check_ids(source))
     ids: dict[str, int] = {}
@@ -47,17 +47,17 @@ def image_rows(source: Dataset) -> ImageRows:
             image = ids.setdefault(names[row], len(texts))
             if image == len(texts):
                 texts.append([])
-            found = texts_of(captions)
-            texts[image] += found
+            own_texts = texts_of(captions)
+            texts[image] += own_texts
             image_of.append(image)
-            number_of.append(len(found))
+            number_of.append(len(own_texts))
             row += 1
     images = Dataset.from_dict({IMAGE_ID: list(ids), CAPTION: texts}, features=_FEATURES)
     return ImageRows(images, np.array(image_of, np.int64), np.array(number_of, np.int64))
 
 
 def _check_ids(source: Dataset) -> Dataset:
-    """The source, whose ids are texts or whole numbers."""
+    """Returns the source if its ids are texts or whole numbers, and raises otherwise."""
     for row, value in enumerate(source[IMAGE_ID] if IMAGE_ID in source.column_names else ()):
         image_key(value, row)  # raises
     return source

@@ -1,4 +1,4 @@
-"""Concepts of few images: merged into the most similar one, or removed (CLEAR GLASS, section 3.1.2)."""
+"""Merges concepts with few images into the most similar one, or removes them (CLEAR GLASS, section 3.1.2)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hfcomp.factory.magic.similarity import (
     Vectors,
     blocks,
     most_similar,
+    name_ranks,
     nearest,
-    places_of,
     similar_pairs,
 )
 
-# Number of similar concepts that are kept in memory for a small one.
+# Number of similar concepts that are kept in memory per small concept.
 KEPT = 64
 
 
@@ -31,9 +31,10 @@ class Merged:
     """Concepts after merging.
 
     Attributes:
-        members: names that were merged into it, also by way of others.
-        merges: In the order in which they were made.
-        removed: In the order in which they were removed.
+        images: Number of images of each remaining concept.
+        members: Names that were merged into each concept, directly or through others.
+        merges: Merges in the order in which they were made.
+        removed: Removals in the order in which they were made.
     """
 
     images: dict[str, int]
@@ -43,11 +44,11 @@ class Merged:
 
 
 def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vectors, settings: GraphSettings) -> Merged:
-    """Merges or removes concepts with fewer images than `min_images`, the smallest first, equal ones by name.
+    """Merges or removes concepts with fewer images than `min_images`, the smallest first, ties by name.
 
-    A concept becomes part of the most similar one that is still there, if their cosine is above `merge_similarity`.
-    What grows to `min_images` in this way stays. A concept without a similar one is removed, with the nearest of those
-    that were still there in its record.
+    A concept is merged into the most similar remaining one if their cosine is above `merge_similarity`. A concept that
+    reaches `min_images` in this way stays. A concept without a similar one is removed; its record names the nearest
+    concept that remained at that time.
 
     Args:
         images: Number of images of each name, at least 1.
@@ -60,12 +61,12 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
     members: dict[str, tuple[str, ...]] = {}
     merges: list[Merge] = []
     removed: dict[str, int] = {}
-    gone = np.full(len(names), len(names))  # the step in which each left; past the last one for those that stay
+    gone = np.full(len(names), len(names))  # step in which each concept left; beyond the last step for those that stay
     queue = [(images[names[row]], names[row]) for row in small]
     heapq.heapify(queue)
     while queue:
         number, name = heapq.heappop(queue)
-        if left.get(name) != number:  # merged away, or it has grown and stands in the queue again
+        if left.get(name) != number:  # merged away, or grown and queued again
             continue
         gone[place[name]] = len(merges) + len(removed)
         del left[name]
@@ -74,7 +75,7 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
             removed[name] = number
             continue
         other, cosine = best
-        # No other concept has fewer images, because this one is the smallest left.
+        # No other concept has fewer images, because this is the smallest remaining one.
         merges.append(Merge(name, other, number, cosine))
         members[other] = (*members.get(other, ()), name, *members.pop(name, ()))
         left[other] += number
@@ -93,7 +94,7 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
 
 @dataclass(frozen=True)
 class _Similar:
-    """Concepts similar to each small one: `KEPT` are in memory, others are found once these are gone."""
+    """Concepts similar to each small one. `KEPT` are in memory; others are searched only when these are gone."""
 
     names: Sequence[str]
     vectors: Vectors
@@ -103,26 +104,26 @@ class _Similar:
 
     @classmethod
     def of(cls, names: Sequence[str], vectors: Vectors, small: NDArray[np.int64], threshold: float) -> _Similar:
-        found = cls(names, vectors, threshold, places_of(names), {int(row): [] for row in small})
+        similar = cls(names, vectors, threshold, name_ranks(names), {int(row): [] for row in small})
         for rows in blocks(small):
-            found.first.update(found.near(rows, KEPT))
-        return found
+            similar.first.update(similar.near(rows, KEPT))
+        return similar
 
     def near(self, rows: NDArray[np.int64], most: int) -> dict[int, list[tuple[str, float]]]:
-        """Names above the threshold for each row, the most similar first, equal ones by name."""
-        found: dict[int, list[tuple[str, float]]] = {int(row): [] for row in rows}
+        """Names above the threshold for each row, the most similar first, ties by name."""
+        near: dict[int, list[tuple[str, float]]] = {int(row): [] for row in rows}
         pairs = similar_pairs(self.vectors, self.threshold, rows=rows)
         for row, other, cosine in zip(*most_similar(pairs, self.order, most), strict=True):
-            found[int(row)].append((self.names[other], float(cosine)))
-        return found
+            near[int(row)].append((self.names[other], float(cosine)))
+        return near
 
     def best(self, row: int, left: Container[str]) -> tuple[str, float] | None:
-        """The most similar one of those that are left."""
-        best = next((one for one in self.first[row] if one[0] in left), None)
-        # All that are in memory have been merged away, and there were more: this rare list is computed again in full.
+        """The most similar of the remaining concepts."""
+        best = next((candidate for candidate in self.first[row] if candidate[0] in left), None)
+        # If all in memory are merged away and there were more, the full list is computed. This is rare.
         if best is None and len(self.first[row]) == KEPT:
-            all_of_it = self.near(np.array([row]), len(self.names))[row]
-            best = next((one for one in all_of_it if one[0] in left), None)
+            full_list = self.near(np.array([row]), len(self.names))[row]
+            best = next((candidate for candidate in full_list if candidate[0] in left), None)
         return best
 
 
@@ -132,34 +133,35 @@ HardNegatives = list[tuple[str, float]]
 def hard_negatives(
     chains: Mapping[str, Chain], names: Sequence[str], vectors: Vectors, settings: GraphSettings, *, block: int = BLOCK
 ) -> dict[str, HardNegatives]:
-    """Finds the most similar others of each concept, above `negative_similarity` and at most `max_negatives`.
+    """Finds the most similar other concepts of each one, above `negative_similarity` and at most `max_negatives`.
 
-    No name of its chain is in the chain of the other, whatever its level: "animal" is no negative of a dog below
-    "animal". Only the `shared_levels` most abstract levels of both may have common names.
+    The chains of the two concepts share no name on any level: "animal" is not a negative of a dog below "animal". Only
+    the `shared_levels` most abstract levels of both may share names.
 
     Returns:
-        Names and cosines, the nearest first, equal ones by name.
+        Names and cosines, the nearest first, ties by name.
     """
     top = 4 - settings.shared_levels
-    # Numbers stand for names, because many pairs are compared at once.
+    # Names are replaced by numbers, because many pairs are compared at once.
     ids = _ids([chains[name] for name in names])
-    order = places_of(names)
-    found: dict[str, HardNegatives] = {name: [] for name in names}
+    order = name_ranks(names)
+    negatives: dict[str, HardNegatives] = {name: [] for name in names}
     for rows in blocks(np.arange(len(names)), block):
         first, second, cosines = similar_pairs(vectors, settings.negative_similarity, rows=rows, block=block)
         differ = np.ones(len(first), bool)
-        # Every level is compared with every level: one name may be on level 2 of a chain and on level 3 of another.
+        # All levels are compared with each other, because a name may be on level 2 of one chain and level 3 of
+        # another.
         for level, other_level in product(range(4), repeat=2):
             if min(level, other_level) < top:
                 differ &= ids[first, level] != ids[second, other_level]
         kept = most_similar((first[differ], second[differ], cosines[differ]), order, settings.max_negatives)
-        for one, other, cosine in zip(*kept, strict=True):
-            found[names[one]].append((names[other], float(cosine)))
-    return found
+        for row, other, cosine in zip(*kept, strict=True):
+            negatives[names[row]].append((names[other], float(cosine)))
+    return negatives
 
 
 def _ids(chains: Sequence[Chain]) -> np.ndarray:
-    """`[n, 4]`, equal numbers for equal names."""
+    """Numbers `[n, 4]` for the names of chains, equal for equal names."""
     numbers: dict[str, int] = {}
     rows = [[numbers.setdefault(name, len(numbers)) for name in chain] for chain in chains]
     return np.array(rows, np.int64).reshape(len(chains), 4)

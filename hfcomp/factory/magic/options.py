@@ -1,4 +1,4 @@
-"""MAGIC (CLEAR GLASS): its options, which are those of `hfcomp build magic`, and its card."""
+"""MAGIC (CLEAR GLASS): the options of `hfcomp build magic`, and the text of the card."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAGIC_STEPS: tuple[MagicStep, ...] = get_args(MagicStep)
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 """Our choice; the paper names none."""
 BY_CAPTIONS = "captions"
-"""The encoder that needs no model."""
+"""Name of the encoder that needs no model."""
 TAXONOMY: Literal["taxonomy"] = "taxonomy"
-"""The writer that needs no language model."""
+"""Name of the writer that needs no language model."""
 Cosine = Annotated[float, Field(ge=-1, le=1)]
 
 
@@ -27,26 +27,29 @@ Cosine = Annotated[float, Field(ge=-1, le=1)]
 class GraphSettings(Options):
     """Hierarchy (CLEAR GLASS, section 3.1).
 
-    The paper's text merges and mines above a similarity, its Algorithm 1 from it on; here it is above. That hard
-    negatives share no names by default is our choice, as such a name would fit both, and so is `max_negatives`.
+    The paper's text merges and mines above a similarity, but its Algorithm 1 includes the similarity itself; we use
+    "above". By default hard negatives share no names: a shared name would fit both concepts. This and `max_negatives`
+    are our choices.
     """
 
     min_images: Annotated[
-        Count, "Images of a concept; one with fewer is merged into the most similar one, or removed."
+        Count, "Minimum images per concept; a smaller concept is merged into the most similar one, or removed."
     ] = 5
-    merge_similarity: Annotated[Cosine, "Cosine that a merge has to exceed."] = 0.9
-    negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts have to exceed."] = 0.85
-    max_negatives: Annotated[Count, "Hard-negative concepts of one concept, the nearest."] = 20
+    merge_similarity: Annotated[Cosine, "Cosine that a merge must exceed."] = 0.9
+    negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts must exceed."] = 0.85
+    max_negatives: Annotated[Count, "Maximum hard-negative concepts per concept, the nearest ones."] = 20
     shared_levels: Annotated[
-        int, Field(ge=0, le=3), "Names from level 4 downwards that a hard negative may share; 0 allows none."
+        int,
+        Field(ge=0, le=3),
+        "Number of names, from level 4 downwards, that a hard negative may share; 0 allows none.",
     ] = 0
     test_share: Annotated[
-        float, Field(gt=0, lt=1), "Share of the images of each concept, and of the concepts, that are for testing."
+        float, Field(gt=0, lt=1), "Share of each concept's images, and of the concepts, for testing."
     ] = 0.2
-    seed: Annotated[int, "Random seed of both splits, and of a language model's answers."] = 0
+    seed: Annotated[int, "Random seed of both splits and of a language model's answers."] = 0
 
     def facts(self) -> dict[str, Any]:
-        """The settings alone, of options that have more."""
+        """These settings, without other options of a subclass."""
         return {name: getattr(self, name) for name in declared(GraphSettings)}
 
 
@@ -56,22 +59,24 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
     what: ClassVar[str] = "magic"
     steps: ClassVar[tuple[str, ...]] = MAGIC_STEPS
-    captions: Literal["longest", "all"] = field(default="all", init=False)  # a concept is of all captions of an image
+    captions: Literal["longest", "all"] = field(
+        default="all", init=False
+    )  # a concept comes from all captions of an image
     writer: Annotated[
         Literal["endpoint", "transformers", "taxonomy"],
-        "endpoint asks the server at base_url; transformers runs a small model in process; taxonomy finds the words "
-        "of a list of concepts in captions and needs no model.",
+        "endpoint queries the server at base_url; transformers runs a small model in process; taxonomy searches the "
+        "captions for the words of a list of concepts and needs no model.",
     ] = "endpoint"
     taxonomy: Annotated[
         str | None,
         Spelling("FILE"),
-        "YAML file of your own concepts, for the writer of this name; by default one for everyday photographs.",
+        "YAML file with your own concepts for --writer taxonomy; by default concepts of everyday photographs.",
     ] = None
     encoder: Annotated[
         str,
-        "Encoder of names of concepts: a sentence encoder by Hub id or folder, or captions, which needs no model.",
+        "Encoder of concept names: Hub id or folder of a sentence encoder, or captions, which needs no model.",
     ] = DEFAULT_ENCODER
-    until: Annotated[MagicStep, THIS_MACHINE, "The last step that is run."] = "parts"
+    until: Annotated[MagicStep, THIS_MACHINE, "Last step to run."] = "parts"
     device: Device = None
 
     def __post_init__(self) -> None:
@@ -79,18 +84,22 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
         if self.writer == TAXONOMY:
             self._check_unused()
         elif self.taxonomy is not None:
-            raise ValueError(f"--taxonomy is of --writer taxonomy; found --writer {self.writer}.")
+            raise ValueError(f"--taxonomy works only with --writer taxonomy; found --writer {self.writer}.")
         else:
             instead = "--writer taxonomy, which needs no model"
             check_writer(self.writer, self.base_url, self.request_options, instead)
 
     def _check_unused(self) -> None:
-        """An option that changes nothing is a mistake."""
-        for one in declared(LanguageModelOptions).values():
-            if getattr(self, one.name) != one.default:
-                raise ValueError(f"--{one.name} is of a language model; found --writer {self.writer}. Leave it out.")
+        """Raises ValueError for options that have no effect without a language model."""
+        for option in declared(LanguageModelOptions).values():
+            if getattr(self, option.name) != option.default:
+                raise ValueError(
+                    f"--{option.name} has no effect: --writer {self.writer} uses no language model. Remove it."
+                )
         if self.device is not None and self.encoder == BY_CAPTIONS:
-            raise ValueError(f"--device is of models; found --writer {self.writer} and --encoder {BY_CAPTIONS}.")
+            raise ValueError(
+                f"--device has no effect: no model runs with --writer {self.writer} and --encoder {BY_CAPTIONS}."
+            )
 
     def source_settings(self) -> Mapping[str, Any]:
         """The settings of `hfcomp.factory.magic.stages.make_source`."""
@@ -104,16 +113,16 @@ MAGIC = Builder(
     MagicOptions,
     CardText(
         "MAGIC",
-        "Images grouped by the abstract concept of their captions, each concept with more abstract ones on three "
-        "further levels and with hard-negative concepts (CLEAR GLASS). The authors' own set is not released; this one "
-        "is made as the paper describes it. Concepts and captions were not reviewed individually.",
+        "Images grouped by the abstract concept of their captions. Each concept has more abstract concepts on three "
+        "further levels, and hard-negative concepts (CLEAR GLASS). The authors have not released their dataset; this "
+        "one follows the paper's description. Concepts and captions were not reviewed individually.",
         {
             "`image`, `caption`": "the image and its captions, as in the source",
-            "`generalized_caption`": "a caption of what the image has in common with others of its concept",
-            "`group`": "the image's concept, of level 1",
+            "`generalized_caption`": "a caption of what the image shares with other images of its concept",
+            "`group`": "the image's concept on level 1",
             "`hard_negative_groups`": "concepts that are easily confused with it, the most similar first",
-            "`level_1` to `level_4`": "names of its concepts, from the specific to the abstract: for evaluation, not "
-            "for training",
+            "`level_1` to `level_4`": "names of its concepts, from specific to abstract: for evaluation, not for "
+            "training",
             "`image_id`": "identifies an image; rows of one image share it",
         },
         header=("generalized caption", "level 1", "level 2", "level 3", "level 4"),
@@ -124,8 +133,8 @@ MAGIC = Builder(
     "hfcomp.factory.magic.chain:MagicChain",
     configs={
         "captions": "images with generalized captions, split by image",
-        "levels": "the same with the names of their concepts on each level",
+        "levels": "the same images with the names of their concepts on each level",
         "captions_by_concept": "images with generalized captions, split by concept",
-        "levels_by_concept": "the same with the names of their concepts on each level",
+        "levels_by_concept": "the same images with the names of their concepts on each level",
     },
 )

@@ -1,8 +1,8 @@
-"""Embeddings of the names of concepts, and the similar ones among them, by which concepts are merged and mined.
+"""Embeds concept names and finds similar concepts block by block, for merging and for mining hard negatives.
 
-The matrix of cosines is never in memory as a whole. A product of its blocks in float32 depends, in its last digits,
-on the size of a block and on the processor. So blocks only propose pairs, with some slack; their cosines are then
-computed one by one in float64 and rounded to six digits, so that a pair near a threshold is decided the same
+The full cosine matrix is never in memory. The last digits of a float32 block product depend on the size of the block
+and on the processor. Therefore blocks only propose pairs, with some slack. The cosines of these pairs are then
+computed one by one in float64 and rounded to six digits, so pairs near a threshold are decided the same way
 everywhere.
 """
 
@@ -27,19 +27,19 @@ class ConceptEncoder(Protocol):
     """Embeds names."""
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """`[n, D]`: a row for each name, of length 1, or 0 for one that is similar to none."""
+        """Returns `[n, D]`: a row per name, of length 1, or of length 0 for a name that is similar to no other."""
         ...
 
     def facts(self) -> Mapping[str, Any]:
-        """What identifies it in a manifest: JSON values, nothing of this machine."""
+        """Returns what identifies the encoder in a manifest: JSON values, without local paths."""
         ...
 
 
 class SentenceEncoder:
-    """A model of sentence-transformers.
+    """A sentence-transformers model.
 
     Args:
-        model: Hub id or folder, with safetensors; no code of the repository is run.
+        model: Hub id or folder with safetensors. Code in the repository is not run.
     """
 
     def __init__(self, model: str, device: str | None = None) -> None:
@@ -51,8 +51,8 @@ class SentenceEncoder:
         self._model, self._device = model, device
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        found = self._network.encode(list(names), normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(found, np.float32)
+        vectors = self._network.encode(list(names), normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, np.float32)
 
     def facts(self) -> Mapping[str, Any]:
         return {"encoder": model_facts(self._model)}
@@ -70,13 +70,13 @@ class SentenceEncoder:
 
 
 class CaptionsEncoder:
-    """A concept is the words of its captions: TF-IDF, reduced by a truncated SVD (latent semantic analysis)."""
+    """Represents a concept by its captions' words: TF-IDF, reduced by a truncated SVD (latent semantic analysis)."""
 
     def __init__(self, captions_of: Callable[[str], Iterable[str]]) -> None:
         self._captions_of = captions_of
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """See `ConceptEncoder`; a concept without a word has a row of zeros."""
+        """See `ConceptEncoder`. A concept without words has a row of zeros."""
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.utils.extmath import randomized_svd
         from threadpoolctl import threadpool_limits
@@ -86,19 +86,19 @@ class CaptionsEncoder:
             words = vectorizer.fit_transform(" ".join(self._captions_of(name)) for name in names)
         except ValueError:  # no caption has a word
             return np.zeros((len(names), 1), np.float32)
-        with threadpool_limits(1, "blas"):  # the number of threads moves the last digits of its sums
+        with threadpool_limits(1, "blas"):  # the number of threads changes the last digits of sums
             left, values, _ = randomized_svd(words, min(DIMENSIONS, *words.shape), random_state=0)
-        found = left * values
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 1e-12).astype(np.float32)
+        vectors = left * values
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-12).astype(np.float32)
 
     def facts(self) -> Mapping[str, Any]:
         return {"encoder": BY_CAPTIONS, "dimensions": DIMENSIONS}
 
 
-# Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB if all of them are similar.
+# Rows per block. With 30,000 concepts a block of cosines takes 31 MB, or 250 MB if all concepts are similar.
 BLOCK = 256
-# Above the rounding error of a product of two unit vectors in float32 (about 6e-8 per summand).
+# Larger than the rounding error of a float32 product of two unit vectors (about 6e-8 per summand).
 SLACK = 1e-4
 DIGITS = 6
 _PAIRS_AT_A_TIME = 1 << 16
@@ -109,12 +109,12 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
 def check_vectors(vectors: Vectors, names: list[str]) -> None:
-    """Raises ValueError for a vector that is not finite, naming its concept."""
+    """Raises ValueError if a vector is not finite, and names its concept."""
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         raise ValueError(
-            f"the encoder gives the concept {names[wrong[0]]!r} a vector that is not finite, and {len(wrong) - 1:,} "
-            "others. Choose another --encoder."
+            f"the encoder's vectors of the concept {names[wrong[0]]!r} and of {len(wrong) - 1:,} others are not "
+            "finite. Choose another --encoder."
         )
 
 
@@ -124,30 +124,30 @@ def similar_pairs(
     """All pairs of different rows with a cosine above a threshold.
 
     Args:
-        vectors: `[n, D]`, each of length 1, or 0 for a concept that is similar to none.
-        rows: first members of the pairs; by default all.
+        vectors: `[n, D]`, each of length 1, or of length 0 for a concept that is similar to no other.
+        rows: First members of the pairs; defaults to all.
 
     Returns:
-        In the order of first and second members.
+        Pairs, sorted by first and second members.
     """
     chosen = np.arange(len(vectors)) if rows is None else rows
-    found = [
+    confirmed = [
         _confirm_pairs(vectors, *_propose_pairs(vectors, part, threshold), threshold) for part in blocks(chosen, block)
     ]
-    if not found:
+    if not confirmed:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    first, second, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    first, second, cosines = (np.concatenate(parts) for parts in zip(*confirmed, strict=True))
     return first, second, cosines
 
 
 def most_similar(pairs: Pairs, order: NDArray[np.int64], most: int) -> Pairs:
-    """Second members with the highest cosines for each first one, at most `most`, the highest first.
+    """For each first member, the `most` second members with the highest cosines, the highest first.
 
     Args:
-        order: `[n]`, the place of each row among equal cosines.
+        order: `[n]`, the rank of each row among equal cosines.
     """
     first, second, cosines = pairs
-    # lexsort sorts by its last key first: by first member, then from the highest cosine down, equal ones by name.
+    # lexsort sorts by its last key first: by first member, then by descending cosine, then by name.
     by = np.lexsort((order[second], -cosines, first))
     first, second, cosines = first[by], second[by], cosines[by]
     _, starts, numbers = np.unique(first, return_index=True, return_counts=True)
@@ -155,47 +155,47 @@ def most_similar(pairs: Pairs, order: NDArray[np.int64], most: int) -> Pairs:
     return first[kept], second[kept], cosines[kept]
 
 
-def places_of(names: Sequence[str]) -> NDArray[np.int64]:
-    """`[n]`, the place of each name in their order."""
+def name_ranks(names: Sequence[str]) -> NDArray[np.int64]:
+    """`[n]`, the rank of each name in sorted order."""
     places = np.empty(len(names), np.int64)
     places[sorted(range(len(names)), key=lambda row: names[row])] = np.arange(len(names))
     return places
 
 
 def blocks(rows: NDArray[np.int64], block: int = BLOCK) -> Iterator[NDArray[np.int64]]:
-    """Rows, some at a time."""
+    """Rows in blocks."""
     return (rows[start : start + block] for start in range(0, len(rows), block))
 
 
 def nearest(
     vectors: Vectors, rows: NDArray[np.int64], gone: NDArray[np.int64], *, block: int = BLOCK
 ) -> list[tuple[int, float] | None]:
-    """The most similar other row of each that was still there, with its cosine; of equal ones the first.
+    """The most similar remaining other row for each row, with the cosine; the first one of ties.
 
     Args:
         vectors: `[n, D]`, see `similar_pairs`.
-        gone: `[n]`, when each row left; one is compared with those that left later.
+        gone: `[n]`, the step in which each row left. A row is compared only with rows that left later.
     """
-    found: list[tuple[int, float] | None] = []
+    neighbors: list[tuple[int, float] | None] = []
     for part in blocks(rows, block):
         cosines = vectors[part] @ vectors.T
         cosines[gone[None, :] <= gone[part, None]] = -np.inf
         for row, values in zip(part, cosines, strict=True):
             best = values.max()
-            if best == -np.inf or not vectors[row].any():  # none is left, or it is similar to none
-                found.append(None)
+            if best == -np.inf or not vectors[row].any():  # no row remains, or this row is similar to none
+                neighbors.append(None)
                 continue
-            # Rounding may have put the wrong one first, so all within the slack are compared exactly.
+            # Rounding may have put the wrong row first, so all rows within the slack are compared exactly.
             columns = np.flatnonzero(values >= best - SLACK)
             exact = exact_cosines(vectors, np.full(len(columns), row), columns)
-            found.append((int(columns[exact.argmax()]), float(exact.max())))
-    return found
+            neighbors.append((int(columns[exact.argmax()]), float(exact.max())))
+    return neighbors
 
 
 def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
     """Cosines of pairs of rows, rounded to `DIGITS`."""
     parts = []
-    # In parts: the vectors of all pairs in float64 would not fit into memory.
+    # Pairs are processed in parts, because all their vectors in float64 would not fit into memory.
     for start in range(0, len(first), _PAIRS_AT_A_TIME):
         part = slice(start, start + _PAIRS_AT_A_TIME)
         products = vectors[first[part]].astype(np.float64) * vectors[second[part]]
@@ -207,7 +207,7 @@ def _propose_pairs(
     vectors: Vectors, part: NDArray[np.int64], threshold: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     cosines = vectors[part] @ vectors.T
-    # The diagonal is excluded: no concept counts as similar to itself.
+    # The diagonal is excluded, because a concept does not count as similar to itself.
     cosines[np.arange(len(part)), part] = -np.inf
     places, second = np.nonzero(cosines > threshold - SLACK)
     return part[places], second

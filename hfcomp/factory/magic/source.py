@@ -1,4 +1,4 @@
-"""Sources of concepts, their parents and generalized captions: the protocol, names, and a language model."""
+"""Sources of concepts, parents and generalized captions: protocol, canonical names, and a language model source."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hfcomp.parsing.rules.words import lemma
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a source answers to one question.
+class SourceAnswer:
+    """A source's answer to one question.
 
     Attributes:
-        texts: canonical names of concepts, the best first, or one caption; empty where there is no answer.
-        refused: why answers were not used, one for each attempt.
+        texts: Canonical names of concepts, the best first, or one caption; empty without an answer.
+        refused: Reasons why answers were not used, one per attempt.
     """
 
     texts: tuple[str, ...] = ()
@@ -30,12 +30,12 @@ class Found:
 
     @property
     def text(self) -> str | None:
-        """The first one; None without an answer."""
+        """The first text; None without an answer."""
         return self.texts[0] if self.texts else None
 
 
 class ConceptSource(Protocol):
-    """Answers in the order of what is asked; the same question is answered the same."""
+    """Answers questions in their order. The same question gets the same answer."""
 
     grows: bool
     """Whether the answers about parents depend on `known`."""
@@ -43,38 +43,38 @@ class ConceptSource(Protocol):
     """Number of answers of a language model so far."""
 
     def read(self, captions: Sequence[str]) -> Sequence[str]:
-        """Those of an image's captions that it reads; those beyond are counted."""
+        """Returns the captions of an image that the source reads. Others are counted."""
         ...
 
-    def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
-        """The first-level concept of each image, from those of its captions that `read` names."""
+    def concepts(self, captions: Sequence[Sequence[str]]) -> list[SourceAnswer]:
+        """Returns the first-level concept of each image, from captions that `read` returned."""
         ...
 
-    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
-        """The more abstract concepts of each concept.
+    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[SourceAnswer]:
+        """Returns the more abstract concepts of each concept.
 
         Args:
             level: Level of the names, 1 to 3.
-            names: canonical.
-            known: names of the next level that other concepts have as parents, the most frequent first.
+            names: Canonical names.
+            known: Known names on the next level, the most frequent parents first.
         """
         ...
 
-    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
-        """A caption of each image that says what it has in common with others of its concept.
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[SourceAnswer]:
+        """Returns a caption per image that describes what it shares with other images of its concept.
 
         Args:
-            captions: Captions of each image that `read` names.
-            chains: the names of its concepts, level 1 to 4.
+            captions: Captions of each image, from `read`.
+            chains: Names of each image's concepts, level 1 to 4.
         """
         ...
 
     def facts(self) -> Mapping[str, Any]:
-        """What identifies the answers in a manifest: JSON values, nothing of this machine."""
+        """Returns what identifies the answers in a manifest: JSON values, without local paths."""
         ...
 
 
-# Most words of a name. Our choice: "people waiting at a bus stop" has six and is a caption.
+# Maximum words of a name. Our choice: "people waiting at a bus stop" has six and is a caption.
 MAX_WORDS = 5
 EMPTY, LONG, LIST, MARKUP = "empty name", "longer than a name", "a list of names", "markup in a name"
 NO_LETTERS, CONTROL, NO_NAME = "no letters in a name", "control characters in a name", "no concept"
@@ -109,15 +109,15 @@ _SENTENCE = re.compile(
     r"|\b(?:is|are|was|were|am|i'm|can't|cannot|sorry)\b",
     re.IGNORECASE,
 )
-# Nouns with a single form, which the rules for plurals would cut.
+# Nouns with a single form, from which the rules for plurals would cut the ending.
 _SAME = frozenset(("goods", "news", "series", "species", "media", "data", "means", "graffiti"))
 
 
 @lru_cache(maxsize=65536)
 def canonical_name(text: str) -> str:
-    """The one spelling of a name: "Birthday party", "birthday parties" and "the birthday party." are "birthday party".
+    """The canonical spelling of a name: "Birthday party" and "the birthday parties." become "birthday party".
 
-    Lower case, NFKC, single spaces, no article and no punctuation around it, the last word in the singular.
+    It has lower case, NFKC, single spaces, no leading article, no surrounding punctuation, and a singular last word.
     """
     words = unicodedata.normalize("NFKC", text).casefold().strip(_AROUND).split()
     while len(words) > 1 and words[0] in _ARTICLES:
@@ -128,7 +128,7 @@ def canonical_name(text: str) -> str:
 
 
 def name_problem(text: str) -> str | None:
-    """Why a text is not the name of a concept, or None; what follows a colon is a detail."""
+    """The reason why a text is not the name of a concept, or None. Text after a colon is a detail."""
     if not text.strip(_AROUND):
         return EMPTY
     if any(unicodedata.category(sign) in ("Cc", "Cf", "Co", "Cs", "Cn") and sign not in "\n\r\t" for sign in text):
@@ -148,30 +148,30 @@ def name_problem(text: str) -> str | None:
 
 
 def _singular(word: str) -> str:
-    """A gerund stays what it is, and so does a word of another script."""
+    """The singular of a word. Gerunds and words in other scripts stay unchanged."""
     if not word.isascii() or word.endswith("ing") or word in _SAME:
         return word
-    # Applied twice: the dictionary has plurals that it takes for singulars only once they are cut.
+    # The rule is applied twice, because the dictionary has some plurals that it reduces only in two steps.
     return lemma(lemma(word, "NNS"), "NNS")
 
 
-# Most captions of an image in a prompt, which are the first ones, and most characters of them. Our choice; COCO has
-# five captions of about 50 characters.
+# Maximum number of an image's first captions in a prompt, and maximum total characters. Our choice; COCO has five
+# captions of about 50 characters.
 MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
-# Most names that are offered as parents. Our choice.
+# Maximum number of names offered as parents. Our choice.
 MOST_KNOWN = 100
 ITSELF, IS_A_NAME = "the concept itself", "the name of a concept"
 
-# Maps a place and the text of an answer to the part that is used. Raises `Refused`.
+# Maps a place and the text of an answer to the text to use, or raises `Refused`.
 Check = Callable[[int, str], str]
 
 
 class LanguageModelSource:
-    """A source of concepts (`hfcomp.factory.magic.source.ConceptSource`) that asks a language model.
+    """A concept source (`hfcomp.factory.magic.source.ConceptSource`) that queries a language model.
 
     Args:
-        model: settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
-        attempts: Most attempts at a question, each with a seed of its own and warmer.
+        model: Settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
+        attempts: Maximum attempts per question, each with its own seed and a higher temperature.
     """
 
     grows = True
@@ -184,35 +184,35 @@ class LanguageModelSource:
         return self._client.counts if "_client" in vars(self) else Counter()
 
     def read(self, captions: Sequence[str]) -> list[str]:
-        shown, left = [], MOST_CHARACTERS
-        # The first caption is always read, cut if necessary: an image without any would have no concept.
+        texts, left = [], MOST_CHARACTERS
+        # The first caption is always read, cut if necessary, because an image without captions would have no concept.
         for caption in captions[:MOST_CAPTIONS]:
-            if shown and len(caption) > left:
+            if texts and len(caption) > left:
                 break
-            shown.append(caption[:MOST_CHARACTERS])
+            texts.append(caption[:MOST_CHARACTERS])
             left -= len(caption)
-        return shown
+        return texts
 
-    def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
-        questions = [Question(concept_prompt(some), "\n".join(some), ("concept",)) for some in captions]
+    def concepts(self, captions: Sequence[Sequence[str]]) -> list[SourceAnswer]:
+        questions = [Question(concept_prompt(texts), "\n".join(texts), ("concept",)) for texts in captions]
         return self._ask(questions, "concept", lambda _, text: _name(text))
 
-    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
+    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[SourceAnswer]:
         offered = known[:MOST_KNOWN]
         questions = [Question(parent_prompt(name, level, offered), name, ("parent", str(level))) for name in names]
 
         def check(place: int, text: str) -> str:
-            found = _name(text)
-            if found == names[place]:
+            parent = _name(text)
+            if parent == names[place]:
                 raise Refused(ITSELF)
-            return found
+            return parent
 
         return self._ask(questions, "concept", check)
 
-    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[SourceAnswer]:
         questions = [
-            Question(generalized_prompt(some, chain), "\n".join(some), ("generalised", *chain))
-            for some, chain in zip(captions, chains, strict=True)
+            Question(generalized_prompt(texts, chain), "\n".join(texts), ("generalised", *chain))
+            for texts, chain in zip(captions, chains, strict=True)
         ]
 
         def check(place: int, text: str) -> str:
@@ -229,14 +229,14 @@ class LanguageModelSource:
     def _client(self) -> LlmClient:
         return build_llm_client(**self._model, device=self._device)
 
-    def _ask(self, questions: Sequence[Question], field: AnswerField, check: Check) -> list[Found]:
+    def _ask(self, questions: Sequence[Question], field: AnswerField, check: Check) -> list[SourceAnswer]:
         def ask(left: list[int], attempt: int) -> list[str | Refused]:
-            asked = [replace(questions[place], attempt=attempt) for place in left]
-            return self._client.answers(asked, self._seed, lambda number, text: check(left[number], text), field)
+            attempts = [replace(questions[place], attempt=attempt) for place in left]
+            return self._client.answers(attempts, self._seed, lambda number, text: check(left[number], text), field)
 
         texts, refused = retry_refused(len(questions), self._attempts, ask)
         return [
-            Found((texts[place],) if place in texts else (), tuple(map(str, reasons)))
+            SourceAnswer((texts[place],) if place in texts else (), tuple(map(str, reasons)))
             for place, reasons in enumerate(refused)
         ]
 

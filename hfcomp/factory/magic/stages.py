@@ -1,4 +1,4 @@
-"""The stages of a hierarchy's builds: the concept of each image, and its generalized caption."""
+"""The stages of MAGIC's builds: the concept of each image, and its generalized caption."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.factory.builder import ANSWERS
-from hfcomp.factory.magic.source import ConceptSource, Found
+from hfcomp.factory.magic.source import ConceptSource, SourceAnswer
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.factory.text_negatives import NO_CAPTION, PASSED_OVER
 from hfcomp.parsing.captions import caption_problem
@@ -20,7 +20,7 @@ WITHOUT = {CONCEPT: "no concept", GENERALIZED: "no generalized caption"}
 
 
 def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
-    """The stage that adds `concept`, the first-level concept of all captions of an image."""
+    """The stage that adds `concept`, the first-level concept of an image from all its captions."""
     source = make_source(**settings)
 
     def concepts(batch: Batch) -> Batch:
@@ -36,7 +36,7 @@ def make_generalized(**settings: Any) -> Callable[[Batch], Batch]:
     def generalize(batch: Batch) -> Batch:
         chains = list(zip(*(batch[level] for level in LEVELS), strict=True))
 
-        def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Found]:
+        def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[SourceAnswer]:
             return source.generalize(texts, [chains[place] for place in places])
 
         return batch | _answer_columns(source, batch["caption"], GENERALIZED, ask)
@@ -48,9 +48,9 @@ def _answer_columns(
     source: ConceptSource,
     captions: Sequence[Sequence[str]],
     column: str,
-    ask: Callable[[Sequence[Sequence[str]], Sequence[int]], list[Found]],
+    ask: Callable[[Sequence[Sequence[str]], Sequence[int]], list[SourceAnswer]],
 ) -> Batch:
-    """The column of answers; rows without one are set aside with the last reason, a model's refused ones counted."""
+    """The column of answers. Rows without one are set aside with the last reason; a model's rejections are counted."""
     counts: list[Counter[str]] = []
     usable: dict[int, list[str]] = {}
     for place, texts in enumerate(captions):
@@ -58,33 +58,33 @@ def _answer_columns(
         counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
         good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
         if good:
-            # A prompt has room for some captions only. The others are counted.
+            # A prompt has room for only some captions. The others are counted.
             usable[place] = list(source.read(good))
             counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
     places, before = list(usable), source.counts
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
-    # Only a language model's rejected answers are counted: those of a taxonomy all have the same reason.
-    for place, found in answers.items() if source.grows else ():
-        counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in found.refused)
+    # Only a language model's rejections are counted; a taxonomy's all have the same reason.
+    for place, answer in answers.items() if source.grows else ():
+        counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in answer.refused)
     rows = [answers.get(place) for place in range(len(captions))]
     return {
-        column: [found.text if found else None for found in rows],
-        SET_ASIDE: [_reason(found, WITHOUT[column]) for found in rows],
+        column: [answer.text if answer else None for answer in rows],
+        SET_ASIDE: [_reason(answer, WITHOUT[column]) for answer in rows],
         COUNTS: counts,
         THIS_RUN: this_run(source.counts, before, len(counts)),
     }
 
 
-def _reason(found: Found | None, without: str) -> str | None:
-    if found is None:
+def _reason(answer: SourceAnswer | None, without: str) -> str | None:
+    if answer is None:
         return NO_CAPTION
-    if found.text is not None:
+    if answer.text is not None:
         return None
-    return f"{without}, {found.refused[-1]}" if found.refused else without
+    return f"{without}, {answer.refused[-1]}" if answer.refused else without
 
 
 def make_source(*, writer: str, **settings: Any) -> ConceptSource:
-    """The source that the settings of `MagicOptions.source_settings` name."""
+    """Makes a source from the settings of `MagicOptions.source_settings`."""
     if writer == "taxonomy":
         from hfcomp.factory.magic.taxonomy import TaxonomySource
 

@@ -1,4 +1,4 @@
-"""Concepts by the words of captions: a taxonomy of four levels in a YAML file, ours or a user's."""
+"""Finds concepts by the words of captions, with a four-level taxonomy in a YAML file, ours or the user's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hfcomp.checksums import file_hash
-from hfcomp.factory.magic.source import Found, canonical_name, name_problem
+from hfcomp.factory.magic.source import SourceAnswer, canonical_name, name_problem
 from hfcomp.negatives.surface import fit_article
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.rules.words import lemma
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 # Our concepts of everyday photographs.
 EVERYDAY = Path(__file__).parent / "everyday.yaml"
 NO_WORD = "no word of the taxonomy"
-# Levels 4, 3, 2 and 1, and the words that evoke each concept of level 1.
+# Levels 4, 3, 2 and 1, and the words that indicate each concept of level 1.
 Tree = dict[str, dict[str, dict[str, dict[str, list[str]]]]]
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 class TaxonomySource:
-    """A source of concepts (`hfcomp.factory.magic.source.ConceptSource`) from a taxonomy.
+    """A concept source (`hfcomp.factory.magic.source.ConceptSource`) that uses a taxonomy.
 
-    The concept of an image is the one whose words are in the most of its captions; of equal ones the one with more
-    words in them, then the first of the file. A phrase wins over the words in it.
+    The concept of an image is the one whose words occur in the most captions of the image. Ties go to the concept with
+    more occurrences, then to the first in the file. A phrase takes precedence over its words.
 
     Args:
-        path: a YAML file with level 4 above 3 above 2 above 1 above a list of words; by default `EVERYDAY`. A concept
-            may stand in several places: it has several parents.
+        path: YAML file with levels 4, 3, 2 and 1 nested above lists of words; defaults to `EVERYDAY`. A concept that
+            occurs in several places has several parents.
     """
 
     grows = False
@@ -54,15 +54,15 @@ class TaxonomySource:
     def read(self, captions: Sequence[str]) -> Sequence[str]:
         return captions
 
-    def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
+    def concepts(self, captions: Sequence[Sequence[str]]) -> list[SourceAnswer]:
         return [self._concept(texts) for texts in captions]
 
-    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
-        return [Found(tuple(self._parents[level - 1].get(name, ()))) for name in names]
+    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[SourceAnswer]:
+        return [SourceAnswer(tuple(self._parents[level - 1].get(name, ()))) for name in names]
 
-    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[SourceAnswer]:
         pairs = zip(captions, chains, strict=True)
-        return [Found((generalized_caption(texts, chain),)) for texts, chain in pairs]
+        return [SourceAnswer((generalized_caption(texts, chain),)) for texts, chain in pairs]
 
     def facts(self) -> Mapping[str, Any]:
         return {"writer": "taxonomy", "taxonomy": f"{self._path.name} sha256:{file_hash(self._path)}"}
@@ -72,10 +72,10 @@ class TaxonomySource:
         problem = name_problem(name)
         if problem:
             raise ValueError(f"{self._path}, {where}: {name!r} is not the name of a concept ({problem}). Rename it.")
-        found = canonical_name(name)
-        if sum(canonical_name(other) == found for other in chain) > 1:
-            raise ValueError(f"{self._path}, {where}: {name!r} is there on two levels. Give one of them another name.")
-        return found
+        canonical = canonical_name(name)
+        if sum(canonical_name(other) == canonical for other in chain) > 1:
+            raise ValueError(f"{self._path}, {where}: {name!r} occurs on two levels. Give one of them another name.")
+        return canonical
 
     def _add(self, chain: Sequence[str], words: Sequence[str]) -> None:
         for parents, name, parent in zip(self._parents, chain, chain[1:], strict=False):
@@ -91,23 +91,23 @@ class TaxonomySource:
 
     @cached_property
     def _longest(self) -> dict[str, int]:
-        """Words of the longest phrase by its first word."""
-        found: dict[str, int] = {}
+        """Number of words in the longest phrase, by first word."""
+        lengths: dict[str, int] = {}
         for phrase in self._phrases:
-            found[phrase[0]] = max(len(phrase), found.get(phrase[0], 0))
-        return found
+            lengths[phrase[0]] = max(len(phrase), lengths.get(phrase[0], 0))
+        return lengths
 
-    def _concept(self, captions: Sequence[str]) -> Found:
+    def _concept(self, captions: Sequence[str]) -> SourceAnswer:
         matches = [Counter(self._matches(_lemmas(caption))) for caption in captions]
-        inside: Counter[str] = Counter(name for found in matches for name in found)
+        inside: Counter[str] = Counter(name for counts in matches for name in counts)
         if not inside:
-            return Found(refused=(NO_WORD,))
+            return SourceAnswer(refused=(NO_WORD,))
         total = sum(matches, Counter())
         best = min(inside, key=lambda name: (-inside[name], -total[name], self._places[name]))
-        return Found((best,))
+        return SourceAnswer((best,))
 
     def _matches(self, words: tuple[str, ...]) -> Iterator[str]:
-        """The concepts of the phrases in a caption, from left to right, the longest at each place."""
+        """Yields the concepts of a caption's phrases from left to right, with the longest phrase at each place."""
         place = 0
         while place < len(words):
             longest = min(self._longest.get(words[place], 0), len(words) - place)
@@ -132,41 +132,41 @@ def _lemmas(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def _lemma(word: str) -> str:
-    """Lemma as a noun or as a verb, whichever changes the word: no tagger decides between them."""
-    found = lemma(word, "NNS")
-    return found if found != word else lemma(word, "VBZ")
+    """The lemma as a noun if it differs from the word, otherwise as a verb. No tagger is used."""
+    noun_lemma = lemma(word, "NNS")
+    return noun_lemma if noun_lemma != word else lemma(word, "VBZ")
 
 
 _NOUNS = ("NN", "NNS", "NNP", "NNPS")
 _DETAILS = ("JJ", "JJR", "JJS", "CD", "RB", "RBR", "RBS")
 _BETWEEN = (*_DETAILS, "CC", ",", "HYPH")
-# Tags that may not end a caption once a phrase behind them is cut off.
+# Tags that may not end a caption after its last phrase is cut off.
 _LOOSE = frozenset(("IN", "RB", "JJ", "DT", "CC", "TO", "WDT", "WP", "PRP$", ","))
 _LOOSE_WORDS = frozenset(("next", "front", "top", "side", "is", "are", "was", "were", "has", "have", "be", "that"))
 _CLOSING = (",", ".", ":", "-RRB-")
-# Fewest words that a caption keeps when its last phrase is cut off. Our choice.
+# Minimum words of a caption after its last phrase is cut off. Our choice.
 SHORTEST = 4
 
 
 def generalized_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
-    """The most typical caption without adjectives, numbers, and the phrase at its end.
+    """The most typical caption without adjectives, numbers and its last phrase.
 
-    The most typical one shares the most words with the others; of equal ones the shortest, then the first. It is no
-    name of the chain: one that would be begins with "there is".
+    The most typical caption shares the most words with the others; ties go to the shortest, then to the first. If the
+    result would be a name of the chain, it is prefixed with "there is".
     """
     words = [{word.lower() for word in _WORD.findall(text)} for text in captions]
     shared = [sum(len(own & other) for other in words) / (1 + len(own)) for own in words]
     best = min(range(len(captions)), key=lambda place: (-shared[place], len(captions[place]), place))
     text = " ".join(captions[best].split())
     (doc,) = cached_parser("rules").parse([text])
-    found = _drop_details(doc) or text
-    return f"there is {found}" if canonical_name(found) in chain else found
+    shortened = _drop_details(doc) or text
+    return f"there is {shortened}" if canonical_name(shortened) in chain else shortened
 
 
 def _drop_details(doc: Doc) -> str:
     tags = [token.tag_ for token in doc]
     kept = [place for place in range(len(doc)) if _is_compound(doc, place) or not _is_detail(tags, place)]
-    # The last preposition opens the phrase at the end. Words before it that cannot end a caption go with it.
+    # The last preposition starts the final phrase. Preceding words that cannot end a caption are cut as well.
     cut = next((number for number in range(len(kept) - 1, 0, -1) if tags[kept[number]] == "IN"), None)
     if cut is not None:
         while cut and (tags[kept[cut - 1]] in _LOOSE or doc[kept[cut - 1]].lower_ in _LOOSE_WORDS):
@@ -177,7 +177,7 @@ def _drop_details(doc: Doc) -> str:
 
 
 def _join_words(doc: Doc, kept: Sequence[int]) -> str:
-    """The words that are kept, with the spaces of the caption and articles that fit."""
+    """Joins the kept words, with the spaces of the caption and fitting articles."""
     text, end = "", 0
     for place in kept:
         is_apart = text.endswith(",") or any(doc[other].whitespace_ for other in range(end, place))
@@ -188,13 +188,13 @@ def _join_words(doc: Doc, kept: Sequence[int]) -> str:
 
 
 def _is_compound(doc: Doc, place: int) -> bool:
-    """Whether a word is part of a noun: "double" of "double-decker", "close" of "close up"."""
+    """Whether a word is part of a noun, such as "double" in "double-decker" or "close" in "close up"."""
     around = [token.text for token in doc[max(place - 1, 0) : place + 2]]
     return "-" in around or doc[place : place + 2].text.lower() == "close up"
 
 
 def _is_detail(tags: Sequence[str], place: int) -> bool:
-    """Whether a word only describes a noun that follows it: "red and blue" of "red and blue kites"."""
+    """Whether a word only describes a following noun, such as "red and blue" in "red and blue kites"."""
     if tags[place] not in _BETWEEN:
         return False
     if tags[place] not in _DETAILS and (not place or tags[place - 1] not in _DETAILS):

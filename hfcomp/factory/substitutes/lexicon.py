@@ -1,4 +1,4 @@
-"""The words that may stand for one another, read from a YAML file, by default `lexicon.yaml` beside this module."""
+"""Groups of interchangeable words, read from a YAML file, by default `lexicon.yaml` next to this module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hfcomp.schemas import Strict, parse
 VERB_TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN", "VBG")
 _HISS = ("s", "x", "z", "ch", "sh")
 _CONSONANT_Y = re.compile(r"[^aeiou]y$")
-# One syllable, one vowel letter, one consonant: "hop", "grab". Longer words with a doubled end are in the table.
+# One syllable, one vowel letter, one final consonant: "hop", "grab". Longer words that double it are in the table.
 _DOUBLES = re.compile(r"^[^aeiou]*[aeiou][^aeiouwxy]$")
 
 
@@ -27,26 +27,26 @@ class Inflection:
     """The irregular forms of a lexicon.
 
     Attributes:
-        plurals: Singular to plural, of a word or of several.
-        verbs: Base form to past, past participle and present participle.
+        plurals: Plural of each singular, which may have several words.
+        verbs: Past, past participle and present participle of each base form.
     """
 
     plurals: Mapping[str, str]
     verbs: Mapping[str, Sequence[str]]
 
     def plural(self, noun: str) -> str:
-        """The plural of a noun; of several words, of the last."""
+        """The plural of a noun. Of several words, the last is inflected."""
         if noun in self.plurals:
             return self.plurals[noun]
         before, space, last = noun.rpartition(" ")
         return before + space + (self.plurals.get(last) or _add_s(last))
 
     def verb(self, base: str, tag: str) -> str:
-        """A form of a verb; of several words, of the first.
+        """A form of a verb. Of several words, the first is inflected.
 
         Args:
-            base: Its base form.
-            tag: One of `VERB_TAGS`.
+            base: Base form of the verb.
+            tag: Penn tag of the form, one of `VERB_TAGS`.
         """
         if tag not in VERB_TAGS:
             raise ValueError(f"tag is {tag!r}; expected one of {', '.join(VERB_TAGS)}.")
@@ -62,7 +62,7 @@ class Inflection:
             return self.verbs[base][("VBD", "VBN", "VBG").index(tag)]
         stem = base + base[-1] if _DOUBLES.match(base) else base
         if tag == "VBG":
-            # A final "e" is dropped, but not in words such as "see" and "dye".
+            # A final "e" is dropped, except in words such as "see" and "dye".
             return (base[:-1] if base.endswith("e") and not base.endswith(("ee", "ye")) else stem) + "ing"
         if base.endswith("e"):
             return base + "d"
@@ -79,14 +79,14 @@ DEFAULT_LEXICON = Path(__file__).with_name("lexicon.yaml")
 FRAMES = ("transitive", "intransitive", "participles")
 Frame = Literal["transitive", "intransitive", "participles"]
 NOUN_TAGS = ("NN", "NNS")
-# Marks a word of the file that also occurs without an article.
+# Marks a word in the file that also occurs without an article.
 FREE = "~"
 
 _Text = Annotated[str, Field(min_length=1)]
 
 
 class _Words(Strict):
-    """A group as the file has it."""
+    """A group in the file."""
 
     words: str = ""
     to: str = ""
@@ -130,14 +130,14 @@ class _File(Strict):
 
 @dataclass(frozen=True)
 class Group:
-    """Words of which one excludes the others.
+    """Words that exclude each other.
 
     Attributes:
-        entries: Each with its synonyms; the first of them is written.
-        written: How many of `entries` may be written; those behind are only replaced.
-        foreign: Entries that are written and replaced by another group.
-        mass: Whether they are nouns without a plural.
-        free: Nouns that go with and without an article.
+        entries: Entries, each with its synonyms. The first synonym is used as a replacement.
+        written: Number of first `entries` that may be replacements; later entries are only replaced.
+        foreign: Range of entries that may be replacements here, but are replaced by another group.
+        mass: Whether the words are nouns without a plural.
+        free: Nouns that occur with and without an article.
     """
 
     name: str
@@ -148,17 +148,17 @@ class Group:
     free: frozenset[str] = frozenset()
 
     def others(self, entry: int) -> tuple[str, ...]:
-        """What may stand in the place of an entry's words."""
+        """Replacements for the words of an entry."""
         return tuple(words[0] for place, words in enumerate(self.entries[: self.written]) if place != entry)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a word stands in a lexicon.
+    """The place of a word in a lexicon.
 
     Attributes:
-        base: The word as the file has it.
-        tag: The Penn tag of the form that was looked up.
+        base: Base form in the file.
+        tag: Penn tag of the form that was looked up.
     """
 
     group: Group
@@ -167,25 +167,26 @@ class Place:
     tag: str
 
     def others(self) -> tuple[str, ...]:
-        """What may stand in its place, in the base form."""
+        """Replacements for the word, in the base form."""
         return self.group.others(self.entry)
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Words in groups, with the irregular forms of some.
+    """Words in groups, with irregular forms.
 
     Attributes:
-        nouns: By form and tag, NN or NNS.
-        adjectives: By form.
-        verbs: For each of `FRAMES`, by form and tag.
-        prepositions: A preposition or spatial phrase to what may stand in its place.
-        before_clothes: The same where clothes follow.
-        numbers: Number words that may stand for each other, by form.
-        one, one_of: What stands for "one" before a noun, and before "of".
-        names: Proper names that stand for any other.
-        anything: Words for those in no group, by part of speech, see the file.
-        inflection: Forms of all of them.
+        nouns: Places of nouns by form and tag, NN or NNS.
+        adjectives: Places of adjectives by form.
+        verbs: Places of verbs for each of `FRAMES`, by form and tag.
+        prepositions: Replacements of each preposition or spatial phrase.
+        before_clothes: Replacements of prepositions before clothes.
+        numbers: Places of interchangeable number words by form.
+        one, one_of: Replacements of "one" before a noun, and before "of".
+        names: Proper names that replace any other name.
+        anything: Replacements for words without a group, by part of speech, see the file.
+        inflection: Irregular forms.
+        clothes: Forms of nouns for clothes.
     """
 
     nouns: Mapping[tuple[str, str], Place]
@@ -202,7 +203,7 @@ class Lexicon:
     clothes: frozenset[str] = field(default=frozenset())
 
     def noun(self, form: str, tags: Iterable[str] = NOUN_TAGS) -> Place | None:
-        """The place of a noun's form: with the first of `tags` that it has."""
+        """The place of a noun's form, with the first matching tag of `tags`."""
         return next((self.nouns[form, tag] for tag in tags if (form, tag) in self.nouns), None)
 
     def verb(self, form: str, frame: str, tags: Iterable[str] = VERB_TAGS) -> Place | None:
@@ -217,7 +218,7 @@ def default_lexicon() -> Lexicon:
 
 
 def read_lexicon(path: str | PathLike[str]) -> Lexicon:
-    """Reads a lexicon of the form of `lexicon.yaml`, which says what it holds.
+    """Reads a lexicon in the format of `lexicon.yaml`, which documents its content.
 
     A word listed in several groups belongs to the first one.
     """
@@ -225,14 +226,14 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
     inflection = Inflection(file.irregular.plurals, file.irregular.verbs)
     nouns: dict[tuple[str, str], Place] = {}
     for place in _places(file.nouns):
-        # A word of several groups belongs to the first one.
+        # A word listed in several groups belongs to the first one.
         nouns.setdefault((place.base, "NN"), place)
     for place in _places(file.nouns):
         nouns.setdefault((inflection.plural(place.base), "NNS"), Place(place.group, place.entry, place.base, "NNS"))
     verbs: dict[str, dict[tuple[str, str], Place]] = {frame: {} for frame in FRAMES}
     for frame, groups in file.verbs.items():
         for place in _places(groups):
-            # All forms are entered, so a form is found without being taken apart.
+            # All forms are entered, so looking up a form needs no analysis.
             for tag in VERB_TAGS:
                 form = inflection.verb(place.base, tag)
                 verbs[frame].setdefault((form, tag), Place(place.group, place.entry, place.base, tag))
@@ -258,7 +259,7 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
 
 
 def _split_words(text: str) -> tuple[str, ...]:
-    return tuple(" ".join(one.split()) for one in text.split(",") if one.strip())
+    return tuple(" ".join(words.split()) for words in text.split(",") if words.strip())
 
 
 def _group(name: str, words: _Words) -> Group:
@@ -266,7 +267,7 @@ def _group(name: str, words: _Words) -> Group:
     entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*own, *to, *also)]
     free = frozenset(word.removesuffix(FREE) for entry in entries for word in entry if word.endswith(FREE))
     plain = tuple(tuple(word.removesuffix(FREE) for word in entry) for entry in entries)
-    # Words of `to` may be written but belong to another group. Words of `also` are only replaced.
+    # Words of `to` may be replacements but belong to another group. Words of `also` are only replaced.
     written = len(own) + len(to)
     return Group(name, plain, written, range(len(own), written), words.mass, free)
 

@@ -1,10 +1,10 @@
-"""The words of a parsed caption that a negative may change, each with its category and its concreteness rating.
+"""Finds the words of a parsed caption that a negative may change, with categories and concreteness ratings.
 
-Concrete Jungle (arXiv 2604.13313), section 2.2 and Appendix A.1, keeps the parts of speech `KEPT` and looks up
-their words in a table of ratings. It describes which words are handles of which category; the lists here are our
-choice, as is what is left out: words that name nothing of their own ("group" of "a group of people", "photo" of "a
-photo of a dog"), adjectives that count, compare or point, verbs of no content, prepositions that say no place, and
-verbs without an object that are no state ("a dog running"), for which the paper has no category.
+Concrete Jungle (arXiv 2604.13313), section 2.2 and Appendix A.1, keeps the parts of speech `KEPT` and looks up their
+words in a table of ratings. It describes which words belong to which category. The lists here are our choice, and so
+are the exclusions: words that name nothing themselves ("group" in "a group of people", "photo" in "a photo of a dog"),
+adjectives that count, compare or point, verbs without content, prepositions without a place, and verbs without an
+object that are not states ("a dog running"), for which the paper has no category.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hfcomp.parsing.words import EMPTY_NOUNS, FIXED_PAIRS, LOCATION_NOUNS, POSTU
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-# Universal parts of speech that can be targets: Appendix A.1, footnote 1.
+# Universal parts of speech that can be targets (Appendix A.1, footnote 1).
 KEPT = ("NOUN", "PROPN", "ADJ", "NUM", "ADP", "VERB")
 ATTRIBUTE, OBJECT, RELATION = "attribute", "object", "relation"
 CATEGORIES = (ATTRIBUTE, OBJECT, RELATION)
@@ -42,7 +42,7 @@ GENERAL_PREPOSITIONS = word_set("at by in on")
 
 _STATES = (POSTURES - {"be"}) | word_set("bend crouch float kneel sleep smile squat stop wait")
 _NOT_COUNTS = word_set("one")  # "one of the dogs", "no one"
-# "a piece of cake", "a body of water", "a herd of sheep": the thing itself comes behind "of".
+# "a piece of cake", "a body of water", "a herd of sheep": the thing itself comes after "of".
 _OPENS_OF = VAGUE_QUANTITIES | word_set(
     "body crowd dozen expanse fleet flock game herd kind midst pair part piece process rest series set sort type"
 )
@@ -53,9 +53,9 @@ class Candidate(NamedTuple):
 
     Attributes:
         keyword: Text in the caption: a word, or a few ("fire hydrant", "in front of", "holding up").
-        span: `[start, end)` of it in characters of the caption.
+        span: Position in the caption, `[start, end)` in characters.
         category: `attribute`, `object` or `relation`.
-        rated_word: the entry of the ratings table that was found; empty if none was.
+        rated_word: Matching entry of the ratings table; empty without an entry.
         rating: 1 (abstract) to 5 (concrete); None without an entry.
         tag: Penn tag of the keyword's head, IN for a spatial phrase.
     """
@@ -69,7 +69,7 @@ class Candidate(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """Tokens that change together: `[start, end)`, their head, and the token whose rating counts where not all do."""
+    """Tokens `[start, end)` that change together, their head, and the token to rate if the whole has no entry."""
 
     start: int
     end: int
@@ -86,25 +86,25 @@ def find_candidates(
     lookup: Lookup = "expression_first",
     prepositions: Prepositions = "specific",
 ) -> list[Candidate]:
-    """The candidates of a caption, from left to right; none overlaps another.
+    """The candidates of a caption, from left to right, without overlaps.
 
-    A rating is that of the first form in the table: the word as it stands, its lemma, then the two-word expression
-    that it is part of, with the last word as it stands or as its lemma. `word_first` looks in this order, so that
-    "fire" and "hydrant" are two candidates. `expression_first`, our choice, takes a noun compound that has an
-    entry whole before its words: "fire hydrant" is one. The paper names "fire hydrant" and "coffee mug" as
-    concrete keywords and has "coffee cup" in its prompt, none of which `word_first` can find as their words are rated;
-    and another word for one of them is seldom English ("a coffee dog"). The keyword of an expression is its two words.
-    A fixed pair ("hot dog"), a shade with its color and a verb with its particle are one candidate in either order.
+    A rating comes from the first form in the table: the word as it is, its lemma, then the two-word expression that it
+    belongs to, with the last word as it is or as its lemma. `word_first` uses this order, so "fire" and "hydrant" are
+    two candidates. `expression_first`, our choice, prefers a noun compound that has an entry over its words: "fire
+    hydrant" is one candidate. The paper names "fire hydrant" and "coffee mug" as concrete keywords and has "coffee
+    cup" in its prompt. `word_first` can find none of these, because their words are rated. Besides, replacing only one
+    word is seldom English ("a coffee dog"). The keyword of an expression is both words. A fixed pair ("hot dog"), a
+    shade with its color, and a verb with its particle are one candidate in either order.
 
     Args:
-        ratings: None for candidates without ratings.
-        prepositions: Which single ones are relations: `specific` leaves out "at", "by", "in" and "on", which say
-            little. With them nine of ten captions of COCO have a relation, against the paper's "relative sparseness of
-            relational descriptions"; without them six do, and the mean ratings are the paper's: our choice. `all` has
-            them.
+        ratings: Table of ratings; None for candidates without ratings.
+        prepositions: Single prepositions that are relations. `specific`, our choice, excludes "at", "by", "in" and
+            "on", which say little. With them nine of ten COCO captions have a relation, contrary to the paper's
+            "relative sparseness of relational descriptions"; without them six do, and the mean ratings match the
+            paper's. `all` includes them.
 
     Returns:
-        All candidates; those without a rating too.
+        All candidates, including those without a rating.
     """
     if lookup not in LOOKUPS or prepositions not in PREPOSITIONS:
         raise ValueError(
@@ -112,35 +112,35 @@ def find_candidates(
             f"{', '.join(PREPOSITIONS)}."
         )
     left_out = GENERAL_PREPOSITIONS if prepositions == "specific" else frozenset()
-    tokens, text = list(doc), doc.text  # spaCy makes both again at every access
+    tokens, text = list(doc), doc.text  # spaCy creates both at every access
     units = sorted(_units(doc, tokens, left_out), key=lambda unit: unit.start)
     matches = [_match(tokens, unit, ratings) for unit in units]
     if ratings is None:
         return [_candidate(tokens, text, unit, None) for unit in units]
-    found: list[Candidate] = []
-    behind = 0  # the token behind the last candidate
-    for at, unit in enumerate(units):
+    candidates: list[Candidate] = []
+    behind = 0  # the token after the last candidate
+    for place, unit in enumerate(units):
         if unit.start < behind:
             continue  # the second word of an expression
-        match = matches[at]
-        # If each of the two words has a rating of its own, only a compound counts as one word, see `lookup`.
-        for first, second in _pairs(tokens, units[at : at + 2], behind):
-            has_unrated = match is None or (second is not unit and matches[at + 1] is None)
+        match = matches[place]
+        # If both words are rated, only a compound counts as one word, see `lookup`.
+        for first, second in _pairs(tokens, units[place : place + 2], behind):
+            has_unrated = match is None or (second is not unit and matches[place + 1] is None)
             joins = has_unrated or (lookup == "expression_first" and _is_compound(tokens[first]))
             pair = ratings.first(_forms(tokens[first : second.end])) if joins else None
             if pair is not None:
                 unit, match = second._replace(start=first), pair
                 break
-        found.append(_candidate(tokens, text, unit, match))
+        candidates.append(_candidate(tokens, text, unit, match))
         behind = unit.end
-    return found
+    return candidates
 
 
 def _pairs(tokens: list[Token], units: list[_Unit], behind: int) -> Iterator[tuple[int, _Unit]]:
-    """Two neighboring words that may be one expression: the first one's place and the unit of the last, a noun.
+    """Yields pairs of adjacent words that may form an expression: the first word's place, and the last's unit, a noun.
 
-    They are the first unit and the next one, or a kept word that is no unit ("washing") and the first unit; not a
-    preposition ("for sale").
+    They are the first two units, or a word of a kept class that is not a unit ("washing") and the first unit. The
+    first word is not a preposition ("for sale").
     """
     for unit in reversed(units):
         first = unit.start - 1
@@ -152,9 +152,9 @@ def _pairs(tokens: list[Token], units: list[_Unit], behind: int) -> Iterator[tup
 
 
 def _is_compound(first: Token) -> bool:
-    """Whether a word before a noun makes a compound with it: "fire hydrant", "cutting board", not "drinking water".
+    """Whether a word forms a compound with the next noun: "fire hydrant", "cutting board", not "drinking water".
 
-    Nor an adjective, which changes alone: "a black tie" and "an open door" have entries of another sense.
+    An adjective does not and changes by itself: "a black tie" and "an open door" have entries with another sense.
     """
     return first.pos_ in NOUN_CLASSES or (first.pos_ == "VERB" and describes_a_noun(first))
 
@@ -167,7 +167,7 @@ def _candidate(tokens: list[Token], text: str, unit: _Unit, match: RatingMatch |
 
 
 def _match(tokens: list[Token], unit: _Unit, ratings: ConcretenessRatings | None) -> RatingMatch | None:
-    """The rating of all its words, else that of the one that counts."""
+    """The rating of all words of a unit, or otherwise of its rated token."""
     if ratings is None:
         return None
     head = tokens[unit.rated]
@@ -178,31 +178,31 @@ def _match(tokens: list[Token], unit: _Unit, ratings: ConcretenessRatings | None
 
 
 def _forms(tokens: list[Token]) -> list[tuple[str, str]]:
-    """Several words as they stand, and with the last one's lemma; of a verb with its particle, with the verb's."""
+    """Several words as they are, and with the lemma of the last word or, for a verb with its particle, of the verb."""
     words = [token.lower_ for token in tokens]
     inflected = 0 if tokens[0].pos_ == "VERB" else -1
     lemmas = list(words)
     lemmas[inflected] = base_form(tokens[inflected])
-    if "-" in words:  # "t-shirt" is three tokens and one word
+    if "-" in words:  # "t-shirt" is one word of three tokens
         words = ["".join(token.text_with_ws for token in tokens).strip().lower()]
     return [("expression", " ".join(words)), ("expression", " ".join(lemmas))]
 
 
 def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str]) -> Iterator[_Unit]:
     phrases = list(spatial_phrases(doc))
-    # Phrases come first: "front" in "in front of" is not an object of its own.
-    taken = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
-    yield from (_Unit(one.start, one.end, one.start, RELATION, one.rated, "IN") for one in phrases)
+    # Phrases come first, because "front" in "in front of" is not an object.
+    used = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
+    yield from (_Unit(phrase.start, phrase.end, phrase.start, RELATION, phrase.rated, "IN") for phrase in phrases)
     others = _objects(tokens), _attributes(doc, tokens), _verb_units(doc, tokens), _prepositions(tokens, left_out)
     for unit in chain.from_iterable(others):
         places = range(unit.start, unit.end)
-        if taken.isdisjoint(places):
-            taken.update(places)
+        if used.isdisjoint(places):
+            used.update(places)
             yield unit
 
 
 def _objects(tokens: list[Token]) -> Iterator[_Unit]:
-    """Nouns and names one by one, but fixed pairs and words with a hyphen as one."""
+    """Yields single nouns and names; fixed pairs and hyphenated words are one unit."""
     for place, token in enumerate(tokens):
         if token.pos_ not in NOUN_CLASSES or not _is_replaceable(tokens, place):
             continue
@@ -214,7 +214,7 @@ def _objects(tokens: list[Token]) -> Iterator[_Unit]:
 
 
 def _start_of_word(tokens: list[Token], place: int) -> int:
-    """Where a word with hyphens begins: "t" of "t-shirt"."""
+    """The first token of a hyphenated word, such as "t" of "t-shirt"."""
     while place > 1 and tokens[place - 1].text == "-":
         if tokens[place - 1].whitespace_ or tokens[place - 2].whitespace_:
             break
@@ -232,7 +232,7 @@ def _is_replaceable(tokens: list[Token], place: int) -> bool:
 
 
 def _attributes(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
-    """Adjectives, numeric modifiers, and participles before nouns that are states."""
+    """Yields adjectives, numeric modifiers, and participles of state before nouns."""
     for part in adjectives(doc):
         yield _Unit(part.start, part.end, part.head, ATTRIBUTE, part.head, part.tag)
     for place, token in enumerate(tokens):
@@ -243,7 +243,7 @@ def _attributes(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
 
 
 def _verb_units(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
-    """Transitive verbs are relations; others are attributes if they are states."""
+    """Yields transitive verbs as relations, and other verbs as attributes if they are states."""
     for part in verbs(doc):
         verb = tokens[part.head]
         category = RELATION if is_interaction(verb) else ATTRIBUTE if _is_state(verb) else ""
@@ -252,7 +252,7 @@ def _verb_units(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
 
 
 def _is_state(verb: Token) -> bool:
-    """A posture or the like, or what was done to its noun: "parked", "covered", "painted"."""
+    """Whether a verb is a posture or similar, or what was done to its noun: "parked", "covered", "painted"."""
     if base_form(verb) in _STATES:
         return True
     has_object = any(child.dep_ in ("dobj", "obj") for child in verb.children)

@@ -1,8 +1,8 @@
-"""Which candidates of a caption may be its target: the top k by rating, in an order drawn from the softmax of ratings.
+"""Chooses the possible targets of a caption: the top k by rating, in an order drawn from the softmax of ratings.
 
 Concrete Jungle (arXiv 2604.13313), section 2.2: "Top-K sampling is first performed to ensure the preference towards
-higher concreteness scores, then [the score] is defined by simple rule based sampling to balance" the categories. Not
-given are k, the temperature, and how the two steps meet.
+higher concreteness scores, then [the score] is defined by simple rule based sampling to balance" the categories. The
+paper does not state k, the temperature, or how the two steps interact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from hfcomp.factory.targets.candidates import ATTRIBUTE, CATEGORIES, OBJECT, RELATION, Candidate
 from hfcomp.negatives.concreteness import ConcretenessRatings
 
-# The paper's three sets: D_hc, D_lc and D_wo.
+# The paper's three datasets: D_hc, D_lc and D_wo.
 Mode = Literal["high", "low", "random"]
 Order = Literal["top_k", "category_first", "sample"]
 MODES: dict[Mode, str] = {
@@ -36,17 +36,18 @@ _DEFAULTS: dict[Mode, tuple[Order, int]] = {"high": ("top_k", 3), "low": ("sampl
 
 @dataclass(frozen=True)
 class Choice:
-    """How a caption's possible targets are chosen; `Choice.of` fills in what a mode does by default.
+    """The rule for choosing a caption's possible targets. `Choice.of` fills in the defaults of a mode.
 
     Attributes:
-        mode: `high` prefers concrete words. `low` is its mirror, our choice as the paper does not say how it makes
-            D_lc: the k lowest ratings, and the softmax of minus the rating. `random` takes every candidate as equally
-            likely, words without a rating too.
-        order: `top_k`: k candidates first, and the category is chosen among theirs. `category_first`: the category is
-            chosen among those of all candidates, then the k candidates of it. `sample`: the first that is drawn of the
-            k, whatever its category.
-        k: candidates that take part. The paper gives none.
-        temperature: Temperature of the softmax of ratings: 1 is the paper's softmax(C); less prefers the first more.
+        mode: `high` prefers concrete words. `low` mirrors it: the k lowest ratings, and the softmax of the negated
+            rating. This is our choice, because the paper does not say how it makes D_lc. `random` gives every
+            candidate the same probability, including words without a rating.
+        order: `top_k` takes k candidates first and chooses the category among theirs. `category_first` chooses the
+            category among those of all candidates, then k candidates of it. `sample` takes the first of the k drawn
+            candidates, whatever its category.
+        k: Number of candidates that take part. The paper gives none.
+        temperature: Temperature of the softmax of ratings. 1 is the paper's softmax(C); lower values favor the first
+            candidates more.
     """
 
     mode: Mode
@@ -67,45 +68,44 @@ class Choice:
     ) -> Choice:
         """The choice of a mode.
 
-        Our choices, nearest to the mean and median rating that the paper's Table 1 has for each mode: for `high` the
-        category rule among the top 3; for `low` and `random` none, since relations have the lowest ratings of all and
-        would be nearly every target (the paper's prompt for `random` mixes the categories too), and for `low` 8
-        candidates, which is nearly all.
+        The defaults are our choice; they come closest to each mode's mean and median rating in the paper's Table 1.
+        `high` applies the category rule among the top 3. `low` and `random` apply no category rule: relations have the
+        lowest ratings and would be nearly all targets (the paper's prompt for `random` mixes the categories too).
+        `low` uses 8 candidates, which is nearly all.
 
         Args:
-            order: Defaults to `top_k` for `high` and else `sample`.
-            k: Defaults to 3 for `high` and 8 for `low`. That of `random` is 3, on which
-                `sample` does not depend.
+            order: Defaults to `top_k` for `high`, otherwise to `sample`.
+            k: Defaults to 3 for `high` and 8 for `low`. For `random` it is 3, but `sample` does not depend on it.
         """
         usual, number = _DEFAULTS.get(mode, ("top_k", 3))
         return cls(mode, order or usual, number if k is None else k, temperature)
 
     def targets(self, candidates: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
-        """The possible targets of a caption: at most one of each category, the first that was drawn first.
+        """The possible targets of a caption: at most one per category, in the order drawn.
 
         Args:
-            candidates: Candidates of the caption. Without a rating they take part in `random` only.
-            rng: Random numbers of the caption, see `hfcomp.negatives.negative.caption_rng`. Each candidate takes one,
-                so that another k or temperature draws from the same numbers.
+            candidates: Candidates of the caption. Candidates without a rating take part only in `random`.
+            rng: Random numbers of the caption, see `hfcomp.negatives.negative.caption_rng`. Each candidate takes one
+                number, so another k or temperature uses the same numbers.
         """
-        # Sorting by ratings / temperature + Gumbel noise gives draws from the softmax without replacement.
+        # Sorting by rating / temperature + Gumbel noise draws from the softmax without replacement.
         noise = [-math.log(max(rng.expovariate(1.0), 1e-300)) for _ in candidates]
         keys = {
-            place: self._score(one) / self.temperature + noise[place]
-            for place, one in enumerate(candidates)
-            if one.rating is not None or self.mode == "random"
+            place: self._score(candidate) / self.temperature + noise[place]
+            for place, candidate in enumerate(candidates)
+            if candidate.rating is not None or self.mode == "random"
         }
         if self.order == "category_first":
             pools = [[place for place in keys if candidates[place].category == category] for category in CATEGORIES]
         else:
             pools = [list(keys)]
-        # Decides first who takes part, and next the order in which they are drawn.
+        # The pools decide which candidates take part; the keys decide the order in which they are drawn.
         left = [place for pool in pools for place in self._top(pool, candidates, keys)]
         first: dict[str, Candidate] = {}
         for place in sorted(left, key=lambda place: -keys[place]):
             first.setdefault(candidates[place].category, candidates[place])
-        found = list(first.values())
-        return found[:1] if self.order == "sample" else found
+        targets = list(first.values())
+        return targets[:1] if self.order == "sample" else targets
 
     def _score(self, candidate: Candidate) -> float:
         if self.mode == "random" or candidate.rating is None:
@@ -113,7 +113,7 @@ class Choice:
         return candidate.rating if self.mode == "high" else -candidate.rating
 
     def _top(self, pool: list[int], candidates: Sequence[Candidate], keys: dict[int, float]) -> list[int]:
-        """The k best of a pool, the first of equal ones; in `random` the k that are drawn first."""
+        """The k best of a pool, ties in order; for `random` the first k drawn."""
 
         def rank(place: int) -> float:
             return -keys[place] if self.mode == "random" else -self._score(candidates[place])
@@ -122,18 +122,18 @@ class Choice:
 
 
 def balanced_categories(rows: Iterable[Sequence[str]], *, attribute_share: float = 0.5) -> Iterator[str]:
-    """Decides row after row, in the order of the set.
+    """Decides the category of each row, in the order of the rows.
 
     Concrete Jungle, Appendix A.1: "Due to the relative sparseness of relational descriptions, we prioritize the
-    relation type if it exists. We apply deficit-based quota sampling to balance the attribute and object class." Read
-    here as: of the rows without a relation, `attribute_share` should be attributes and the others objects. A row that
-    could be either gets the category that lacks most of its quota, counting this row and all before it; of equal ones
-    the first of the row. A row that can be one only is that one, and counts.
+    relation type if it exists. We apply deficit-based quota sampling to balance the attribute and object class." We
+    read this as follows: of the rows without a relation, `attribute_share` should be attributes and the rest objects.
+    A row that allows both gets the category that is furthest below its quota, counting this row and all earlier rows;
+    ties go to the row's first category. A row that allows only one category gets it, and counts.
 
-    A decision needs two numbers of all rows before it, so it is the same however the rows were made.
+    A decision depends on two counts of earlier rows, so it is the same however the rows were made.
 
     Args:
-        rows: The categories that each row can have, the preferred one first.
+        rows: Possible categories of each row, the preferred one first.
         attribute_share: Share of attributes among the rows without a relation; our choice is half.
 
     Returns:
@@ -157,19 +157,21 @@ def _decide(rows: Iterable[Sequence[str]], shares: dict[str, float]) -> Iterator
         yield chosen
 
 
-# Concreteness of the keywords by mode: Concrete Jungle, Table 1. The table does not give the shares of the categories.
+# Concreteness of keywords by mode (Concrete Jungle, Table 1). The table does not give the shares of categories.
 PAPER_MEAN_AND_MEDIAN = {"high": (4.77, 4.85), "low": (3.81, 3.89), "random": (4.29, 4.63)}
 
 
 @dataclass(frozen=True)
 class TargetSummary:
-    """The targets of a set.
+    """A summary of a dataset's targets.
 
     Attributes:
-        rated: how many have a rating.
-        mean: Mean of these ratings, 1 to 5; NaN without any.
+        targets: Number of targets.
+        rated: Number of targets with a rating.
+        mean: Mean of the ratings, 1 to 5; NaN without ratings.
+        median: Median of the ratings; NaN without ratings.
         shares: Share of each category among the targets.
-        expressions: share of targets that were found as an expression of two words.
+        expressions: Share of targets whose entry is a two-word expression.
     """
 
     targets: int
@@ -188,24 +190,24 @@ def summarize_targets(rows: Iterable[tuple[str, str]], ratings: ConcretenessRati
     """Summarizes targets.
 
     Args:
-        rows: The category and the rated word of each; the word is empty where no entry was found.
-        ratings: The table whose entries the rated words are.
+        rows: Category and rated word of each target; the word is empty without an entry.
+        ratings: Table that contains the rated words.
     """
     categories: Counter[str] = Counter()
-    found: list[float] = []
+    values: list[float] = []
     expressions = 0
     for category, word in rows:
         categories[category] += 1
         expressions += " " in word
         rating = ratings.lookup(word) if word else None
         if rating is not None:
-            found.append(rating)
+            values.append(rating)
     total = sum(categories.values())
     return TargetSummary(
         targets=total,
-        rated=len(found),
-        mean=statistics.fmean(found) if found else float("nan"),
-        median=statistics.median(found) if found else float("nan"),
+        rated=len(values),
+        mean=statistics.fmean(values) if values else float("nan"),
+        median=statistics.median(values) if values else float("nan"),
         shares={category: categories[category] / total if total else 0.0 for category in CATEGORIES},
         expressions=expressions / total if total else 0.0,
     )

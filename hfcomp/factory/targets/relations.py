@@ -1,4 +1,4 @@
-"""Relations of a parsed caption: where things are, and what one does to another (Concrete Jungle, Appendix A.1)."""
+"""Relations in a parsed caption: places and interactions (Concrete Jungle, Appendix A.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hfcomp.parsing.words import PICTURE_NOUNS, phrase_set, word_set
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-# Phrases of fixed words, each with the place of the word that carries its meaning, which is the rated one.
+# Fixed phrases, each with the index of the word that carries its meaning, which is the rated word.
 _FIXED = {
     ("next", "to"): 0,
     ("close", "to"): 0,
@@ -62,9 +62,9 @@ class Phrase(NamedTuple):
     """A spatial phrase or preposition, in tokens.
 
     Attributes:
-        start: index of its first token.
-        end: index after its last one.
-        rated: index of the token whose rating is the phrase's.
+        start: Index of the first token.
+        end: Index after the last token.
+        rated: Index of the token that provides the rating.
     """
 
     start: int
@@ -73,18 +73,18 @@ class Phrase(NamedTuple):
 
 
 def spatial_phrases(doc: Doc) -> Iterator[Phrase]:
-    """Explicit phrases of several words: "in front of", "on the left side of", "next to"; with a noun behind.
+    """Yields explicit phrases of several words before a noun: "in front of", "on the left side of", "next to".
 
-    They are found by their words, as parsers do not agree on their trees. The whole phrase is what changes, so that
-    "in front of" can become "behind"; the paper's prompt names its noun ("front") and exchanges the phrase as well.
+    They are matched by words, because parsers disagree on their trees. The whole phrase changes, so "in front of" can
+    become "behind". The paper's prompt names the phrase's noun ("front") and replaces the phrase as well.
     """
     lower = [token.lower_ for token in doc]
     at = 0
     while at < len(lower):
-        found = _fixed_phrase(lower, at) or _place_phrase(lower, at)
-        if found is not None and _has_noun_behind(doc, found.end):
-            yield found
-            at = found.end
+        phrase = _fixed_phrase(lower, at) or _place_phrase(lower, at)
+        if phrase is not None and _has_noun_behind(doc, phrase.end):
+            yield phrase
+            at = phrase.end
         else:
             at += 1
 
@@ -106,17 +106,17 @@ def _place_phrase(lower: list[str], at: int) -> Phrase | None:
 
 
 def _has_noun_behind(doc: Doc, at: int) -> bool:
-    """Whether a noun phrase begins at a token: its noun comes before a verb, preposition or the end."""
+    """Whether a noun phrase starts at a token: its noun comes before any verb or preposition."""
     while at < len(doc) and doc[at].pos_ in ("DET", "ADJ", "ADV", "CCONJ", "SPACE", "PUNCT"):
         at += 1
     return at < len(doc) and (doc[at].pos_ in _NOMINAL or doc[at].tag_ in ("VBG", "VBN", "PRP$"))
 
 
 def is_spatial(preposition: Token) -> bool:
-    """Whether a preposition says where: one of `SPATIAL_PREPOSITIONS` with a nominal object in the tree.
+    """Whether a preposition states a place: one of `SPATIAL_PREPOSITIONS` with a nominal object in the tree.
 
-    Not where its object is a time, a manner or the picture itself ("at night", "in the photo"), nor the doer of a
-    passive ("surrounded by people"), nor the aim of a look.
+    It does not if its object is a time, a manner or the picture itself ("at night", "in the photo"), the agent of a
+    passive ("surrounded by people"), or the target of a look.
     """
     word = preposition.lower_
     if word not in SPATIAL_PREPOSITIONS or preposition.dep_ in ("agent", "prt"):
@@ -129,16 +129,16 @@ def is_spatial(preposition: Token) -> bool:
 
 
 def is_interaction(verb: Token) -> bool:
-    """Whether a verb is transitive with a subject and an object: "a man riding a wave".
+    """Whether a verb is transitive with a subject and an object, as in "a man riding a wave".
 
-    Not a participle of what was done: "mountains" is no object in "snow covered mountains".
+    A passive participle is not: "mountains" is not an object in "snow covered mountains".
     """
     is_done = verb.tag_ == "VBN" and not is_perfect(verb)
     return not is_done and _has_child(verb, _OBJECTS) and _has_subject(verb)
 
 
 def is_perfect(verb: Token) -> bool:
-    """Whether a participle says what its subject did: "has bought"."""
+    """Whether a participle is part of a perfect, as in "has bought"."""
     return any(child.dep_ == "aux" and base_form(child) in ("have", "'ve") for child in verb.children)
 
 
@@ -147,8 +147,8 @@ def _has_child(token: Token, labels: tuple[str, ...]) -> bool:
 
 
 def _has_subject(verb: Token) -> bool:
-    """Its own, the noun that it modifies, or that of the verb it is joined to."""
-    # No more steps than tokens: the tree of a wrongly parsed caption may lead in a circle.
+    """Whether a verb has a subject: its own, the noun that it modifies, or that of a coordinated verb."""
+    # The number of steps is limited, because the tree of a wrongly parsed caption may contain a cycle.
     seen = 0
     while not _has_child(verb, _SUBJECTS):
         head = verb.head

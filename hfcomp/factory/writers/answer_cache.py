@@ -1,12 +1,12 @@
-"""Answers of language models on disk, by the content of their requests: one request has one answer, for good.
+"""Stores language model answers on disk by the content of their requests. A request has one answer, permanently.
 
-Only answers that are used are kept, and the reasons why others were not used where these led to one that was
-(`Refusals`): a server that gave nothing of use is asked again by the next process.
+Only used answers are stored, and the reasons for rejecting earlier answers if a later answer was used (`Refusals`). If
+a server returned nothing usable, the next process asks it again.
 
-Each answer is a file of its own, `ab/abcdef....json`, that holds its checksum. The first process that has an answer
-puts it in place whole; another that asked at the same time reads that one instead of its own, so that all processes,
-and a build that is resumed after a kill, have the same bytes also where the server samples at random. A damaged file
-counts as missing. The folder may be shared by processes and machines, network file systems included.
+Each answer is a separate file, `ab/abcdef....json`, with a checksum. The first process with an answer writes it
+atomically; another process that asked at the same time uses the stored answer instead of its own. So all processes,
+and a build that resumes after a kill, have the same bytes even if the server samples at random. A damaged file counts
+as missing. Processes and machines may share the folder, also on network file systems.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from hfcomp.store import read_document, remove
 from hfcomp.writing import write_first
 
 FIRST_ANSWERS = 50
-"""Answers without a usable one among them after which a run stops; our choice."""
+"""Number of answers without a usable one after which a run stops. Our choice."""
 _EXAMPLES, _SHOWN = 3, 80
 
 
 class UnusableAnswers(ValueError):
-    """None of the first answers of a language model can be used."""
+    """None of a language model's first answers can be used."""
 
 
 class NothingToChange(Refused):
-    """An answer that says that a caption allows no such change: the model works, the caption does not fit."""
+    """The answer says that the caption allows no such change. The model works, but the caption does not fit."""
 
 
 class Refusals:
-    """The answers of this process that were not used.
+    """The rejected answers of this process.
 
-    Such an answer is not kept on disk, and a later process asks again. There are two exceptions, for which the same
-    questions have the same answers in every process. An answer is kept if a later one to the same question was used.
-    And once the model has given a usable answer at all, an answer is kept if it, or another one to its question, had
-    the right form: then the model has answered, however wrongly.
+    A rejected answer is not stored on disk, so a later process asks again. There are two exceptions, which ensure that
+    the same questions have the same answers in every process. A rejection is stored if a later answer to the same
+    question was used. And once the model has given any usable answer, a rejection is stored if this answer or another
+    one to its question had the right form, because then the model has answered, however wrongly.
 
     Args:
-        keep: Stores the reason instead of an answer, by the key of the request.
-        advise: The advice for a run that stops, from the reasons.
+        keep: Function that stores the reason instead of an answer, by the key of the request.
+        advise: Function from the reasons to advice for a run that stops.
     """
 
     def __init__(self, keep: Callable[[str, Reply], object], advise: Callable[[Counter[str]], str]) -> None:
@@ -61,25 +61,25 @@ class Refusals:
         return Reply(problem=self._known[key]) if key in self._known else None
 
     def use(self, question: str, *, is_new: bool) -> None:
-        """Notes that an answer to a question is used; `is_new` if it comes from the model and not from the disk."""
+        """Records that an answer to a question is used. `is_new` means that it comes from the model, not from disk."""
         self._readable.discard(question)
         waiting = [question]
         if is_new and not self._works:
             self._works = True
             waiting += self._readable
-        for one in waiting:
-            self._store(one)
+        for text in waiting:
+            self._store(text)
 
     def add(self, key: str, question: str, reply: Reply, reason: Refused) -> None:
-        """Notes a new answer that is not used; raises UnusableAnswers after `FIRST_ANSWERS` without a usable one."""
-        if reply.is_final:  # a server that failed is asked again
+        """Records a new rejected answer. Raises UnusableAnswers after `FIRST_ANSWERS` answers without a usable one."""
+        if reply.is_final:  # a failed server is asked again
             self._known[key] = str(reason)
             self._waiting.setdefault(question, []).append(key)
             if not isinstance(reason, Unreadable):
                 self._readable.add(question)
             if self._works and question in self._readable:
                 self._store(question)
-        # An answer that finds nothing to change shows that the model works.
+        # An answer that finds nothing to change proves that the model works.
         if not self._works and not isinstance(reason, NothingToChange):
             self._count(reply, reason)
 
@@ -90,13 +90,13 @@ class Refusals:
     def _count(self, reply: Reply, reason: Refused) -> None:
         self._reasons[str(reason).partition(":")[0]] += 1
         if not reply.problem and len(self._examples) < _EXAMPLES:
-            shown = reply.text[:_SHOWN]
-            self._examples[f"{shown!r}{'...' if len(reply.text) > _SHOWN else ''}"] = None
+            excerpt = reply.text[:_SHOWN]
+            self._examples[f"{excerpt!r}{'...' if len(reply.text) > _SHOWN else ''}"] = None
         if (number := self._reasons.total()) >= FIRST_ANSWERS:
             reasons = ", ".join(f"{name} ({count})" for name, count in self._reasons.most_common())
             examples = f" Examples: {', '.join(self._examples)}." if self._examples else ""
             raise UnusableAnswers(
-                f"none of the first {number} answers of the language model can be used: {reasons}.{examples} "
+                f"none of the language model's first {number} answers can be used: {reasons}.{examples} "
                 f"{self._advise(self._reasons)}"
             )
 
@@ -108,10 +108,10 @@ _SETTLED = "settled"
 
 
 class AnswerCache:
-    """Answers by key."""
+    """Stored answers by key."""
 
     # Each answer is a document of `hfcomp.store`, but written by `write_first`: if a server samples at random, all
-    # processes must use the answer that was there first.
+    # processes must use the first stored answer.
     def __init__(self, folder: Path) -> None:
         self._folder = folder.expanduser()
 
@@ -119,7 +119,7 @@ class AnswerCache:
         match read_document(self._path(key)):
             case None:
                 return None
-            # A problem that is not settled comes from an earlier hfcomp, which kept all problems.
+            # A problem that is not settled comes from an earlier hfcomp, which stored all problems.
             case {"text": text, "problem": problem, **more} if problem is None or more.get(_SETTLED):
                 return Reply(text, problem)
         self.forget(key)
@@ -129,15 +129,15 @@ class AnswerCache:
         remove(self._path(key))
 
     def put(self, key: str, reply: Reply) -> Reply:
-        """Keeps a reply unless another process was faster; returns the one that is kept."""
+        """Stores a reply unless another process was faster, and returns the stored reply."""
         content = {"text": reply.text, "problem": reply.problem} | ({_SETTLED: True} if reply.problem else {})
         text = json.dumps(with_checksum(content))
         if write_first(self._path(key), text):
             return reply
         if kept := self.get(key):
             return kept
-        # `get` removed the other process's file, which was damaged. It can't remove one in a folder of another user:
-        # then this reply is used and not stored.
+        # The other process's file was damaged, so `get` removed it. It cannot remove a file in another user's folder.
+        # Then this reply is used but not stored.
         write_first(self._path(key), text)
         return reply
 
@@ -146,10 +146,10 @@ class AnswerCache:
 
 
 class CachedWriter:
-    """A writer whose answers are kept.
+    """A writer whose answers are stored.
 
     Args:
-        advise: The advice for a run that stops as no answer can be used, from the reasons.
+        advise: Function from the reasons to advice for a run that stops because no answer can be used.
 
     Attributes:
         counts: Number of answers from the model and from the cache, under `ASKED` and `CACHED`.
@@ -171,24 +171,25 @@ class CachedWriter:
         read: Callable[[int, Reply], Answer],
         questions: Sequence[str] | None = None,
     ) -> list[Answer | Refused]:
-        """Asks; equal requests are asked once.
+        """Requests answers. Equal requests are sent once.
 
         Args:
-            requests: What to ask.
-            read: From the place of a request and its reply to the answer; raises `Refused` if it cannot be used.
-            questions: For each request, what it has in common with other attempts; by default its prompt.
+            requests: Requests to send.
+            read: Function from the place of a request and its reply to the answer. It raises `Refused` if the reply
+                cannot be used.
+            questions: For each request, a text that is the same in all attempts; defaults to its prompt.
 
         Returns:
-            The answers, or why there is none, in the order of the requests.
+            The answers or refusals, in the order of the requests.
 
         Raises:
-            UnusableAnswers: after many answers without a usable one.
+            UnusableAnswers: After many answers without a usable one.
         """
         places: dict[str, list[int]] = {}
         for place, request in enumerate(requests):
             places.setdefault(content_hash(self.payload(request)), []).append(place)
         questions = questions or [request.prompt for request in requests]
-        found: dict[int, Answer | Refused] = {}
+        answers: dict[int, Answer | Refused] = {}
         missing = []
         for key, same in places.items():
             known = self._find_answers(key, same, read)
@@ -196,57 +197,57 @@ class CachedWriter:
                 missing.append(key)
                 continue
             self.counts[CACHED] += 1
-            found |= known
+            answers |= known
             if _is_used(known):
                 self._refusals.use(questions[same[0]], is_new=False)
         for number, reply in self._writer.replies([requests[places[key][0]] for key in missing]):
             key = missing[number]
             self.counts[ASKED] += 1
-            found |= self._store_answers(key, questions[places[key][0]], places[key], reply, read)
-        return [found[place] for place in range(len(requests))]
+            answers |= self._store_answers(key, questions[places[key][0]], places[key], reply, read)
+        return [answers[place] for place in range(len(requests))]
 
     def _find_answers(
         self, key: str, places: Sequence[int], read: Callable[[int, Reply], Answer]
     ) -> dict[int, Answer | Refused] | None:
-        """The answers to a request that this process or the disk has; None if neither has any."""
+        """The answers to a request from this process or the disk; None if there are none."""
         if (refusal := self._refusals.get(key)) is not None:
             return _read_all(refusal, places, read)
         reply = self._cache.get(key)
         if reply is None:
             return None
-        found = _read_all(reply, places, read)
-        if reply.problem is None and not _is_used(found):  # kept by an earlier hfcomp, which read answers otherwise
+        answers = _read_all(reply, places, read)
+        if reply.problem is None and not _is_used(answers):  # stored by an earlier hfcomp, which parsed differently
             self._cache.forget(key)
             return None
-        return found
+        return answers
 
     def _store_answers(
         self, key: str, question: str, places: Sequence[int], reply: Reply, read: Callable[[int, Reply], Answer]
     ) -> dict[int, Answer | Refused]:
-        """Stores a new reply if it is used. If another process stored one first, that one counts."""
-        found = _read_all(reply, places, read)
-        reasons = [one for one in found.values() if isinstance(one, Refused)]
-        if len(reasons) == len(found):
+        """Stores a new reply if it is used. If another process stored a reply first, that reply counts."""
+        answers = _read_all(reply, places, read)
+        reasons = [answer for answer in answers.values() if isinstance(answer, Refused)]
+        if len(reasons) == len(answers):
             self._refusals.add(key, question, reply, reasons[0])
-            return found
+            return answers
         kept = self._cache.put(key, reply)
         self._refusals.use(question, is_new=True)
-        others = found if kept == reply else _read_all(kept, places, read)
-        # If the stored answer cannot be used here, this process keeps its own.
-        return others if _is_used(others) else found
+        others = answers if kept == reply else _read_all(kept, places, read)
+        # If the stored answer cannot be used here, this process uses its own.
+        return others if _is_used(others) else answers
 
 
 def _read_all(
     reply: Reply, places: Sequence[int], read: Callable[[int, Reply], Answer]
 ) -> dict[int, Answer | Refused]:
-    found: dict[int, Answer | Refused] = {}
+    answers: dict[int, Answer | Refused] = {}
     for place in places:
         try:
-            found[place] = read(place, reply)
+            answers[place] = read(place, reply)
         except Refused as reason:
-            found[place] = reason
-    return found
+            answers[place] = reason
+    return answers
 
 
-def _is_used(found: Mapping[int, object]) -> bool:
-    return not all(isinstance(one, Refused) for one in found.values())
+def _is_used(answers: Mapping[int, object]) -> bool:
+    return not all(isinstance(answer, Refused) for answer in answers.values())

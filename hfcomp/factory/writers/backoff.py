@@ -1,6 +1,6 @@
-"""Pace of requests to a language model server, and its errors: whose fault they are, and how long to wait.
+"""Adaptive pace of requests to a language model server, and its errors: who is at fault, and how long to wait.
 
-Fewer requests run at a time after a failure that may pass, more again with every success.
+Concurrency decreases after a temporary failure, and increases again with every success.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 
 from hfcomp.factory.writers.requests import BadBody
 
-# Seconds of the first pause after a failure, and of the longest; each pause in a row is twice the one before. Our
+# Seconds of the first and of the longest pause after failures; each consecutive pause is twice the previous one. Our
 # choice.
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
 
 
 class Halted(Exception):
-    """The other requests are given up."""
+    """Raised in waiting requests after `Pace.halt`."""
 
 
 def pause_after(failures: int) -> float:
@@ -32,10 +32,10 @@ def pause_after(failures: int) -> float:
 
 
 class Pace:
-    """Lets threads send requests, at most so many at a time as the endpoint takes.
+    """Limits the number of concurrent requests of threads to what the endpoint accepts.
 
-    The number is halved by a failure, once for all requests that ran at the same moment, and grows by one with each
-    round of successes, as TCP does. A server that sets a limit of requests makes all threads wait.
+    As in TCP, a failure halves the limit, once for all requests that ran at the same time, and each round of successes
+    increases it by one. If a server enforces a rate limit, all threads wait.
 
     Attributes:
         succeeded: Time of the last success, on the monotonic clock.
@@ -61,17 +61,17 @@ class Pace:
 
     @contextmanager
     def turn(self) -> Iterator[float]:
-        """Waits until a request may run, and counts it while it does.
+        """Waits until a request may run, and counts it while it runs.
 
         Yields:
-            When it started.
+            Start time of the request, on the monotonic clock.
 
         Raises:
-            Halted: after `halt`.
+            Halted: After `halt`.
         """
         with self._changed:
-            # A thread waits until the pause that a server requested is over and a place is free. A thread that wakes
-            # up checks again.
+            # A thread waits until the server's requested pause is over and a slot is free, and checks again whenever
+            # it wakes up.
             while not self._halted.is_set() and (
                 (left := self._opens - time.monotonic()) > 0 or self._running >= self.concurrency
             ):
@@ -87,27 +87,27 @@ class Pace:
                 self._changed.notify_all()
 
     def rest(self, seconds: float) -> None:
-        """Waits, out of turn; raises `Halted` after `halt`."""
+        """Waits outside of a turn. Raises `Halted` after `halt`."""
         if self._halted.wait(seconds):
             raise Halted
 
     def speed_up(self) -> None:
-        """After a success."""
+        """Records a success."""
         with self._changed:
-            # Each success adds a share of one, so a whole round of successes adds one.
+            # Each success adds a fraction, so a full round of successes adds one.
             self._limit = min(self._most, self._limit + 1 / self._limit)
             self._rounds, self.succeeded = 0, time.monotonic()
 
     def slow_down(self, started: float, hold: bool = False, seconds: float | None = None) -> None:
-        """After a failure that may pass.
+        """Records a temporary failure.
 
         Args:
-            started: when the request did.
-            hold: whether all have to wait.
-            seconds: so long; by default longer with each failure in a row.
+            started: Start time of the request.
+            hold: Whether all requests must wait.
+            seconds: Duration of the wait; by default it grows with each consecutive failure.
         """
         with self._changed:
-            if started >= self._slowed:  # the others of the same moment say nothing new
+            if started >= self._slowed:  # simultaneous failures count once
                 self._limit, self._slowed = max(1.0, self._limit / 2), time.monotonic()
                 self._rounds += 1
             if hold:
@@ -115,11 +115,11 @@ class Pace:
                 self._opens = max(self._opens, time.monotonic() + pause)
 
 
-# Seconds. A longer `Retry-After` counts as this long: any program would give up.
+# Seconds. A longer `Retry-After` counts as this value; any program would give up.
 LONGEST_WAIT = 86_400.0
-_OWN_FAULT = (400, 413, 422)  # too long a prompt, a word that the server does not take
+_OWN_FAULT = (400, 413, 422)  # a prompt that is too long, an unsupported word
 _MAY_PASS = (408, 409, 425, 429)  # and 5xx
-_SPENT = "insufficient_quota"  # OpenAI's, which comes as 429
+_SPENT = "insufficient_quota"  # OpenAI's code, sent with status 429
 _UNSUPPORTED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|not recogni[sz]ed|unknown|unexpected|extra_|extra inputs|not permitted"
     r"|not allowed",
@@ -134,12 +134,12 @@ def status_of(error: Exception) -> int | None:
 
 
 def is_own(error: Exception) -> bool:
-    """Whether a failure may be the request's own."""
+    """Whether the request itself may be the cause of a failure."""
     return status_of(error) in _OWN_FAULT or type(error) is BadBody
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether the same request may be answered later; those without a code are lost connections and bad bodies."""
+    """Whether the same request may succeed later. Errors without a status are lost connections and bad bodies."""
     status = status_of(error)
     if getattr(error, "code", None) == _SPENT:
         return False
@@ -147,21 +147,21 @@ def may_pass(error: Exception) -> bool:
 
 
 def retry_after(error: Exception) -> float | None:
-    """Seconds that the server asks to wait, at most `LONGEST_WAIT`; None if it gives no usable number or date."""
+    """Seconds to wait that the server requests, at most `LONGEST_WAIT`; None without a usable number or date."""
     text = _header(error, "retry-after")
     try:
         seconds = float(text)
     except ValueError:
         try:
-            # The header may hold a date instead of seconds (RFC 9110).
+            # The header may contain a date instead of seconds (RFC 9110).
             seconds = calendar.timegm(parsedate_to_datetime(text).utctimetuple()) - time.time()
         except (ValueError, OverflowError, IndexError, TypeError):
             return None
-    return min(seconds, LONGEST_WAIT) if seconds > 0 else None  # not a number compares as False
+    return min(seconds, LONGEST_WAIT) if seconds > 0 else None  # NaN compares as False
 
 
 def redirect_target(error: Exception) -> str | None:
-    """Target of a redirect, without a query; None for other errors."""
+    """The target of a redirect, without its query; None for other errors."""
     if not 300 <= (status_of(error) or 0) < 400:
         return None
     try:
@@ -172,7 +172,7 @@ def redirect_target(error: Exception) -> str | None:
 
 
 def unsupported_fields(error: Exception, fields: Collection[str]) -> list[str]:
-    """The fields of a request that the server says it does not support."""
+    """The request fields that the server reports as unsupported."""
     words = str(error)
     if status_of(error) not in (400, 422) or not _UNSUPPORTED.search(words):
         return []
@@ -183,9 +183,9 @@ def unsupported_fields(error: Exception, fields: Collection[str]) -> list[str]:
 
 
 def root_cause(error: BaseException) -> str:
-    """The words of the first of the errors that led to a lost connection."""
+    """The text of the first error in the chain that led to a lost connection."""
     while (
-        # HTTP libraries wrap the operating system's error several times. The innermost error has the reason.
+        # HTTP libraries wrap the operating system's error several times. The innermost error states the reason.
         cause := error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
     ):
         error = cause
@@ -194,7 +194,7 @@ def root_cause(error: BaseException) -> str:
 
 
 def option_without(field: str) -> str:
-    """The command-line option that leaves a field out of requests."""
+    """The command-line option that removes a field from requests."""
     return _OPTIONS.get(field, f"--request_options {field}=null")
 
 

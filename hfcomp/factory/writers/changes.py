@@ -1,12 +1,11 @@
-"""What an answer changed in a caption, by its words, and whether that is the change that was asked for.
+"""Determines by words what an answer changed in a caption, and checks that it is the requested change.
 
-The negative is put together from the caption and the new words alone, so that everything else stays byte for byte: a
-model that drops the full stop or changes a capital would otherwise leave a cue that gives negatives away.
-Besides the new words only "a" and "an", and "is/are", "was/were", "has/have" and the like may differ, as they follow
-them.
+The negative is assembled only from the caption and the new words, so everything else stays byte for byte. Otherwise a
+model that drops the full stop or changes a capital would leave a cue that gives negatives away. In addition to the new
+words, only words that agree with them may differ: "a/an", "is/are", "was/were", "has/have" and similar.
 
-What the checks do not see: whether the new caption is false of the image, words for the same that are in none of the
-small tables of `meanings` ("dog" to "mammal"), and sense.
+The checks do not detect whether the new caption is false of the image, words for the same thing that are missing in
+the small tables of `meanings` ("dog" to "mammal"), or nonsense.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "
 SAME_WORD, SAME_THING, KEEPS = "same word", "may be the same thing", "keeps the keyword"
 TOO_MANY_WORDS, REPEATED, NUMBER = "replaced by too many words", "a word twice", "singular and plural"
 NOT_THE_CHANGE = "not the change that was asked for"
-# Most words that replace a keyword or are added. Our choice: longer texts describe more than what they replace.
+# Maximum words that replace a keyword or are added. Our choice: longer texts describe more than they replace.
 MOST_WORDS = 6
 KIND_OF_CATEGORY = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
 CATEGORIES = {"att": "attribute", "obj": "object", "rel": "relation"}
@@ -48,24 +47,24 @@ _FINAL = frozenset(".!?")
 
 @dataclass(frozen=True)
 class Token:
-    """A word or sign of a text."""
+    """A word or a punctuation mark in a text."""
 
     text: str
     span: Span
 
     @property
-    def folded(self) -> str:
-        """Equal for the same word."""
+    def form(self) -> str:
+        """The text in a form that is equal for the same word."""
         return self.text.casefold().replace("’", "'")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A negative, and how many words besides the change follow it.
+    """A negative, and the number of other words that changed with it.
 
     Attributes:
-        agreements: words such as "is" for "are" that the answer changed too; "a" and "an" are not counted.
-        is_fallback: whether the new word is one for the keyword's tag alone, see `hfcomp.factory.substitutes`.
+        agreements: Number of words that the answer adapted, such as "is" to "are", without "a" and "an".
+        is_fallback: Whether the new word fits only the keyword's tag, see `hfcomp.factory.substitutes`.
     """
 
     negative: Negative
@@ -73,38 +72,38 @@ class Change:
     is_fallback: bool = False
 
 
-def tokens_of(text: str) -> list[Token]:
-    """The words and signs of a text, without those that end it."""
-    found = [Token(match.group(), match.span()) for match in _TOKEN.finditer(text)]
-    while found and found[-1].text in _FINAL:
-        found.pop()
-    return found
+def split_tokens(text: str) -> list[Token]:
+    """The words and punctuation marks of a text, without final punctuation."""
+    tokens = [Token(match.group(), match.span()) for match in _TOKEN.finditer(text)]
+    while tokens and tokens[-1].text in _FINAL:
+        tokens.pop()
+    return tokens
 
 
 def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: str) -> Change:
-    """The change of an answer that should replace a keyword and nothing else.
+    """The change of an answer that should replace only a keyword.
 
-    A keyword within a spatial phrase of several words may take the phrase with it, as in the paper's own example:
-    "front", "in front of" to "behind".
+    If a keyword is part of a spatial phrase of several words, the whole phrase may be replaced, as in the paper's own
+    example: "front", with "in front of" changed to "behind".
 
     Args:
-        span: `[start, end)` in characters of the keyword.
-        tag: the Penn tag of the keyword's last word.
+        span: Position of the keyword, `[start, end)` in characters.
+        tag: Penn tag of the keyword's last word.
         category: `attribute`, `object` or `relation`.
 
     Raises:
-        Refused: with the reason.
+        Refused: For another change, with the reason.
     """
     if is_same_sentence(caption, answer):
         raise Refused(UNCHANGED)
     phrase = spatial_phrase(caption, span)
-    found = _middle(caption, span, answer)
-    if found is None and phrase is not None:
-        # The model may have exchanged the phrase around the keyword, as in the paper's own example.
-        found = _middle(caption, phrase, answer)
-    if found is None:
+    middle = _middle(caption, span, answer)
+    if middle is None and phrase is not None:
+        # The model may have replaced the phrase around the keyword, as in the paper's own example.
+        middle = _middle(caption, phrase, answer)
+    if middle is None:
         raise Refused(OTHER_WORDS)
-    changed, words, agreements = found
+    changed, words, agreements = middle
     if not words:
         raise Refused(DELETED)
     new = _new_words(caption, changed, answer, words)
@@ -121,33 +120,33 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
 
 
 def _middle(caption: str, span: Span, answer: str) -> tuple[Span, list[Token], list[tuple[Span, str]]] | None:
-    """What stands in the place of a span, if all before and behind it is the same; and what agrees with it."""
-    ours, theirs = tokens_of(caption), tokens_of(answer)
+    """The span, the words that replace it, and adapted words; None if other words before or after it differ."""
+    ours, theirs = split_tokens(caption), split_tokens(answer)
     if any(token.span[0] < place < token.span[1] for token in ours for place in span):
-        return None  # half a word
+        return None  # the span cuts a word
     before = [token for token in ours if token.span[1] <= span[0]]
     behind = [token for token in ours if token.span[0] >= span[1]]
     if len(theirs) < len(before) + len(behind):
         return None
     end = len(theirs) - len(behind)
-    # All words around the place must be the same, except for those that agree with it in number.
+    # All words around the span must be the same, except for words that agree with it.
     pairs = [*zip(before, theirs, strict=False), *zip(behind, theirs[end:], strict=True)]
-    if not all(_agree(one, other) for one, other in pairs):
+    if not all(_agree(own, other) for own, other in pairs):
         return None
-    differing = ((one, other) for one, other in pairs if one.folded != other.folded)
-    agreements = [(one.span, other.text) for one, other in differing if one.folded not in _ARTICLES]
+    differing = ((own, other) for own, other in pairs if own.form != other.form)
+    agreements = [(own.span, other.text) for own, other in differing if own.form not in _ARTICLES]
     return span, theirs[len(before) : end], agreements
 
 
-def _agree(one: Token, other: Token) -> bool:
-    pair = {one.folded, other.folded}
+def _agree(own: Token, other: Token) -> bool:
+    pair = {own.form, other.form}
     return len(pair) == 1 or any(pair <= words for words in _AGREEING)
 
 
 def _new_words(caption: str, span: Span, answer: str, words: Sequence[Token]) -> str:
-    """What an answer has in place of a span, with the capitals that the caption has there.
+    """The words of an answer that replace a span, with the capitalization of the caption.
 
-    A capital that only the start of the answer gave is small, as it would be a mark of negatives.
+    A capital that is due only to the start of the answer becomes lower case, because it would mark negatives.
     """
     new = " ".join(answer[words[0].span[0] : words[-1].span[1]].split())
     old = caption[slice(*span)]
@@ -158,7 +157,7 @@ def _new_words(caption: str, span: Span, answer: str, words: Sequence[Token]) ->
 
 
 def _phrase_text(caption: str, phrase: Span, span: Span, new: str) -> str:
-    """A phrase with new words for a part of it, in small letters: "near to" for "next to" where "next" is replaced."""
+    """A phrase with a part replaced, in lower case: "near to" if "next" is replaced in "next to"."""
     return (caption[phrase[0] : span[0]] + new + caption[span[1] : phrase[1]]).casefold()
 
 
@@ -168,10 +167,10 @@ def _assemble(caption: str, edits: Sequence[tuple[Span, str]]) -> str:
 
 
 def check_replacement(keyword: str, new: str, tag: str = "") -> None:
-    """Raises `Refused` for words that may say the same, or are too many.
+    """Raises `Refused` for words that may mean the same, or for too many words.
 
     Args:
-        tag: Penn tag of the keyword's last word; by default its number is not checked.
+        tag: Penn tag of the keyword's last word. Without a tag, singular and plural are not checked.
     """
     old_words, new_words = keyword.casefold().split(), new.casefold().split()
     if len(new_words) > MOST_WORDS:
@@ -180,7 +179,7 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
         len(old_words) == len(new_words) == 1 and lemmas_of(old_words[0]) & lemmas_of(new_words[0])
     ):
         raise Refused(SAME_WORD)
-    # Words that contain the old ones, or part of them, only add or drop a detail: "dog" and "brown dog".
+    # If one text contains all words of the other, it only adds or drops a detail: "dog" and "brown dog".
     if not Counter(old_words) - Counter(new_words) or not Counter(new_words) - Counter(old_words):
         raise Refused(KEEPS)
     if may_be_one(" ".join(old_words), " ".join(new_words)):
@@ -191,38 +190,38 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
 
 
 def _numbers(word: str) -> set[str]:
-    """NN, NNS or both, of a noun that the lexicon has."""
+    """The tags of a noun in the lexicon: NN, NNS or both; empty for other words."""
     return {tag for tag in ("NN", "NNS") if default_lexicon().noun(word, [tag]) is not None}
 
 
 def check_neighbors(caption: str, text: str) -> None:
-    """Raises `Refused` where the new words repeat a word beside them ("a a cat", "red red")."""
+    """Raises `Refused` if the new words repeat an adjacent word ("a a cat", "red red")."""
     if _repeated_words(text) - _repeated_words(caption):
         raise Refused(REPEATED)
 
 
 def _repeated_words(text: str) -> Counter[str]:
-    words = _fold(tokens_of(text))
-    return Counter(one for one, other in zip(words, words[1:], strict=False) if one == other and one[0].isalnum())
+    words = _fold(split_tokens(text))
+    return Counter(word for word, other in zip(words, words[1:], strict=False) if word == other and word[0].isalnum())
 
 
 def changed_part(caption: str, part: str, answer: str) -> Change:
-    """The change of an answer to one of `PARTS`, where the model chose what to change.
+    """The change of an answer to one of `PARTS`, for which the model chose the words.
 
     Raises:
-        Refused: with the reason.
+        Refused: For another change, with the reason.
     """
     way, _, what = part.partition("_")
     if is_same_sentence(caption, answer):  # many captions have nothing to swap
         raise NothingToChange(UNCHANGED) if way == "swap" else Refused(UNCHANGED)
-    ours, theirs = tokens_of(caption), tokens_of(answer)
+    ours, theirs = split_tokens(caption), split_tokens(answer)
     if way == "swap":
         return Change(_read_swap(caption, ours, theirs, part, CATEGORIES[what]), 0)
     edits = _edits(ours, theirs)
     if len(edits) != 1:
         raise Refused(OTHER_WORDS if edits else UNCHANGED)
     ((first, last), (start, end)) = edits[0]
-    # Only an addition replaces no words of the caption. A change without new words is a deletion.
+    # An addition, and only an addition, replaces no words of the caption. A change without new words is a deletion.
     if (first == last) != (way == "add") or start == end:
         raise Refused(NOT_THE_CHANGE)
     span = _span(caption, ours, first, last)
@@ -242,18 +241,18 @@ _Edit = tuple[tuple[int, int], tuple[int, int]]
 
 
 def _edits(ours: Sequence[Token], theirs: Sequence[Token]) -> list[_Edit]:
-    """The runs of tokens that differ; articles that fit themselves to a new word are none."""
+    """The runs of tokens that differ. Articles that adapt to a new word do not count."""
     # `autojunk` would ignore frequent words of long captions.
     matcher = SequenceMatcher(None, _fold(ours), _fold(theirs), autojunk=False)
     return [((i, j), (k, m)) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
 
 
 def _fold(tokens: Sequence[Token]) -> list[str]:
-    return ["a" if token.folded in _ARTICLES else token.folded for token in tokens]
+    return ["a" if token.form in _ARTICLES else token.form for token in tokens]
 
 
 def _span(caption: str, tokens: Sequence[Token], first: int, last: int) -> Span:
-    """The characters of a run of tokens; of an empty one the place before the next token."""
+    """The characters of a run of tokens. An empty run is the place before the next token."""
     if first < last:
         return tokens[first].span[0], tokens[last - 1].span[1]
     place = tokens[first].span[0] if first < len(tokens) else (tokens[-1].span[1] if tokens else len(caption))
@@ -261,20 +260,20 @@ def _span(caption: str, tokens: Sequence[Token], first: int, last: int) -> Span:
 
 
 def _add_space(caption: str, span: Span, new: str) -> str:
-    """Words that are put in, with the space that parts them from what stands there."""
+    """Inserted words, with the space that separates them from the text there."""
     if span[0] == len(caption) or not caption[span[0]].isalnum():
         return new if new[:1] in ",;" else f" {new}"
     return f"{new} "
 
 
 def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part: str, category: str) -> Negative:
-    """Two runs that changed places: the same words in another order, except for articles."""
+    """The swap of two runs of words: the same words in another order, except for articles."""
     old, new = _fold(ours), _fold(theirs)
     if old == new:
         raise Refused(UNCHANGED)
     if Counter(old) != Counter(new):
         raise Refused(OTHER_WORDS)
-    # The same words in another order may also be a shuffle, which is not an exchange of two runs.
+    # The same words in another order may also be a shuffle, which is not a swap of two runs.
     places = _swapped_runs(old, new)
     if places is None:
         raise Refused(NOT_THE_CHANGE)
@@ -287,16 +286,16 @@ def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], par
 
 
 def _swapped_runs(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """The shortest two runs of words that change places, as `[start, end)` in the old order; None if no two do."""
-    differing = [place for place, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
+    """The two shortest runs of words that are swapped, as `[start, end)` in the old order; None without a swap."""
+    differing = [place for place, (word, other) in enumerate(zip(old, new, strict=True)) if word != other]
     start, end = differing[0], differing[-1] + 1
     before, after = list(old[start:end]), list(new[start:end])
-    # Short runs come first: if several exchanges explain an answer, the smallest counts.
-    lengths = [(one, other) for one in range(1, MOST_WORDS + 1) for other in range(1, MOST_WORDS + 1)]
-    for one, other in sorted(lengths, key=sum):
-        if one + other > end - start:
+    # Short runs come first: if several swaps explain an answer, the smallest counts.
+    lengths = [(first, second) for first in range(1, MOST_WORDS + 1) for second in range(1, MOST_WORDS + 1)]
+    for first, second in sorted(lengths, key=sum):
+        if first + second > end - start:
             break
-        middle = before[one : len(before) - other]
-        if after == before[len(before) - other :] + middle + before[:one]:
-            return (start, start + one), (end - other, end)
+        middle = before[first : len(before) - second]
+        if after == before[len(before) - second :] + middle + before[:first]:
+            return (start, start + first), (end - second, end)
     return None

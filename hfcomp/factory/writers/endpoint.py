@@ -1,14 +1,14 @@
-"""A client of any OpenAI-compatible endpoint, by the official package: vLLM, `transformers serve`, a paid service.
+"""Client for OpenAI-compatible endpoints (vLLM, `transformers serve`, a paid service), built on the official package.
 
-What the server sends is not trusted: a body is read up to a limit and a deadline, and is a chat completion by its
-fields or nothing. Every failure is one of three:
+The server is not trusted. A response body is read only up to a size limit and a deadline, and it counts only if its
+fields form a chat completion. There are three kinds of failure:
 
-* The request's own (`_OWN_FAULT`, or each time a whole body that is no chat completion): it alone gets a problem, if a
-  small request shows that the endpoint works.
-* One that may pass, such as a limit of requests: it is waited for with fewer requests at a time, so that load and a
-  limit never decide which captions a set has.
-* The endpoint's: the small request fails too, or nothing at all was answered for `PATIENCE`. The build stops, with
-  what is done kept.
+* Bad request: a status in `_OWN_FAULT`, or a complete body that is never a chat completion on any attempt. If a small
+  probe request shows that the endpoint works, only this request is marked with a problem.
+* Temporary failure, such as a rate limit: the client waits and lowers its concurrency, so load and rate limits never
+  decide which captions end up in the dataset.
+* Broken endpoint: the probe fails too, or nothing has been answered for `PATIENCE` seconds. The build stops, and
+  finished work is kept.
 """
 
 from __future__ import annotations
@@ -53,41 +53,42 @@ from hfcomp.factory.writers.requests import (
 
 _logger = logging.getLogger(__name__)
 
-# Environment variable of the key. A user's own server needs none.
+# Environment variable with the API key. A user's own server needs none.
 KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
 NO_KEY = "none"
 NO_REPLY, HOLDS_KEY, NO_COMPLETION = "no reply from the server", "answer holds the key", "no chat completion"
 _HIDDEN = "[key]"
-_SHORTEST_SECRET = 8  # "EMPTY", which many servers of one's own are given, may be a word of a caption
+_SHORTEST_SECRET = 8  # "EMPTY", a common key for private servers, may be a word in a caption
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',;<>]+")
 _PROBE = 'Write {"caption": "a dog"} and nothing else.'
-# Seconds without any answer, or of a pause that a server requests, before the build stops. Our choice.
+# Seconds without any answer, or of a pause requested by a server, after which the build stops. Our choice.
 PATIENCE = 1800.0
-_LIMITED = (429, 503)  # these concern all requests
-_FRESH = 5.0  # seconds for which a small request stands for others
-# Fields that some servers do not support, and the replacement, if any, once a server has rejected them.
+_LIMITED = (429, 503)  # these apply to all requests
+_FRESH = 5.0  # seconds for which a probe's result is reused
+# Fields that some servers do not support, with any replacement to use once a server has rejected them.
 _LEARNED = {"max_tokens": "max_completion_tokens", "temperature": None, "seed": None}
 
 
 class EndpointError(OSError):
-    """The endpoint does not work: it is out of reach, refuses the key or the model, or sends something else."""
+    """The endpoint does not work: it is unreachable, refuses the key or the model, or sends no chat completions."""
 
 
 class EndpointWriter:
-    """Asks an endpoint, many requests at a time.
+    """Sends many concurrent requests to an endpoint.
 
     Args:
-        base_url: such as `http://127.0.0.1:8000/v1`, without a key or password in it.
-        model: the name under which the endpoint serves it.
-        concurrency: requests at a time, less while the endpoint does not take them.
-        retries: Retries of one request, before a small one shows whether the endpoint works.
-        thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends nothing of the kind.
-        plain_answers: ask for text and not for JSON of a schema.
+        base_url: Address such as `http://127.0.0.1:8000/v1`, without a key or password.
+        model: Name of the model on the endpoint.
+        concurrency: Maximum number of concurrent requests; lowered while the endpoint does not accept them.
+        retries: Retries per request before a probe shows whether the endpoint works.
+        timeout: Seconds for one answer.
+        thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends no such field.
+        plain_answers: Whether to request plain text instead of JSON with a schema.
         request_options: Fields to add to each request or to replace in it; None removes a field.
 
     Raises:
-        ValueError: for an address that is no http one, or that holds a password or a query.
-        ImportError: without the package `openai`.
+        ValueError: For an address that is not an HTTP address, or that contains a password or a query.
+        ImportError: If the package `openai` is missing.
     """
 
     def __init__(
@@ -109,16 +110,16 @@ class EndpointWriter:
         self._openai, self._base_url, self._model = openai, base_url, model
         self._concurrency, self._retries, self._timeout = concurrency, retries, timeout
         self._thinking, self._plain, self._options = thinking, plain_answers, dict(request_options or {})
-        # The package's own variables are for OpenAI's service: their key must not go to another.
+        # The package's own variables are meant for OpenAI's service; their key must not go to another server.
         unsent = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
         self._key = os.environ.get(KEY_VARIABLE) or ""
         self._client = openai.AsyncOpenAI(
             api_key=self._key or NO_KEY,
             base_url=base_url,
             timeout=timeout,
-            max_retries=0,  # the client would not tell the other requests
+            max_retries=0,  # retries inside the client would not slow down other requests
             default_headers=unsent,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_no_proxy(base_url)),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_proxy_bypass(base_url)),
         )
         self._loop = _start_loop()
         # The loop's thread ends with the writer.
@@ -130,7 +131,7 @@ class EndpointWriter:
         self._has_warned = False
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """See `Writer`. Attempts differ by their seed, even if the seed is not sent."""
+        """See `Writer`. Attempts differ in their seed, even if the seed is not sent."""
         options = {"request_options": self._options} if self._options else {}
         return self._usual_body(request) | options
 
@@ -149,7 +150,7 @@ class EndpointWriter:
         return body
 
     def _body(self, request: Request) -> dict[str, Any]:
-        """The body that is sent: with the options, and without what the server has refused."""
+        """The body to send, with the options and without fields that the server rejected."""
         body = self._usual_body(request) | self._options
         for name, other in self._learned.items():
             value = body.pop(name, None)
@@ -161,7 +162,7 @@ class EndpointWriter:
         """See `Writer`.
 
         Raises:
-            EndpointError: for an endpoint that does not work.
+            EndpointError: If the endpoint does not work.
         """
         if not requests:
             return
@@ -179,68 +180,68 @@ class EndpointWriter:
         tries, first, was_own = 0, 0.0, False
         while True:
             with self._pace.turn() as started:
-                found = self._ask(request)
-            if isinstance(found, Reply):
+                reply = self._ask(request)
+            if isinstance(reply, Reply):
                 self._pace.speed_up()
-                return found
-            first, own = first or time.monotonic(), is_own(found)
-            # Only consecutive failures of one kind count: a lost connection says nothing about a bad body before it.
+                return reply
+            first, own = first or time.monotonic(), is_own(reply)
+            # Only consecutive failures of one kind count: a lost connection does not confirm an earlier bad body.
             tries, was_own = (tries + 1 if own == was_own else 1), own
-            if self._is_doubtful(found, tries, time.monotonic() - first):
-                # This raises unless the endpoint works. If it does, either the request itself is at fault or the
-                # trouble has passed.
+            if self._is_doubtful(reply, tries, time.monotonic() - first):
+                # This raises unless the endpoint works. If it works, either the request is at fault or the failure was
+                # temporary.
                 self._check_works(request)
                 if own:
-                    what = f"code {status_of(found)}" if status_of(found) else NO_COMPLETION
+                    what = f"code {status_of(reply)}" if status_of(reply) else NO_COMPLETION
                     return Reply(problem=f"{NO_REPLY}: {what}", is_final=False)
                 tries = 0
-            self._wait(found, tries, started, first)
+            self._wait(reply, tries, started, first)
 
     def _is_doubtful(self, error: Exception, tries: int, seconds: float) -> bool:
-        """Whether the endpoint has to show that it works: after `tries` failures of a kind, since `seconds`."""
+        """Whether to probe the endpoint, after `tries` failures of one kind in `seconds`."""
         if status_of(error) == 429 or not may_pass(error):
             return not may_pass(error)
-        is_long = not is_own(error) and seconds > self._timeout * (self._retries + 1)  # it waited for its turn as well
+        is_long = not is_own(error) and seconds > self._timeout * (self._retries + 1)  # includes waiting for a turn
         return tries > self._retries or is_long
 
     def _wait(self, error: Exception, tries: int, started: float, first: float) -> None:
-        """Before a request is sent again."""
+        """Waits before a request is sent again, or stops the build after `PATIENCE` seconds."""
         seconds, is_limit = retry_after(error), status_of(error) in _LIMITED
         lasting = time.monotonic() - max(first, self._pace.succeeded)
         if lasting + (seconds or 0) > PATIENCE:
             what = (
                 f"asks to wait {seconds:,.0f} seconds{' or more' if seconds >= LONGEST_WAIT else ''}"
                 if seconds
-                else f"has answered nothing for {lasting:,.0f} seconds"
+                else f"has not answered for {lasting:,.0f} seconds"
             )
             self._stop(error, what, "Repeat the command later")
         if is_limit and not self._has_warned:
             self._has_warned = True
-            _logger.warning("the endpoint limits requests (code %s): fewer at a time, with pauses", status_of(error))
+            _logger.warning("the endpoint limits requests (code %s): sending fewer, with pauses", status_of(error))
         if not is_own(error):
             self._pace.slow_down(started, is_limit, seconds)
-        if not is_limit:  # else all wait for their turn
+        if not is_limit:  # otherwise all requests wait for a turn
             self._pace.rest(pause_after(tries) if seconds is None else seconds)
 
     def _check_works(self, request: Request) -> None:
-        """Distinguishes a bad request from a bad endpoint with a small request; one thread does for all."""
-        # One small request stands for all threads that wait here, so a broken endpoint is not flooded.
+        """Distinguishes a bad request from a broken endpoint with a small probe; one thread probes for all."""
+        # One probe answers for all threads that wait here, so a broken endpoint is not flooded.
         with self._probe_lock:
-            if self._failure is not None:  # the others need not wait for it again
+            if self._failure is not None:  # other threads need not probe again
                 raise self._failure
             if time.monotonic() - self._probed < _FRESH:
                 return
-            small = replace(request, prompt=_PROBE, seed=0, max_tokens=16)
+            probe = replace(request, prompt=_PROBE, seed=0, max_tokens=16)
             for attempt in range(self._retries + 1):
-                found = self._ask(small)
-                if isinstance(found, Reply) or (status_of(found) == 429 and may_pass(found)):
+                reply = self._ask(probe)
+                if isinstance(reply, Reply) or (status_of(reply) == 429 and may_pass(reply)):
                     self._probed = time.monotonic()
                     return
-                pause = retry_after(found) or pause_after(attempt + 1)
-                if not may_pass(found) or attempt == self._retries or pause > PATIENCE:
-                    fields = unsupported_fields(found, [*self._body(small)])
+                pause = retry_after(reply) or pause_after(attempt + 1)
+                if not may_pass(reply) or attempt == self._retries or pause > PATIENCE:
+                    fields = unsupported_fields(reply, [*self._body(probe)])
                     advice = [f"Pass {option_without(name)}" for name in fields]
-                    self._stop(found, "does not work", " and ".join(advice) or "Start it")
+                    self._stop(reply, "does not work", " and ".join(advice) or "Start it")
                 self._pace.rest(pause)
 
     def _stop(self, error: Exception, what: str, advice: str) -> NoReturn:
@@ -252,9 +253,9 @@ class EndpointWriter:
         raise self._failure
 
     def _ask(self, request: Request) -> Reply | Exception:
-        """The reply, or why there is none. It is returned, as no error may carry along what the server said."""
+        """The reply or the error. Errors are returned, because raised ones would carry the server's text along."""
         while True:
-            # The loop ends, because each further round has learned of a field that the next body lacks.
+            # The loop ends, because each round removes another unsupported field from the body.
             body = self._body(request)
             sent = asyncio.run_coroutine_threadsafe(self._answer(body), self._loop)
             try:
@@ -263,24 +264,25 @@ class EndpointWriter:
                 if self._learn(error, body):  # the next body lacks the field
                     continue
                 return error
-            # Answers are kept on disk and published. If a server repeats the key, it must not get there.
+            # Answers are stored on disk and published. If a server repeats the key, the key must not end up there.
             holds_key = len(self._key) >= _SHORTEST_SECRET and any(form in reply.text for form in self._key_forms())
             return Reply(problem=HOLDS_KEY) if holds_key else reply
 
     def _learn(self, error: Exception, body: Mapping[str, Any]) -> bool:
-        """Whether the server does not support a field of a body that can be left out."""
+        """Whether the server does not support an optional field of a body. Later bodies lack this field."""
         possible = [name for name, other in _LEARNED.items() if name in body and (other or name not in self._options)]
-        refused = unsupported_fields(error, possible)
-        for name in refused:
+        unsupported = unsupported_fields(error, possible)
+        for name in unsupported:
             if name not in self._learned:
                 self._learned[name] = _LEARNED[name] if (_LEARNED[name] or "") in str(error) else None
                 instead = f"sends {self._learned[name]} instead" if self._learned[name] else "leaves it out"
                 _logger.warning("the endpoint does not support %s: hfcomp %s", name, instead)
-        return bool(refused)
+        return bool(unsupported)
 
     async def _answer(self, body: dict[str, Any]) -> bytes | None:
-        """The bytes of a reply; None for one over the limit. The time limit is for everything together."""
-        # The client requires these two. All other fields are sent unchanged, even those that only some servers know.
+        """The bytes of a reply; None above the size limit. The timeout covers the whole exchange."""
+        # The client requires these two fields. All others are sent unchanged, even those that only some servers
+        # support.
         given = {name: body.pop(name) for name in ("model", "messages")}
         create = self._client.chat.completions.with_streaming_response.create
         try:
@@ -293,58 +295,58 @@ class EndpointWriter:
         return f"no reply within {self._timeout:g} seconds (--llm_timeout)"
 
     def _error_text(self, error: Exception) -> str:
-        """An error in one line of plain characters without the key; what the server says of itself is cut."""
+        """An error as one line of printable characters without the key; the server's text is truncated."""
         if isinstance(error, BadBody):
-            found = self._without_key(error.body.decode(errors="replace"))[:60]
-            return error.reason + (f", found {found!r}" if error.body else "")
+            body = self._hide_key(error.body.decode(errors="replace"))[:60]
+            return error.reason + (f", found {body!r}" if error.body else "")
         if isinstance(error, self._openai.APITimeoutError):
             return self._timeout_text()
         if (place := redirect_target(error)) is not None:
             where = f" to {self._printable(place)}" if place else ""
             return f"code {status_of(error)}, a redirect{where}, which is not followed"
-        is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every reason
+        is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every cause
         line = self._printable(root_cause(error) if is_lost else str(error))
         return f"no connection, {line}" if is_lost else line.replace("Error code:", "code", 1)
 
     def _printable(self, words: str) -> str:
-        plain = "".join(sign if sign.isprintable() else " " for sign in self._without_key(words))
+        plain = "".join(sign if sign.isprintable() else " " for sign in self._hide_key(words))
         return " ".join(plain.split())[:200].rstrip(". ")
 
     def _key_forms(self) -> set[str]:
         return {self._key, quote(self._key, safe=""), json.dumps(self._key)[1:-1]} - {""}
 
-    def _without_key(self, words: str) -> str:
+    def _hide_key(self, words: str) -> str:
         for form in self._key_forms():
             words = words.replace(form, _HIDDEN)
         return _BEARER.sub(rf"\1{_HIDDEN}", words)
 
 
 def check_installed() -> None:
-    """Raises ImportError without the package openai."""
+    """Raises ImportError if the package openai is missing."""
     if find_spec("openai") is None:
         raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'.")
 
 
 def check_base_url(base_url: str) -> None:
-    """Raises ValueError for an address that is no http one or holds a password or a query, which are not repeated."""
+    """Raises ValueError for a non-HTTP address or one with a password or query, which the error does not repeat."""
     parts = urlsplit(base_url)
     if "?" in base_url or "#" in base_url:
-        raise ValueError(f"base_url holds a query. Remove what follows '?', and put a key into {KEY_VARIABLE}.")
+        raise ValueError(f"base_url contains a query. Remove everything after '?', and put a key into {KEY_VARIABLE}.")
     if parts.username or parts.password or "@" in parts.netloc:
-        raise ValueError(f"base_url holds a user or password. Remove it, and put a key into {KEY_VARIABLE}.")
+        raise ValueError(f"base_url contains a user or password. Remove it, and put a key into {KEY_VARIABLE}.")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"base_url is {base_url!r}; expected an address such as http://127.0.0.1:8000/v1.")
 
 
-def _no_proxy(base_url: str) -> dict[str, None]:
-    """No proxy for a server on this machine: variables such as HTTP_PROXY would send the key elsewhere."""
+def _proxy_bypass(base_url: str) -> dict[str, None]:
+    """Disables proxies for a server on this machine: variables such as HTTP_PROXY would send the key elsewhere."""
     host = urlsplit(base_url).hostname or ""
     is_here = host in ("localhost", "::1") or host.startswith("127.")
     return {f"all://{f'[{host}]' if ':' in host else host}": None} if is_here else {}
 
 
 def _start_loop() -> asyncio.AbstractEventLoop:
-    """An event loop in a thread of its own, which ends with the loop."""
+    """Starts an event loop in a separate thread, which ends with the loop."""
     loop = asyncio.new_event_loop()
 
     def run() -> None:
@@ -356,17 +358,17 @@ def _start_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _read_body(response: Any) -> bytes | None:
-    """A body; None for one over the limit.
+    """Reads a body; None above the size limit.
 
     Raises:
-        BrokenOff: where it breaks off. The client hands on what its HTTP library raises within a body, of any class.
+        BrokenOff: If the body breaks off. Within a body, the client passes on any exception of its HTTP library.
     """
-    found = bytearray()
+    body = bytearray()
     try:
         async for part in response.iter_bytes():
-            found += part
-            if len(found) > MOST_BYTES:
+            body += part
+            if len(body) > MOST_BYTES:
                 return None
     except Exception as error:
         raise BrokenOff(f"the reply broke off, {error or type(error).__name__}") from None
-    return bytes(found)
+    return bytes(body)

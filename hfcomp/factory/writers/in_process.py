@@ -1,9 +1,9 @@
-"""A small language model in this process, through transformers: batched, and the same answer for the same request.
+"""Runs a small transformers language model in this process: batched, with the same answer for the same request.
 
-Each row samples with random numbers of its own seed, so that neither the batch nor its order matters to them. Rows of
-a batch are padded on the left and masked. What is left is rounding: a matrix product of another shape may differ in
-the last digits, and where two tokens are equally likely to within those (1e-5 in float32, 1e-2 in bfloat16) another
-one may be taken. Within a build that changes nothing after the first time, as answers are kept by `answer_cache`.
+Each row samples with random numbers from its own seed, so the batch and its order do not affect them. Rows of a batch
+are padded on the left and masked. The remaining difference is rounding: a matrix product of another shape may differ
+in the last digits. If two tokens are equally likely up to these digits (1e-5 in float32, 1e-2 in bfloat16), another
+token may be chosen. Within a build this has no effect after the first time, because `answer_cache` stores the answers.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hfcomp.negatives.language_models import length_sorted_batches, load_languag
 
 
 class InProcessWriter:
-    """Answers by a causal language model.
+    """Answers requests with a causal language model.
 
     Args:
-        model: Hub id or folder, with safetensors.
+        model: Hub id or folder with safetensors.
     """
 
     def __init__(self, model: str, *, batch_size: int = 16, device: str | None = None, dtype: str = "float32") -> None:
@@ -43,7 +43,7 @@ class InProcessWriter:
             yield from zip(batch, replies, strict=True)
 
     def _encode(self, prompt: str) -> list[int]:
-        """Applies the model's chat template, with thinking off; without a template the prompt stays as it is."""
+        """Applies the model's chat template with thinking off. Without a template the prompt is not changed."""
         if not self._tokenizer.chat_template:
             return list(self._tokenizer(prompt)["input_ids"])
         text = self._tokenizer.apply_chat_template(
@@ -58,7 +58,7 @@ class InProcessWriter:
         ids = [[self._padding] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
         seen = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
         with torch.inference_mode():
-            found = self._network.generate(
+            generated = self._network.generate(
                 input_ids=torch.tensor(ids, device=self._network.device),
                 attention_mask=torch.tensor(seen, device=self._network.device),
                 max_new_tokens=most,
@@ -67,21 +67,21 @@ class InProcessWriter:
                 pad_token_id=self._padding,
                 logits_processor=[_own_noise(requests)],
             )
-        rows = found[:, longest:].tolist()
+        rows = generated[:, longest:].tolist()
         return [self._reply(row, request.max_tokens) for row, request in zip(rows, requests, strict=True)]
 
     def _reply(self, row: Sequence[int], max_tokens: int) -> Reply:
         ends = self._network.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
         end = next((place for place, token in enumerate(row) if token in ends), None)
-        # A batch runs to its largest budget, so a row may have gone beyond its own.
+        # A batch runs to its largest budget, so a row may exceed its own.
         if end is None or end > max_tokens:
             return Reply(problem=CUT)
         return Reply(self._tokenizer.decode(row[:end], skip_special_tokens=True))
 
 
 def _own_noise(requests: Sequence[Request]) -> Any:
-    """Sampling by noise: the greatest of logits / temperature + Gumbel noise is a draw from the softmax."""
+    """Samples by noise: the maximum of logits / temperature + Gumbel noise is a draw from the softmax."""
     import torch
 
     generators = [torch.Generator().manual_seed(request.seed % 2**63) for request in requests]
@@ -90,7 +90,7 @@ def _own_noise(requests: Sequence[Request]) -> Any:
         changed = scores.float()
         for row, (request, generator) in enumerate(zip(requests, generators, strict=True)):
             if request.temperature > 0:
-                # Above 0, so no logarithm is infinite.
+                # The minimum is above 0, so no logarithm is infinite.
                 uniform = torch.rand(scores.shape[1], generator=generator, dtype=torch.float64).clamp_min(1e-300)
                 noise = -torch.log(-torch.log(uniform)).to(scores.device, torch.float32)
                 changed[row] = changed[row] / request.temperature + noise

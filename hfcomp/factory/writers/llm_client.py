@@ -1,4 +1,4 @@
-"""Questions to a language model: a model from plain settings, what identifies its answers, and the kinds `llm`."""
+"""Clients for language models, made from plain settings, the identity of their answers, and the kinds `llm`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from hfcomp.store import cache_folder
 
 Answer = TypeVar("Answer")
 
-# Each further attempt at the same caption is warmer by this amount. Our choice: at 0 it would repeat itself.
+# Increase of the temperature with each further attempt. Our choice: at 0 the model would repeat itself.
 RISE = 0.2
 
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt about a caption, captions or a name.
+    """A prompt about a caption, several captions, or a name.
 
     Attributes:
-        purpose: parts questions about the same; each has random numbers of its own.
-        attempt: how often it was asked before.
-        shared: What questions in other words have in common of which one answer is enough, if there are any.
+        about: Subject of the prompt; decides its random numbers and the token budget.
+        purpose: Distinguishes questions about the same subject; each has its own random numbers.
+        attempt: Number of earlier attempts.
+        shared: Text that alternative questions share if one answer is enough for all of them; empty without any.
     """
 
     prompt: str
@@ -55,11 +56,11 @@ class Question:
 
 
 class LlmClient:
-    """Asks a language model for captions, names of concepts, or edits of images.
+    """Queries a language model for captions, names of concepts, or image edits.
 
     Args:
-        plain: whether its answers are text and not JSON.
-        temperature: Temperature of the first attempt; each further one is `RISE` warmer.
+        plain: Whether answers are plain text instead of JSON.
+        temperature: Temperature of the first attempt; each further attempt adds `RISE`.
     """
 
     def __init__(self, writer: CachedWriter, *, plain: bool, temperature: float) -> None:
@@ -76,17 +77,17 @@ class LlmClient:
         check: Callable[[int, str], Answer],
         field: AnswerField = "caption",
     ) -> list[Answer | Refused]:
-        """Asks for texts; an answer depends on its question and the seed only.
+        """Requests texts. An answer depends only on its question and the seed.
 
         Args:
-            check: From the place of a question and the text in its answer to what is made of it; raises `Refused` if
+            check: Function from the place of a question and the text of its answer to a result. It raises `Refused` if
                 the answer cannot be used.
 
         Returns:
-            For each question what `check` returned, or why there is no usable answer.
+            For each question the result of `check`, or the reason why no answer is usable.
 
         Raises:
-            UnusableAnswers: after many answers without a usable one.
+            UnusableAnswers: After many answers without a usable one.
         """
 
         def read(place: int, reply: Reply) -> Answer:
@@ -97,7 +98,7 @@ class LlmClient:
     def edits(
         self, questions: Sequence[Question], seed: int, check: Callable[[int, EditAnswer], Answer]
     ) -> list[Answer | Refused]:
-        """Asks for edits of images, see `answers`."""
+        """Requests image edits, see `answers`."""
         return self._ask(
             questions, seed, "edit", lambda place, reply: check(place, answered_edit(reply, plain=self._plain))
         )
@@ -106,16 +107,16 @@ class LlmClient:
         self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[int, Reply], Answer]
     ) -> list[Answer | Refused]:
         requests = [self._request(question, seed, field) for question in questions]
-        # The last argument is the key that attempts share. By it the cache keeps rejected answers that led to a usable
-        # one.
+        # The last argument is the key that attempts share, by which the cache stores rejected answers that led to a
+        # usable one.
         return self._writer.answers(requests, read, [question.shared or question.prompt for question in questions])
 
     def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
         rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
-        # Rounded, because 0.7 + 0.2 would be 0.8999999999999999 in the request, whose content is the key of its
-        # answer.
+        # The sum is rounded, because the request's content is the key of its answer, and 0.7 + 0.2 would be
+        # 0.8999999999999999.
         warmth = round(self._temperature + RISE * question.attempt, 6)
-        # A name is short, however long its captions are.
+        # A name is short, however long the captions are.
         budget = token_budget("" if field == "concept" else question.about)
         return Request(question.prompt, rng.getrandbits(31), warmth, budget, field)
 
@@ -123,13 +124,15 @@ class LlmClient:
 def retry_refused(
     number: int, attempts: int, ask: Callable[[list[int], int], Sequence[Answer | Refused]]
 ) -> tuple[dict[int, Answer], list[list[Refused]]]:
-    """Asks again for what was refused.
+    """Repeats questions whose answers were refused.
 
     Args:
-        ask: From the places of the questions that are left, and the number of the attempt, to an answer for each.
+        number: Number of questions.
+        attempts: Maximum attempts per question.
+        ask: Function from the places of the open questions and the number of the attempt to an answer for each.
 
     Returns:
-        The usable answers by place, and the refusals of each question in their order.
+        The usable answers by place, and the refusals of each question in order.
     """
     usable: dict[int, Answer] = {}
     refused: list[list[Refused]] = [[] for _ in range(number)]
@@ -161,12 +164,12 @@ def build_llm_client(
     llm_batch_size: int,
     device: str | None = None,
 ) -> LlmClient:
-    """The model that the settings of `hfcomp.factory.options.WriterOptions` name."""
+    """Makes a client from the settings of `hfcomp.factory.options.WriterOptions`."""
     model: Writer
     if writer == "transformers":
         from hfcomp.factory.writers.in_process import InProcessWriter
 
-        # Nothing constrains a small model to a schema here, so it answers in plain text.
+        # Nothing constrains this model to a schema, so it answers in plain text.
         model, plain_answers = InProcessWriter(llm, batch_size=llm_batch_size, device=device), True
     elif writer == "endpoint":
         from hfcomp.factory.writers.endpoint import EndpointWriter
@@ -182,7 +185,7 @@ def build_llm_client(
             request_options=request_options,
         )
     else:
-        raise ValueError(f"writer {writer!r} is no language model. Choose endpoint or transformers.")
+        raise ValueError(f"writer {writer!r} is not a language model. Choose endpoint or transformers.")
     cache = AnswerCache(Path(answer_cache) if answer_cache else cache_folder("answers"))
 
     def advise(reasons: Counter[str]) -> str:
@@ -192,7 +195,7 @@ def build_llm_client(
 
 
 def _advice(reasons: Counter[str], writer: str, *, is_off: bool, is_plain: bool) -> str:
-    """What to do if no answer can be used."""
+    """Advice for the user if no answer can be used."""
     (reason, _), *_ = reasons.most_common(1)
     if writer == "endpoint":
         if reason in (CUT, ONLY_THOUGHTS, EMPTY):
@@ -200,31 +203,31 @@ def _advice(reasons: Counter[str], writer: str, *, is_off: bool, is_plain: bool)
             return f"If the model reasons before it answers, pass{served} --request_options max_tokens=4096."
         if reason == NOT_JSON and not is_plain:
             return "If the server ignores the JSON schema of a request, pass --plain_answers."
-    return "Check what the model answers, or choose another --llm."
+    return "Check the model's answers, or choose another --llm."
 
 
 def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
-    """What a manifest says of a writer: nothing of this machine, no address and no key."""
+    """A manifest's facts about a writer, without local paths, address or key."""
     facts = {name: settings[name] for name in ("writer", "llm", "temperature")}
     if settings["writer"] == "transformers":
         facts["llm"] = model_facts(settings["llm"])
     else:
         facts["llm"] = without_local_paths(settings["llm"])
-        # These change only requests to an endpoint.
+        # These settings affect only requests to an endpoint.
         facts |= {name: settings[name] for name in ("thinking", "plain_answers")}
-        if settings["request_options"]:  # plans of builds without it still resume
+        if settings["request_options"]:  # omitted if empty, so builds of an earlier hfcomp still resume
             facts["request_options"] = settings["request_options"]
     return facts | {"prompts": prompt_facts(prompts)}
 
 
 class LlmNegatives:
-    """Proposes negatives of one or all of `PARTS`.
+    """Proposes negatives of some of `PARTS`.
 
     Args:
-        parts: Parts to ask for in turn; which is the first depends on the caption and the seed.
+        parts: Parts to request in turn. The first one depends on the caption and the seed.
 
     Attributes:
-        rejected: answers that were refused, by reason.
+        rejected: Number of refused answers, by reason.
     """
 
     def __init__(self, parts: Sequence[Part], client: LlmClient) -> None:
@@ -236,15 +239,15 @@ class LlmNegatives:
         return self._client.counts
 
     def propose(self, captions: Sequence[str], *, start: int, end: int, seed: int) -> list[list[Negative | None]]:
-        """The answers to some questions about each caption.
+        """Returns the answers to consecutive questions about each caption.
 
         Args:
-            captions: The captions, all different.
+            captions: Captions without duplicates.
             start: Number of the first question.
-            end: Number of the question after the last one.
+            end: Number after the last question.
 
         Returns:
-            For each caption and question a negative, or None for an answer that was refused.
+            For each caption and question a negative, or None for a refused answer.
         """
         turns = [(caption, turn) for caption in captions for turn in range(start, end)]
         parts, all_parts = [self._part(caption, turn, seed) for caption, turn in turns], ",".join(self._parts)
@@ -267,11 +270,11 @@ class LlmNegatives:
         return [answers[place : place + number] for place in range(0, len(answers), number)]
 
     def _part(self, caption: str, turn: int, seed: int) -> Part:
-        # Captions begin with different parts, so a set with one negative per caption has all kinds.
+        # Captions start with different parts, so a dataset with one negative per caption has all kinds.
         first = caption_rng(seed, caption, "llm part").randrange(len(self._parts))
         return self._parts[(first + turn) % len(self._parts)]
 
 
-def chosen_parts(part: str) -> tuple[Part, ...]:
-    """The parts of a kind: all of `llm`, one of `llm:replace_obj`."""
-    return tuple(one for one in PARTS if not part or one == part)
+def parts_of_kind(part: str) -> tuple[Part, ...]:
+    """The parts of a kind: all for `llm`, a single one for `llm:replace_obj`."""
+    return tuple(known for known in PARTS if not part or known == part)

@@ -1,7 +1,7 @@
-"""Whether the exchange of some words for others may leave a caption true, and whether they are English words.
+"""Checks whether replaced words may leave a caption true, and whether new words are English.
 
-The data are small tables: `same_meanings.yaml` here, the synonyms of paraphrases, the lexicon of substitutes and
-`MAY_BE_ONE` of the parsers.
+The data are small tables: `same_meanings.yaml` in this folder, the synonyms of paraphrases, the lexicon of substitutes
+and `MAY_BE_ONE` of the parsers.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ def _phrases(text: str) -> list[str]:
 
 
 def may_be_one(keyword: str, new: str) -> bool:
-    """Whether two words or phrases in small letters may name the same thing, property, place, number or action."""
-    keyword, new = _differing(keyword.split(), new.split())
-    if any(" ".join(one.words) == keyword and one.other.lower() == new for one in SYNONYMS):
+    """Whether two lower-case words or phrases may name the same thing, property, place, number or action."""
+    keyword, new = _strip_common_end(keyword.split(), new.split())
+    if any(" ".join(synonym.words) == keyword and synonym.other.lower() == new for synonym in SYNONYMS):
         return True
     if _may_be_one_number(keyword, new) or any({keyword, new} <= group for group in _meanings().groups):
         return True
     lexicon = default_lexicon()
-    # Words of one entry are synonyms. Words of different entries of a group exclude each other.
+    # Words of one entry are synonyms. Words of different entries in a group exclude each other.
     for look_up in (lexicon.noun, lexicon.adjectives.get):
         first, second = look_up(keyword), look_up(new)
         if first is not None and second is not None and first.group is second.group and first.entry == second.entry:
             return True
-    one, other = lemmas_of(keyword), lemmas_of(new)
-    return any(other & MAY_BE_ONE.get(word, frozenset()) for word in one)
+    own, other = lemmas_of(keyword), lemmas_of(new)
+    return any(other & MAY_BE_ONE.get(word, frozenset()) for word in own)
 
 
-def _differing(first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
-    """Two phrases without the words that both end with, but at least one each: "three men" and "3 men" are numbers."""
+def _strip_common_end(first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
+    """Two phrases without their common last words, but at least a word each: "three men", "3 men" become numbers."""
     same, most = 0, min(len(first), len(second)) - 1
     while same < most and first[-1 - same] == second[-1 - same]:
         same += 1
@@ -81,12 +81,15 @@ def _differing(first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
 
 
 def _may_be_one_number(first: str, second: str) -> bool:
-    numbers, sizes = [_number(first), _number(second)], [_meanings().quantities.get(one) for one in (first, second)]
+    numbers, sizes = (
+        [_number(first), _number(second)],
+        [_meanings().quantities.get(phrase) for phrase in (first, second)],
+    )
     if None not in numbers:
         return numbers[0] == numbers[1]
     if None not in sizes:
         return "any" in sizes or sizes[0] == sizes[1]
-    # A number from two on may be what a quantity means: "three dogs" are "some dogs".
+    # A quantity may mean any number from two on: "three dogs" are "some dogs".
     return any(number is not None and number >= 2 and size for number, size in zip(numbers, sizes[::-1], strict=True))
 
 
@@ -95,10 +98,10 @@ def _number(phrase: str) -> int | None:
 
 
 def check_words(new: str, caption: str) -> None:
-    """Raises `Refused` for new words that are no English ones.
+    """Raises `Refused` for new words that are not English.
 
-    Words with capitals, digits or hyphens may be names and are not looked up. Nor are words of the caption, or any if
-    most of the caption's words are unknown, so that it is not English itself.
+    Words with capitals, digits or hyphens may be names and are not looked up, nor are words of the caption. If most of
+    the caption's words are unknown, the caption is not English and no word is looked up.
     """
     own = re.findall(r"[^\W\d_]+", caption.casefold())
     if sum(_is_word(word) for word in own) * 2 < len(own):
@@ -120,7 +123,7 @@ def _is_word(word: str) -> bool:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Words that our tables have and simplemma's dictionary of English may lack, such as "countertop"."""
+    """Words from our tables, which simplemma's English dictionary may lack, such as "countertop"."""
     lexicon, meanings = default_lexicon(), _meanings()
     phrases = [form for form, _ in lexicon.nouns] + list(lexicon.adjectives)
     phrases += [form for forms in lexicon.verbs.values() for form, _ in forms] + list(lexicon.prepositions)

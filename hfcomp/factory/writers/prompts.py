@@ -1,4 +1,4 @@
-"""The texts that language models are asked, read from the data files in `prompts/`."""
+"""Prompts for language models, read from the data files in `prompts/`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _EditPrompts(Strict):
 
 def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Sequence[str]]) -> str:
     """Our prompt for an edit of an image."""
-    prompts = _read(_EditPrompts, EDITS_FILE)
+    prompts = _read_prompts(_EditPrompts, EDITS_FILE)
     if concept not in prompts.examples:
         raise ValueError(f"concept {concept!r}: expected one of {', '.join(prompts.examples)}.")
     listed = "\n".join(f"- {keyword}: {', '.join(words)}" for keyword, words in choices.items())
@@ -64,7 +64,7 @@ def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Seq
 
 
 def concept_prompt(captions: Sequence[str]) -> str:
-    return _fill(_read(_ConceptPrompts, CONCEPTS_FILE).concept, (_list_captions(captions),))
+    return _fill(_read_prompts(_ConceptPrompts, CONCEPTS_FILE).concept, (_list_captions(captions),))
 
 
 def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
@@ -72,17 +72,18 @@ def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
 
     Args:
         level: Level of the concept, 1 to 3.
-        known: names on the next level, offered first.
+        known: Known names on the next level, offered first.
     """
-    prompts = _read(_ConceptPrompts, CONCEPTS_FILE)
+    prompts = _read_prompts(_ConceptPrompts, CONCEPTS_FILE)
     offered = _fill(prompts.known, (", ".join(known),)) if known else ""
     return _fill(prompts.parent, (prompts.levels[level], offered, _one_line(name)))
 
 
 def generalized_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
-    """Our prompt for a generalized caption of an image; the chain is of its concepts, from specific to abstract."""
+    """Our prompt for a generalized caption of an image. `chain` has its concepts, from specific to abstract."""
     return _fill(
-        _read(_ConceptPrompts, CONCEPTS_FILE).caption, (" < ".join(map(_one_line, chain)), _list_captions(captions))
+        _read_prompts(_ConceptPrompts, CONCEPTS_FILE).caption,
+        (" < ".join(map(_one_line, chain)), _list_captions(captions)),
     )
 
 
@@ -90,34 +91,34 @@ def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
     """The paper's prompt for one keyword.
 
     Args:
-        caption: the caption; its white space becomes single spaces, so that it cannot pretend to be a turn of its own.
-        keyword: what to replace, as it stands in the caption.
-        examples: `attribute`, `object` or `relation`, or `random` for a keyword drawn without its concreteness.
+        caption: Caption. Its white space becomes single spaces, so it cannot imitate a separate turn.
+        keyword: Text to replace, as in the caption.
+        examples: `attribute`, `object` or `relation`, or `random` for a keyword drawn independently of concreteness.
     """
-    prompt = _read(_KeywordPrompt, KEYWORD_FILE)
+    prompt = _read_prompts(_KeywordPrompt, KEYWORD_FILE)
     if examples not in prompt.examples:
         raise ValueError(f"examples is {examples!r}; expected one of {', '.join(prompt.examples)}.")
     return _fill(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
 
 
 def part_prompt(caption: str, part: Part) -> str:
-    prompt = _read(_NegativesPrompt, NEGATIVES_FILE)
+    prompt = _read_prompts(_NegativesPrompt, NEGATIVES_FILE)
     chosen = prompt.examples[part]
     return _fill(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))
 
 
 def prompt_facts(file: Path) -> str:
-    """A file of prompts as a manifest names it."""
+    """A manifest's entry for a prompt file."""
     return f"{file.name} sha256:{file_hash(file)}"
 
 
 @cache
-def _read(kind: type[Prompts], file: Path) -> Prompts:
+def _read_prompts(kind: type[Prompts], file: Path) -> Prompts:
     return parse(kind, read_yaml(file), str(file))
 
 
 def _list_captions(captions: Sequence[str]) -> str:
-    """A line for each caption, so that none can pretend to be a turn of its own."""
+    """Lists captions in a line each, so none can imitate a separate turn."""
     return "\n".join(f"- {_one_line(caption)}" for caption in captions)
 
 
@@ -126,6 +127,6 @@ def _one_line(text: str) -> str:
 
 
 def _fill(template: str, values: tuple[str, ...]) -> str:
-    """The template with its slots filled; braces in a value are left alone."""
+    """Fills the slots of a template. Braces in a value are not changed."""
     pieces = template.split(_SLOT)
     return pieces[0] + "".join(value + piece for value, piece in zip(values, pieces[1:], strict=True))

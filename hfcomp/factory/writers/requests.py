@@ -1,4 +1,4 @@
-"""Requests to a language model, and what its replies hold: a body or text is not trusted, and is read or refused."""
+"""Requests to a language model, and the parsing of its replies, which are not trusted."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.reading import parse_json
 from hfcomp.schemas import Strict
 
-# Tokens in addition to one per character. Our choice: an English caption has a quarter as many tokens as characters,
-# other scripts up to the same number.
+# Tokens in addition to one per character. Our choice: an English caption has a quarter as many tokens as characters;
+# other scripts have up to as many.
 _TOKENS_BESIDES = 64
 
 
-# Kinds of answers: the name of an answer in JSON, and of its only field if it has one.
+# Kinds of answers: the name of the JSON answer, which is also the name of a single field.
 AnswerField = Literal["caption", "concept", "edit"]
 
 
@@ -35,7 +35,7 @@ class ConceptAnswer(Strict):
 
 
 class EditAnswer(Strict):
-    """An answer with an edit of an image: what to segment, what to paint there, and the caption that is true then."""
+    """An image edit: what to segment, what to paint there, and the caption of the edited image."""
 
     mask: str
     paint: str
@@ -46,7 +46,7 @@ ANSWERS: Mapping[AnswerField, type[Strict]] = {"caption": CaptionAnswer, "concep
 
 
 def answer_schema(field: AnswerField) -> dict[str, Any]:
-    """An answer of texts as `response_format` has it."""
+    """The JSON schema of an answer for `response_format`."""
     names = list(ANSWERS[field].model_fields)
     return {
         "name": field,
@@ -62,12 +62,12 @@ def answer_schema(field: AnswerField) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Request:
-    """One question.
+    """A request.
 
     Attributes:
-        seed: Random seed of the sampling, if the server has one.
-        temperature: Temperature of the sampling; 0 takes the likeliest token.
-        field: Field of an answer in JSON; a writer of plain texts does not see it.
+        seed: Random seed for sampling, if the server supports one.
+        temperature: Sampling temperature; 0 takes the most likely token.
+        field: Kind of the JSON answer; writers of plain text ignore it.
     """
 
     prompt: str
@@ -79,10 +79,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """A text, or why there is none.
+    """A text, or the reason for its absence.
 
     Attributes:
-        is_final: whether the same request would be answered the same; False for a server that failed.
+        is_final: Whether the same request would get the same reply; False for a failed server.
     """
 
     text: str = ""
@@ -94,37 +94,37 @@ class Writer(Protocol):
     """A language model that answers requests."""
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """Everything that decides the answer, as JSON values, and no secret."""
+        """Returns everything that determines the answer, as JSON values without secrets."""
         ...
 
     def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
-        """The place and reply of each request, as they come."""
+        """Yields the place and reply of each request in order of arrival."""
         ...
 
 
 def content_hash(payload: Mapping[str, Any]) -> str:
-    """The key of a request: equal for equal content."""
+    """The key of a request, equal for equal content."""
     return hashlib.sha256(json.dumps(payload, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def token_budget(text: str) -> int:
-    """The most tokens of an answer that repeats a text with something changed."""
+    """Maximum number of tokens of an answer that repeats a text with a change."""
     return _TOKENS_BESIDES + len(text)
 
 
-# Largest body of a reply in bytes. Our choice: a hundred times what the longest caption needs.
+# Maximum size of a reply's body in bytes. Our choice: a hundred times what the longest caption needs.
 MOST_BYTES = 1_000_000
 REFUSED, CUT, TOO_LARGE = "model refused", "answer cut off", "answer too long"
-# Precedes reasoning that came instead of an answer.
+# Precedes reasoning without an answer.
 OPENS_THOUGHTS = "<think>"
-_SHOWN = 4096  # bytes of a wrong body that are searched for the key, of which 60 are shown
+_SHOWN = 4096  # bytes of a wrong body that are searched for the key; 60 of them are shown
 
 
 class BadBody(Exception):
-    """A body that is no chat completion.
+    """A body is not a chat completion.
 
     Args:
-        body: what came instead; it may repeat the key.
+        body: Received bytes, which may contain the key.
     """
 
     def __init__(self, reason: str, body: bytes = b"") -> None:
@@ -133,7 +133,7 @@ class BadBody(Exception):
 
 
 class BrokenOff(BadBody):
-    """A body that does not come to its end, or not in time."""
+    """A body broke off or exceeded the timeout."""
 
 
 class _Part(BaseModel):
@@ -154,7 +154,7 @@ class _Choice(BaseModel):
 
 
 class _Completion(BaseModel):
-    """What is read of a chat completion."""
+    """The fields of a chat completion that are read."""
 
     choices: list[_Choice] = Field(min_length=1)
 
@@ -166,7 +166,7 @@ def read_completion(body: bytes | None) -> Reply:
         body: Bytes of the body, or None if it was larger than `MOST_BYTES`.
 
     Raises:
-        BadBody: for a body that is no chat completion.
+        BadBody: If the body is not a chat completion.
     """
     if body is None:
         return Reply(problem=TOO_LARGE)
@@ -199,7 +199,7 @@ _THOUGHTS_START = re.compile(
     r"<(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>|\[THINK\]|<\|(?:START_THINKING|begin_of_thought)\|>|◁think▷"
 )
 _CHANNEL, _MESSAGE, _MESSAGE_END = "<|channel|>", "<|message|>", re.compile(r"<\|(?:return|end|call)\|>")
-# Beginning and end of channels in the text of a server that drops their special tokens.
+# Start and end of channels in the text of a server that drops their special tokens.
 _BARE_CHANNELS = "analysis", "assistantfinal"
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _MOST_OBJECTS = 100
@@ -212,26 +212,26 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»"}
-# Format characters can reverse or hide text. These two join letters and emoji, and are part of words.
+# Format characters can reverse or hide text. These two join letters and emoji and are parts of words.
 _HARMLESS = frozenset("\u200c\u200d")
 
 
 class Refused(Exception):
-    """An answer that is not used; the message is one of the reasons."""
+    """An answer is not used. The message is one of the reasons."""
 
 
 class Unreadable(Refused):
-    """A reply without an answer of the form that was asked for: the server or the way of asking may be wrong."""
+    """A reply has no answer in the requested form. The server or the request may be wrong."""
 
 
 def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") -> str:
-    """The caption, or the name of a concept, in a reply.
+    """Reads the caption or concept name in a reply.
 
     Args:
-        plain: whether the answer is the text itself and not JSON of one of `ANSWERS`.
+        plain: Whether the answer is plain text instead of JSON of one of `ANSWERS`.
 
     Raises:
-        Refused: with the reason.
+        Refused: If the answer cannot be used, with the reason.
     """
     text, is_thought = _text(reply)
     if not plain:
@@ -242,27 +242,27 @@ def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") 
 
 
 def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
-    """The edit in a reply.
+    """Reads the edit in a reply.
 
     Args:
-        plain: whether the answer has a line `name: text` for each field, in any order, and not JSON.
+        plain: Whether the answer has lines `name: text` for all fields, in any order, instead of JSON.
 
     Raises:
-        Refused: with the reason.
+        Refused: If the answer cannot be used, with the reason.
     """
     text, is_thought = _text(reply)
     if plain and is_thought:
         raise Unreadable(ONLY_THOUGHTS)
-    found = _read_lines(_strip_fence(text)) if plain else _read_object(text, "edit", is_thought)
-    return EditAnswer(**{name: _clean_text(value) for name, value in found.items()})
+    fields = _read_lines(_strip_fence(text)) if plain else _read_object(text, "edit", is_thought)
+    return EditAnswer(**{name: _clean_text(value) for name, value in fields.items()})
 
 
 def _text(reply: Reply) -> tuple[str, bool]:
-    """The text behind the model's reasoning, or all of it if there is only reasoning, and whether that is so."""
+    """The text after the model's reasoning, or all reasoning if there is nothing else, and whether it is reasoning."""
     if reply.problem:
         raise Unreadable(reply.problem)
     text = reply.text
-    # Models that write channels also put their reasoning there. Only the final channel is an answer.
+    # Models that write channels also reason in channels. Only the final channel is an answer.
     if _CHANNEL in text:
         name, _, message = text.rpartition(_CHANNEL)[2].partition(_MESSAGE)
         text = _MESSAGE_END.split(message, 1)[0]
@@ -270,7 +270,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
             return text, True
     elif text.startswith(_BARE_CHANNELS[0]) and _BARE_CHANNELS[1] in text:
         text = text.rpartition(_BARE_CHANNELS[1])[2]
-    # Everything up to the last end of reasoning is removed: some servers drop its beginning.
+    # Everything up to the last end of reasoning is removed, because some servers drop its start.
     ends = [match.span() for match in _THOUGHTS_END.finditer(text)]
     thoughts, text = (text[: ends[-1][0]], text[ends[-1][1] :]) if ends else ("", text)
     if not text.strip():
@@ -279,8 +279,8 @@ def _text(reply: Reply) -> tuple[str, bool]:
 
 
 def _read_object(text: str, field: AnswerField, is_thought: bool) -> dict[str, str]:
-    """The one object of an answer, also within prose; within reasoning only where it ends it."""
-    # Models put the object into prose or a fence, or repeat it. Two different objects are no answer.
+    """The single object in an answer, also inside prose. Inside reasoning it must be at the end."""
+    # Models put the object into prose or a fence, or repeat it. Two different objects are not an answer.
     answers = [_read_json(part, field) for part in (text, *_objects(text))]
     valid = [answer for answer in answers if answer is not None]
     is_one = bool(valid) and all(answer == valid[0] for answer in valid)
@@ -299,9 +299,9 @@ def _read_json(text: str, field: AnswerField) -> dict[str, str] | None:
 
 
 def _objects(text: str) -> list[str]:
-    """The texts that may be objects of JSON; none if there are too many to be an answer."""
-    found = list(islice((match.group() for match in _OBJECT.finditer(text)), _MOST_OBJECTS + 1))
-    return found if len(found) <= _MOST_OBJECTS else []
+    """The texts that may be JSON objects; empty if there are too many for an answer."""
+    objects = list(islice((match.group() for match in _OBJECT.finditer(text)), _MOST_OBJECTS + 1))
+    return objects if len(objects) <= _MOST_OBJECTS else []
 
 
 def _strip_fence(text: str) -> str:
@@ -314,10 +314,10 @@ def _strip_fence(text: str) -> str:
 
 def _read_lines(text: str) -> dict[str, str]:
     lines = [line.partition(":") for line in text.strip().splitlines() if line.strip()]
-    found = {name.strip().casefold(): value for name, _, value in lines}
-    if len(found) != len(lines) or {*found} != {*EditAnswer.model_fields}:
+    fields = {name.strip().casefold(): value for name, _, value in lines}
+    if len(fields) != len(lines) or {*fields} != {*EditAnswer.model_fields}:
         raise Unreadable(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_LINES)
-    return found
+    return fields
 
 
 def _clean_text(text: str) -> str:
@@ -330,7 +330,7 @@ def _strip_quotes(text: str) -> str:
 
 
 def _check_text(text: str) -> str:
-    """The text itself, if it may be a caption. The order is that of what is most telling to be counted."""
+    """Returns the text if it may be a caption. The most informative reasons are checked first."""
     if not text:
         raise Unreadable(EMPTY)
     if caption_problem(text):

@@ -103,7 +103,7 @@ def test_a_batch_that_does_not_fit_is_named(editor, images, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(editor, "_pipeline", run_out)
-    with pytest.raises(ValueError, match="image_batch_size=4 images of 32 x 32 do not fit into the memory of cpu"):
+    with pytest.raises(ValueError, match="image_batch_size=4 images of 32 x 32 .*memory of cpu"):
         editor.edit(images[:1], ["a cat"], [0])
 
 
@@ -134,7 +134,7 @@ def test_a_pipeline_of_another_task_is_refused(tmp_path):
 
 def test_a_pipeline_without_a_strength_is_refused(sdxl, monkeypatch):
     monkeypatch.setattr(editors, "PARAMETERS", ("prompt", "power"))
-    with pytest.raises(ValueError, match="its StableDiffusionXLImg2ImgPipeline does not take power"):
+    with pytest.raises(ValueError, match="StableDiffusionXLImg2ImgPipeline does not take power"):
         open_editor(sdxl)
 
 
@@ -151,7 +151,7 @@ def test_facts_change_with_the_weights_and_name_no_place(sdxl, clip, tmp_path):
 def test_a_missing_pipeline_is_named(tmp_path, place):
     place = place.format(empty=tmp_path)
     for call in (pipeline_facts, open_editor):
-        with pytest.raises(ValueError, match=f"image_pipeline={place}: (no such folder|the folder holds no pipeline)"):
+        with pytest.raises(ValueError, match=f"image_pipeline={place}: (no such folder|.* model_index.json)"):
             call(place)
 
 

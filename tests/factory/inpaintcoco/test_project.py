@@ -146,11 +146,11 @@ def test_what_no_accepted_item_may_be_is_set_aside_with_its_reason(tmp_path):
 def test_quality_is_that_of_both_and_concepts_are_chosen(project, tmp_path):
     rows = load_training_set(str(build(project, tmp_path / "good", quality="very good")), split="test")
     assert set(rows["concept"]) == {"object", "color"} and len(rows) == 4
-    with pytest.raises(ValueError, match="--concepts: found 'shape'; the accepted items of .* are of color, object"):
+    with pytest.raises(ValueError, match="--concepts: found 'shape'.* color, object"):
         build(project, tmp_path / "out", concepts=("shape",))
-    with pytest.raises(ValueError, match="no accepted item to build from; its items: 0 open"):
+    with pytest.raises(ValueError, match="no accepted item.*: 0 open"):
         build(project, tmp_path / "out", quality="okay", concepts=("color",))
-    with pytest.raises(ValueError, match="--config is of datasets; .*project is an annotation project"):
+    with pytest.raises(ValueError, match="--config .*project is an annotation project"):
         build(project, tmp_path / "out", config="x")
 
 
@@ -163,7 +163,7 @@ def test_the_same_project_gives_the_same_bytes_and_a_changed_one_is_noticed(tmp_
     made.decisions.submit("a", one.id, sets.edit(made, one, 30))
     made.decisions.accept("b", one.id, "okay")
     made.decisions.close()
-    with pytest.raises(ValueError, match="holds a build with other settings: .*source.rows: 6 -> 7"):
+    with pytest.raises(ValueError, match="source.rows: 6 -> 7"):
         build(folder, tmp_path / "a")
 
 

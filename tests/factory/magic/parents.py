@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hfcomp.factory.magic.source import Found
+from hfcomp.factory.magic.source import SourceAnswer
 
 
 class Written:
@@ -22,9 +22,9 @@ class Written:
     def generalize(self, captions, chains):
         raise AssertionError("the graph asks for parents alone")
 
-    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
+    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[SourceAnswer]:
         self.asked.append((level, tuple(names), tuple(known)))
-        return [Found(self._parents.get(name, (f"{'abc'[level - 1]} of {name}",))) for name in names]
+        return [SourceAnswer(self._parents.get(name, (f"{'abc'[level - 1]} of {name}",))) for name in names]
 
     def facts(self):
         return {"writer": "written"}

@@ -123,7 +123,7 @@ def test_verify_reads_every_part(folder, tmp_path):
         ("", {"config": "level"}, r"configurations captions, levels.*found 'level'"),
         ("", {"config": "image_train_concept_train"}, "A part is not a configuration"),
         ("", {"split": "validation"}, "no split 'validation'; it has: train, test"),
-        ("image_train_concept_train", {}, "is a part of the set .* one of its configurations: captions, levels"),
+        ("image_train_concept_train", {}, "part .*configurations: captions, levels"),
     ],
 )
 def test_what_is_no_configuration_is_refused(folder, place, settings, said):
@@ -187,7 +187,7 @@ def test_a_second_build_keeps_everything_and_deleted_steps_are_made_again(tmp_pa
     (folder / "hierarchy.json").unlink()
     built(tmp_path)
     assert hashes(folder) == before
-    with pytest.raises(ValueError, match="holds a build with other settings: .*taxonomy"):
+    with pytest.raises(ValueError, match="other settings: .*taxonomy"):
         (tmp_path / "taxonomy.yaml").write_text(TAXONOMY + "\n# another\n")
         built(tmp_path)
 
@@ -207,7 +207,7 @@ def test_steps_can_be_run_one_by_one(tmp_path):
 def test_files_of_something_else_are_not_written_over(tmp_path, name):
     (tmp_path / "magic" / name).parent.mkdir(parents=True)
     (tmp_path / "magic" / name).write_text("mine")
-    with pytest.raises(ValueError, match=f"contains other files .*{name.rpartition('/x')[0] or name}"):
+    with pytest.raises(ValueError, match=f"other files .*{name.rpartition('/x')[0] or name}"):
         built(tmp_path)
     assert (tmp_path / "magic" / name).read_text() == "mine"
 
@@ -216,10 +216,10 @@ def test_files_of_something_else_are_not_written_over(tmp_path, name):
     ("settings", "said"),
     [
         ({"writer": "endpoint", "taxonomy": None}, "--writer endpoint needs --base_url.*--writer taxonomy"),
-        ({"writer": "transformers"}, "--taxonomy is of --writer taxonomy; found --writer transformers"),
-        ({"temperature": 0.1}, "--temperature is of a language model; found --writer taxonomy"),
-        ({"base_url": "http://127.0.0.1:1/v1"}, "--base_url is of a language model"),
-        ({"device": "cpu"}, "--device is of models"),
+        ({"writer": "transformers"}, "--taxonomy .*--writer taxonomy; found --writer transformers"),
+        ({"temperature": 0.1}, "--temperature .*--writer taxonomy"),
+        ({"base_url": "http://127.0.0.1:1/v1"}, "--base_url .*--writer taxonomy"),
+        ({"device": "cpu"}, "--device .*--writer taxonomy and --encoder captions"),
         ({"min_images": 0}, "min_images: found 0"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_concept_in_two_places_has_two_parents(source):
     [
         ("a: {b: {c: [x]}}", "a"),
         ("a: {b: {c: {'one, two': [x]}}}", "'one, two' is not the name of a concept"),
-        ("a: {b: {c: {A: [x]}}}", "'a' is there on two levels|'A' is there on two levels"),
+        ("a: {b: {c: {A: [x]}}}", "'[aA]' .*two levels"),
         ("a: {b: {c: {d: ['...']}}}", "found '...', expected words"),
         ("a: [", "not YAML"),
     ],

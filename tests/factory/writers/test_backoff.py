@@ -49,7 +49,7 @@ def test_a_redirect_is_not_followed_and_named(monkeypatch):
         place = f"{other.base_url}/chat/completions"
         said = stopped_by(Answer(b"", 307, {"Location": f"{place.replace('//', '//secret-123@')}?token=hidden"}))
     assert not other.bodies
-    assert f"does not work: code 307, a redirect to {place}, which is not followed." in said
+    assert f"code 307, a redirect to {place}, " in said
     assert "hidden" not in said and "secret" not in said
 
 
@@ -175,7 +175,7 @@ def test_request_options_replace_and_remove_fields(tmp_path):
         ("[1]", "expected name=value"),
         ("stream=true", "stream cannot be set"),
         ('{"messages": []}', "messages cannot be set"),
-        ("top_p=NaN", "top_p is not a number"),
+        ("top_p=NaN", "top_p is not a valid JSON number"),
         ("model=x", "model cannot be set. Use --llm"),
     ],
 )

@@ -17,7 +17,7 @@ from tests.factory.writers.endpoint import Answer, completion, serving, text
 @pytest.mark.parametrize("writer", ["substitute", "vllm"])
 def test_a_writer_that_is_no_language_model_is_refused(writer, tmp_path):
     settings = WriterOptions(answer_cache=str(tmp_path)).writer_settings() | {"writer": writer}
-    with pytest.raises(ValueError, match=f"writer '{writer}' is no language model"):
+    with pytest.raises(ValueError, match=f"writer '{writer}'"):
         build_llm_client(**settings)
 
 
@@ -99,9 +99,9 @@ def test_from_the_command_line(tmp_path, capsys):
     [
         ({}, "needs --base_url"),
         ({"base_url": "nothing"}, "expected an address"),
-        ({"base_url": "http://a:b@c/v1"}, "holds a user or password"),
-        ({"writer": "substitute"}, "needs a keyword"),
-        ({"writer": "transformers", "base_url": "http://c/v1"}, "is of --writer endpoint"),
+        ({"base_url": "http://a:b@c/v1"}, "a user or password"),
+        ({"writer": "substitute"}, "--kinds keyword"),
+        ({"writer": "transformers", "base_url": "http://c/v1"}, "--base_url .*--writer endpoint"),
         ({"base_url": "http://c/v1", "temperature": -1.0}, "temperature"),
         ({"base_url": "http://c/v1", "llm_timeout": 0.0}, "llm_timeout"),
         ({"base_url": "http://c/v1", "concurrency": 0}, "concurrency"),
