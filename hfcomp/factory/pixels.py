@@ -117,7 +117,7 @@ class _Chunks(torch.utils.data.Dataset):
         options: PixelOptions,
     ) -> None:
         self.rows, self.columns, self.transform, self.store = rows, columns, transform, store
-        self.urls = UrlAccess.asked(options.allow_urls, options.url_timeout)
+        self.urls = UrlAccess.from_settings(options.allow_urls, options.url_timeout)
         self.max_pixels = options.max_image_pixels
         self.seen: set[bytes] = set()  # of this process, whose chunks the writer gets in their order
 
@@ -148,10 +148,10 @@ class _Chunks(torch.utils.data.Dataset):
         keys = ImageKeys(value, urls=self.urls)
         # The key of a place needs no reading of the file. Only an image that is not found by it is read, and hashed by
         # its content.
-        place = keys.of_place()
+        place = keys.place_key()
         if place is not None and self._is_known(place):
             return [place], None
-        content = keys.of_content()
+        content = keys.content_key()
         found = [key for key in (place, content) if key is not None]
         image = None
         if content is None or not self._is_known(content):

@@ -122,8 +122,8 @@ def test_verify_reads_every_part(folder, tmp_path):
     [
         ("", {"config": "level"}, r"configurations captions, levels.*found 'level'"),
         ("", {"config": "image_train_concept_train"}, "A part is not a configuration"),
-        ("", {"split": "validation"}, "no split 'validation'; it has: train, test"),
-        ("image_train_concept_train", {}, "is a part of the set .* one of its configurations: captions, levels"),
+        ("", {"split": "validation"}, "split 'validation'.* train, test"),
+        ("image_train_concept_train", {}, "part of the dataset .* one of its configurations: captions, levels"),
     ],
 )
 def test_what_is_no_configuration_is_refused(folder, place, settings, said):
