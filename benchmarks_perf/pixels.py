@@ -79,7 +79,7 @@ def write_store(folder: Path, transform: PixelTransform, files: Sequence[bytes])
     reader = ImageReader(transform)
     with StoreWriter(folder, transform) as writer:
         for file in files:
-            key = ImageKeys(file).of_content()
+            key = ImageKeys(file).content_key()
             writer.add([key], by_reader(reader, [file])[0].numpy(), tiny=False)
 
 

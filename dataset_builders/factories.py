@@ -1,4 +1,4 @@
-"""What the three programs `factory.py` share: each builds a set from real photographs and trains on it."""
+"""Shared code of the three `factory.py` programs, which build datasets from real photographs and train on them."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import replacing_folder
 
 LLM = "llm"
-"""The step that asks a random language model behind `transformers serve`."""
-ASKED = 16  # with three attempts each fewer than the 50 answers after which a build without a usable one stops
-"""Rows that it is asked about."""
+"""Step that queries a random language model behind `transformers serve`."""
+LLM_ROWS = 16  # with three attempts each, fewer than the 50 answers after which a build without a usable one stops
+"""Number of rows for this step."""
 MOST_KEPT = 0.1
-"""Of its answers, the share that validation may let pass."""
+"""Maximum share of the model's answers that validation may accept."""
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 
 Written = Iterator[tuple[Path, str]]
-"""What a step wrote, and what that is."""
+"""Output paths of a step with descriptions."""
 Steps = Mapping[str, Callable[[Any], Written]]
 
 
 def real_data() -> Path:
-    """The folder of photographs, captions and ratings.
+    """Returns the folder with photographs, captions and ratings.
 
     Raises:
-        ValueError: where `HFCOMP_REAL_DATA` does not name one.
+        ValueError: If `HFCOMP_REAL_DATA` does not name a folder.
     """
     place = os.environ.get("HFCOMP_REAL_DATA")
     if not place or not Path(place).is_dir():
-        raise ValueError("HFCOMP_REAL_DATA is not set; it names a folder with COCO photographs, captions and ratings.")
+        raise ValueError(
+            f"HFCOMP_REAL_DATA is not set to a folder with COCO photographs, captions and ratings: found {place!r}."
+        )
     return Path(place)
 
 
@@ -46,39 +48,39 @@ def run_steps(
     arguments: Sequence[str],
     kind: type,
     steps: Steps,
-    of: Callable[[Any, dict[str, Any]], Any],
+    make_factory: Callable[[Any, dict[str, Any]], Any],
     description: str,
     without_caveat: Sequence[str] = (),
     without_data: Sequence[str] = (),
 ) -> None:
-    """Runs what `--only` names, by default everything, and lists what was written.
+    """Runs the steps in `--only`, by default all, and lists the written files.
 
     Args:
-        arguments: of the command line.
-        kind: whose fields are the other options.
-        steps: by name, in their order.
-        of: from the folder of the data, None without, and the options that are given to what the steps share, which
-            has a `caveat`.
-        description: for the help.
-        without_caveat: steps whose results are of no model.
-        without_data: steps that need no folder of data.
+        arguments: Command line arguments.
+        kind: Class whose fields are the other options.
+        steps: Steps by name, in order.
+        make_factory: Makes the shared state of the steps, which has a `caveat`, from the data folder (None if not
+            needed) and the given options.
+        description: Description for the help.
+        without_caveat: Steps whose results involve no model.
+        without_data: Steps that need no data folder.
 
     Raises:
-        ValueError: for options that do not fit, or data that is missing.
+        ValueError: If options conflict, or data is missing.
     """
     given = vars(_parser(kind, steps, description).parse_args(arguments))
     only = given.pop("only", list(steps))
     if LLM in only:
-        check_transformers_serve()  # before minutes of work
-    shared = of(None if {*only} <= {*without_data} else real_data(), given)
+        check_transformers_serve()  # fail before minutes of work
+    shared = make_factory(None if {*only} <= {*without_data} else real_data(), given)
     with quiet_logs():
-        written = {str(place): what for step in steps if step in only for place, what in steps[step](shared)}
+        written = {str(place): about for step in steps if step in only for place, about in steps[step](shared)}
     caveat = "" if {*only} <= {*without_caveat} else shared.caveat
     render_terminal(Report("Written", caveat, closing=written))
 
 
 def random_model(folder: Path, name: str, write: Callable[[Path], object]) -> Path:
-    """A model of random weights, written where it is missing."""
+    """Returns the folder of a model with random weights; writes it if it is missing."""
     place = folder / "random_models" / name
     if not place.is_dir():
         with replacing_folder(place) as part:
@@ -87,33 +89,33 @@ def random_model(folder: Path, name: str, write: Callable[[Path], object]) -> Pa
 
 
 def train(recipe: str, config: str, values: Mapping[str, Any]) -> None:
-    """Runs a recipe in a process of its own, as a user would."""
+    """Runs a recipe in a separate process, as a user would."""
     words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
     subprocess.run([sys.executable, RECIPES / recipe, "--config", config, *words], check=True)
 
 
-def check_refused(kept: int, of: int, what: str, place: Path, most_kept: float = MOST_KEPT) -> str:
-    """What to say of a random language model's answers, most of which have to be refused.
+def check_rejections(kept: int, total: int, name: str, place: Path, most_kept: float = MOST_KEPT) -> str:
+    """Checks that most of a random language model's answers were rejected; returns a sentence about them.
 
     Raises:
-        ValueError: where validation lets a larger share pass than `most_kept`.
+        ValueError: If validation accepted a larger share than `most_kept`.
     """
-    refused = f"{of - kept} of {of} {what} of a random language model were refused"
-    if kept > most_kept * of:
+    summary = f"{total - kept} of {total} {name} from a random language model were rejected"
+    if kept > most_kept * total:
         expected = "nearly all" if most_kept == MOST_KEPT else f"{1 - most_kept:.0%} or more"
-        raise ValueError(f"{refused}; expected {expected}. Look into {place}: validation lets too much pass.")
-    return refused
+        raise ValueError(f"{summary}, expected {expected}. Validation accepts too much; check {place}.")
+    return summary
 
 
 def say(line: str) -> None:
-    """Prints a line at once."""
+    """Prints a line immediately."""
     print(line, flush=True)
 
 
 def _parser(kind: type, steps: Steps, description: str) -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    found.add_argument("--only", choices=list(steps), nargs="+", help="by default all")
-    add_options(found, kind)
-    for action in found._actions:
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=list(steps), nargs="+", help="Steps to run (default: all)")
+    add_options(parser, kind)
+    for action in parser._actions:
         action.required = False
-    return found
+    return parser

@@ -1,4 +1,4 @@
-"""A model behind `transformers serve` on this machine: an endpoint for trials, not for large builds."""
+"""Serves a model with `transformers serve` on this machine: an endpoint for tests, not for large builds."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from importlib.util import find_spec
 from pathlib import Path
 
 SECONDS = 120
-"""For the server to start."""
+"""Seconds allowed for the server to start."""
 _NEEDED = ("fastapi", "uvicorn", "openai", "pydantic")
 
 
 def check_transformers_serve() -> None:
-    """Raises ImportError where `transformers serve` is not installed, naming how to get it."""
+    """Raises ImportError, with the command to install it, if `transformers serve` is not installed."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ImportError(
-            f"`transformers serve` needs {', '.join(missing)}, which is not installed: pip install "
+            f"`transformers serve` needs {', '.join(missing)}, which is not installed. Run: pip install "
             "'transformers[serving]'"
         )
 
 
 @contextmanager
 def transformers_serve(model: Path) -> Iterator[str]:
-    """Serves a model's folder on a free port of the loopback interface, on the CPU; the server ends with the block.
+    """Serves a model folder on the CPU, on a free loopback port; the server stops at the end of the block.
 
     Args:
-        model: folder of a causal language model; its path is the model's name in requests.
+        model: Folder of a causal language model; its path is the model's name in requests.
 
     Yields:
         The address, for `base_url`.
 
     Raises:
-        ImportError: where the server is not installed.
-        OSError: for a server that does not start, with the last line that it wrote.
+        ImportError: If the server is not installed.
+        OSError: If the server does not start. The message contains the last line of its output.
     """
     check_transformers_serve()
     port = _free_port()
     command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
             if not _answers(f"http://127.0.0.1:{port}/health", process):
-                said.seek(0)
-                lines = said.read().decode(errors="replace").strip().splitlines() or ["nothing"]
-                raise OSError(f"`transformers serve {model}` did not start; the last line that it wrote: {lines[-1]}")
+                output.seek(0)
+                lines = output.read().decode(errors="replace").strip().splitlines() or ["nothing"]
+                raise OSError(f"`transformers serve {model}` did not start. Its last line of output: {lines[-1]}")
             yield f"http://127.0.0.1:{port}/v1"
         finally:
             process.kill()
@@ -60,13 +60,13 @@ def transformers_serve(model: Path) -> Iterator[str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _answers(address: str, process: subprocess.Popen[bytes]) -> bool:
-    """Whether a server answers before it ends or its time is over."""
+    """Whether a server answers before it exits or the time is over."""
     deadline = time.monotonic() + SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:

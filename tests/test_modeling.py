@@ -266,7 +266,7 @@ def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
 
 
 def test_an_unknown_feature_is_refused(clip):
-    with pytest.raises(ValueError, match=r"required_features names \['patches'\].*negative_text"):
+    with pytest.raises(ValueError, match=r"required_features contains \['patches'\].*negative_text"):
         encoder(clip, required_features=("image_embeds", "patches"))
 
 
@@ -444,19 +444,19 @@ def test_a_checkpoint_that_does_not_fit_names_the_keys(clip, tmp_path):
     model = encoder(clip, {"value": Value()})
     model.save_pretrained(tmp_path)
     changed(tmp_path / "model.safetensors", without=["text_projection.weight"], extra=["stray"])
-    with pytest.raises(ValueError, match=r"miss \['text_projection.weight'\] and hold unexpected \['stray'\]"):
+    with pytest.raises(ValueError, match=r"lack \['text_projection.weight'\] and contain unexpected \['stray'\]"):
         model.load_pretrained(tmp_path)
 
 
 def test_objective_state_that_does_not_fit_names_the_keys(clip, tmp_path):
     model = encoder(clip, {"value": Value()})
     model.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"holds \['objective_state.value.a'\], but .* expects \[\]"):
+    with pytest.raises(ValueError, match=r"found \['objective_state.value.a'\], but .* expects \[\]"):
         encoder(clip).load_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"expects \['objective_state.other.a'\]"):
         encoder(clip, {"other": Value()}).load_pretrained(tmp_path)
     (tmp_path / OBJECTIVE_STATE_FILE).unlink()
-    with pytest.raises(ValueError, match=r"holds \[\], but .* expects \['objective_state.value.a'\]"):
+    with pytest.raises(ValueError, match=r"found \[\], but .* expects \['objective_state.value.a'\]"):
         model.load_pretrained(tmp_path)
 
 

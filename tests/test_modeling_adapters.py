@@ -108,7 +108,7 @@ def test_an_adapter_is_merged_into_a_new_folder_only(clip, pairs, tmp_path):
 
 
 @pytest.mark.follows(
-    "hfcomp/modeling/backbones.py", "base_model_name_or_path in its adapter_config.json: a Hub id, or a"
+    "hfcomp/modeling/backbones.py", "base_model_name_or_path in its adapter_config.json: use a Hub id, or a"
 )
 @pytest.mark.parametrize("base", ["runs/gone/base", ""])
 def test_an_adapter_whose_base_is_gone_is_named_with_how_to_fix_it(base, clip, pairs, tmp_path):

@@ -1,9 +1,9 @@
-"""ConcreteBatch, the pairs that Slipform trains on (Concrete Jungle, arXiv 2604.13313), from a set of your own.
+"""Builds ConcreteBatch, Slipform's training pairs (Concrete Jungle, arXiv 2604.13313), from your own dataset.
 
 `python dataset_builders/concretebatch/build.py --source coco --output data/concretebatch --base_url
 http://127.0.0.1:8000/v1 --concreteness_ratings FILE` builds the paper's three configurations from rows whose license
-allows adaptation, and `--push_to_hub my-org/concretebatch` pushes them. The same command resumes. The options are
-those of `hfcomp build concretebatch`, and `--any_license`.
+allows adaptation, and `--push_to_hub my-org/concretebatch` pushes them. The same command resumes. It has the options
+of `hfcomp build concretebatch`, and `--any_license`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CARD = Path(__file__).parent / "README.md"
 
 
 def build(given: dict[str, Any]) -> Path:
-    """Builds the configurations that are asked for, by default all."""
+    """Builds the requested configurations, by default all."""
     return build_and_report(ConcreteBatchOptions(**{"configs": tuple(CONFIGS), **given})).folder
 
 

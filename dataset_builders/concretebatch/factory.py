@@ -1,16 +1,16 @@
-"""The whole way of ConcreteBatch on a small scale, on real photographs and captions: `make factory`.
+"""The complete ConcreteBatch pipeline on a small scale, with real photographs and captions: `make factory`.
 
-| `--only` | what is done |
+| `--only` | step |
 |---|---|
-| `keywords` | the keywords of the captions of COCO val2017 in three selections and three orders, beside the paper's |
-| `pairs` | pairs of 449 photographs in three configurations |
-| `llm` | captions by a random language model behind `transformers serve`, nearly all of which have to be refused |
-| `training` | Slipform trained on the pairs by its recipe |
-| `analysis` | `hfcomp analyze` of the pairs by the models before and after, and a gallery of 24 pairs |
+| `keywords` | keywords of COCO val2017 captions in three selections and three orders, next to the paper's numbers |
+| `pairs` | pairs from 449 photographs in three configurations |
+| `llm` | captions by a random language model behind `transformers serve`, nearly all of which must be rejected |
+| `training` | Slipform trained on the pairs with its recipe |
+| `analysis` | `hfcomp analyze` of the pairs with the models before and after, and a gallery of 24 pairs |
 
-Keywords, captions and photographs are real. The models are random, and without `--image_pipeline` so are the negative
-images; without `--writer endpoint` the negative captions come from a lexicon. It tries the plumbing and says nothing
-about quality.
+Keywords, captions and photographs are real. The models are random and, without `--image_pipeline`, so are the negative
+images. Without `--writer endpoint`, the negative captions come from a lexicon. This tests the plumbing and says
+nothing about quality.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ from typing import Any
 from datasets import Dataset
 
 from dataset_builders.concretebatch.selection import selection_table
-from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
+from dataset_builders.factories import (
+    LLM,
+    LLM_ROWS,
+    Steps,
+    Written,
+    check_rejections,
+    random_model,
+    run_steps,
+    say,
+    train,
+)
 from dataset_builders.serving import transformers_serve
 from hfcomp import cli
 from hfcomp.data.built_sets.verification import verify_set
@@ -44,27 +54,27 @@ from hfcomp.writing import write_text
 RATINGS = "concreteness/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
 PAIRS = 24
 ABOUT_KEYWORDS = (
-    "top_k: the category rule acts among the k most (least) concrete words; category_first: on all words, before the "
-    "k are taken; sample: one of the k is drawn without it. * is the default. Concreteness is mean / median, 1 to 5; "
-    "the paper gives no shares of categories."
+    "top_k: the category rule applies to the k most (least) concrete words; category_first: it applies to all words, "
+    "before the k are selected; sample: one of the k is drawn without it. * marks the default. Concreteness is mean / "
+    "median, 1 to 5; the paper reports no shares of categories."
 )
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs what `--only` names, by default everything, and lists what was written."""
-    about = "Builds pairs, trains on them and analyses them."
-    run_steps(arguments, ConcreteBatchOptions, STEPS, Factory.of, about, without_caveat=["keywords"])
+    """Runs the steps in `--only`, by default all, and lists the written files."""
+    about = "Build pairs, train on them and analyze them."
+    run_steps(arguments, ConcreteBatchOptions, STEPS, Factory.from_options, about, without_caveat=["keywords"])
 
 
 @dataclass(frozen=True)
 class Factory:
-    """What the steps share; each yields what it wrote, and what that is.
+    """Shared state of the steps; each step yields its output paths with descriptions.
 
     Attributes:
-        data: the folder of photographs, captions and ratings.
-        folder: that receives everything.
-        options: of the pairs.
-        is_random: whether the negative images are those of the random pipeline.
+        data: Folder with photographs, captions and ratings.
+        folder: Output folder of all steps.
+        options: Options for the pairs.
+        is_random: Whether the negative images come from the random pipeline.
     """
 
     data: Path
@@ -73,8 +83,8 @@ class Factory:
     is_random: bool
 
     @classmethod
-    def of(cls, data: Path, given: Mapping[str, Any]) -> Factory:
-        """By the folder of the data and the options that are given."""
+    def from_options(cls, data: Path, given: Mapping[str, Any]) -> Factory:
+        """Makes the factory from the data folder and the given options."""
         folder, is_random = given.get("output", Path("runs/factory")), "image_pipeline" not in given
         options = {
             "source": str(data / "coco_open_256.jsonl"),
@@ -92,17 +102,17 @@ class Factory:
 
     @property
     def caveat(self) -> str:
-        """What of the pairs and the models is not real."""
+        """Sentence about the parts of the pairs and the models that are not real."""
         images = "the negative images are noise of a tiny random pipeline, " if self.is_random else ""
         captions = "the negative captions come from a lexicon, " if self.options.writer == "substitute" else ""
         return f"Plumbing, not quality: {images}{captions}and all models have random weights."
 
     def random_model(self, name: str, write: Callable[[Path], object]) -> Path:
-        """A model of random weights, written where it is missing."""
+        """Returns the folder of a model with random weights; writes it if it is missing."""
         return random_model(self.folder, name, write)
 
     def keywords(self) -> Written:
-        """The words that are chosen of the captions of COCO val2017."""
+        """Writes a table of the keywords that are chosen from the captions of COCO val2017."""
         captions = captions_of(self.data / "coco" / "captions_val2017.json")
         table = selection_table(captions, self.options, log=say)
         title = f"Keywords of the longest captions of {len(captions):,} images of COCO val2017"
@@ -111,10 +121,10 @@ class Factory:
         render_terminal(report)
         path = self.folder / "keywords.md"
         write_text(path, render_markdown(report))
-        yield path, "keywords of real captions in three orders, beside the paper's"
+        yield path, "keywords of real captions in three orders, next to the paper's numbers"
 
     def pairs(self) -> Written:
-        """The pairs of the photographs, built and verified."""
+        """Builds and verifies the pairs of the photographs."""
         if self.is_random:
             clip = self.random_model("clip", self._write_clip)
             self.random_model("sdxl", lambda part: write_tiny_sdxl(part, clip))
@@ -123,23 +133,29 @@ class Factory:
         yield built.folder, f"{built.rows:,} pairs in the configurations {', '.join(built.chains)}"
 
     def llm(self) -> Written:
-        """Captions of a random language model.
+        """Writes captions with a random language model.
 
         Raises:
-            ValueError: where validation lets more than a few of them pass.
+            ValueError: If validation accepts more than a few of them.
         """
         model = self.random_model("llama", write_tiny_llama)
-        asked = {"writer": "endpoint", "llm": str(model), "temperature": 1.0, "plain_answers": True, "concurrency": 4}
+        requests = {
+            "writer": "endpoint",
+            "llm": str(model),
+            "temperature": 1.0,
+            "plain_answers": True,
+            "concurrency": 4,
+        }
         place = self.folder / "random_captions"
         changes = {
             "configs": self.options.configs[:1],
             "until": "captions",
-            "limit": min(self.options.limit or ASKED, ASKED),
+            "limit": min(self.options.limit or LLM_ROWS, LLM_ROWS),
         }
         with transformers_serve(model) as address:
             options = replace(
                 self.options,
-                **asked,
+                **requests,
                 **changes,
                 base_url=address,
                 answer_cache=str(self.folder / "random_answers"),
@@ -149,19 +165,19 @@ class Factory:
         render_terminal(built.report())
         (chain,) = built.chains.values()
         targets, captions = chain[0].manifest["rows"], built.rows
-        refused = check_refused(captions, targets, "captions", place)
-        say(f"{refused}, each after {options.attempts} attempts: the reasons are counted above.")
-        yield chain[-1].folder / "set_aside.jsonl", f"{refused}, with the reason for each"
+        summary = check_rejections(captions, targets, "captions", place)
+        say(f"{summary}, each after {options.attempts} attempts; the reasons are counted above.")
+        yield chain[-1].folder / "set_aside.jsonl", f"{summary}, with the reason for each"
 
     def training(self) -> Written:
-        """Slipform on the pairs, by its recipe."""
+        """Trains Slipform on the pairs with its recipe."""
         place = self.folder / "slipform"
         values = {"dataset": self.options.output, "dataset_config": self.options.configs[0], "output_dir": place}
         train("slipform.py", "slipform/factory", values)
-        yield place / "report.md", "Slipform from random weights, trained on the pairs and scored"
+        yield place / "report.md", "Slipform, trained from random weights on the pairs, and scored"
 
     def analysis(self) -> Written:
-        """The pairs by the models before and after, and a gallery of some of them."""
+        """Analyzes the pairs with the models before and after, and draws a gallery of some pairs."""
         sets = {name: self.options.output / name for name in self.options.configs}
         captions = load_training_set(str(sets[self.options.configs[0]]))["caption"]
         roberta = self.random_model("roberta", lambda part: write_tiny_roberta(part, captions, tokens=128))
@@ -177,9 +193,10 @@ class Factory:
             "output_dir": place,
         }
         words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
-        cli.main(["analyze", *(f"{name}={one}" for name, one in sets.items()), *words, "--overwrite"])
-        yield place / "report.md", "the configurations by random models: numbers of models show that parts fit"
-        yield place / "gallery.png", f"{PAIRS} pairs drawn at random, {PAIRS // len(sets)} of each configuration"
+        cli.main(["analyze", *(f"{name}={place}" for name, place in sets.items()), *words, "--overwrite"])
+        about = "the configurations analyzed with random models; the numbers only show that all parts work"
+        yield place / "report.md", about
+        yield place / "gallery.png", f"{PAIRS} randomly drawn pairs, {PAIRS // len(sets)} per configuration"
 
     def _write_clip(self, part: Path) -> None:
         vocabulary = str(self.data / "clip_tokenizer")
@@ -196,11 +213,11 @@ STEPS: Steps = {
 
 
 def captions_of(path: Path) -> Dataset:
-    """The captions of each image of COCO's file, in the order of images."""
+    """Reads the captions of each image from COCO's file, in the order of images."""
     content = read_json(path)
     texts: dict[int, list[str]] = {image["id"]: [] for image in content["images"]}
-    for one in content["annotations"]:
-        texts[one["image_id"]].append(one["caption"])
+    for annotation in content["annotations"]:
+        texts[annotation["image_id"]].append(annotation["caption"])
     return Dataset.from_dict({"caption": list(texts.values())})
 
 

@@ -1,9 +1,9 @@
-"""InpaintCOCO (arXiv:2403.02875), a visual challenge set: of an annotation project of your own, or the published one.
+"""Builds InpaintCOCO (arXiv:2403.02875), a visual challenge set: from your annotation project, or the published one.
 
-`python dataset_builders/inpaintcoco/build.py --source runs/annotation --output data/inpaintcoco` builds a set from the
-accepted items of `hfcomp annotate`. `--source phiyodr/InpaintCOCO` imports the published set and flags its bad rows.
-`--push_to_hub my-org/inpaintcoco` pushes either. The same command resumes. The options are those of `hfcomp build
-inpaintcoco`.
+`python dataset_builders/inpaintcoco/build.py --source runs/annotation --output data/inpaintcoco` builds a dataset from
+the accepted items of `hfcomp annotate`. `--source phiyodr/InpaintCOCO` imports the published dataset and flags its bad
+rows. `--push_to_hub my-org/inpaintcoco` pushes either one. The same command resumes. It has the options of `hfcomp
+build inpaintcoco`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CARD = Path(__file__).parent / "README.md"
 
 
 def build(given: dict[str, Any]) -> Path:
-    """Builds the set."""
+    """Builds the dataset."""
     return build_and_report(InpaintCocoOptions(**given)).folder
 
 

@@ -1,13 +1,13 @@
-"""The whole way of a challenge set on a small scale: `make challenge`.
+"""The complete challenge set pipeline on a small scale: `make challenge`.
 
-| `--only` | what is done |
+| `--only` | step |
 |---|---|
 | `sandbox` | scenes with exact edits by a scripted person, reviewed by another, built, and models ranked on them |
-| `photographs` | 449 photographs with a random segmenter and inpainter, the same way, scored by a random CLIP |
+| `photographs` | the same with 449 photographs, a random segmenter and a random inpainter, scored by a random CLIP |
 
-The models of the first step are those of `recipes/slipform.py` on the sandbox: its base, its same-batch control and
-Slipform. What they are asked is synthetic but exact. The second step tries the plumbing on real photographs and
-captions and says nothing about quality.
+The models of the first step come from `recipes/slipform.py` on the sandbox: its base, its same-batch control and
+Slipform. Their test items are synthetic but exact. The second step tests the plumbing on real photographs and captions
+and says nothing about quality.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hfcomp.annotate.drafting import draft
 from hfcomp.annotate.models import Inpainter, Segmenter, load_inpainter, load_segmenter
 from hfcomp.annotate.options import DraftOptions
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
-from hfcomp.data.annotations.masks import above, compose, mask_image
+from hfcomp.data.annotations.masks import compose, mask_image, threshold_mask
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.errors import one_line_errors
@@ -58,8 +58,8 @@ DRAFTS = {
     **{"inpaint_steps": 2, "inpaint_size": 64, "candidates": 1, "clip_model": "none"},
     **{"threshold": 0.5, "enlarge_x": 0, "enlarge_y": 0, "min_area": 0.0, "max_area": 1.0},
 }
-"""Settings of the automatic mode with random models, of which some edits pass."""
-NOTHING_TO_DO, NOT_LOOKED_AT = "nothing can be painted", "every fifth automatic edit, by the script"
+"""Settings of the automatic mode with which some edits by random models pass."""
+SKIP_REASON, SENT_BACK_REASON = "nothing can be painted", "every fifth automatic edit, by the script"
 
 
 @dataclass(kw_only=True)
@@ -67,12 +67,12 @@ class ChallengeOptions:
     """A challenge set.
 
     Attributes:
-        output: folder of everything.
-        run: finished run of recipes/slipform.py with the control same-batch; by default one is trained.
-        scenes: of the sandbox, of each concept.
-        photographs: that are read; by default all.
-        seed: of the scenes, and of the order of the photographs.
-        device: such as cpu or cuda:1; by default a GPU where there is one.
+        output: Output folder of all steps.
+        run: Finished run of recipes/slipform.py with the control same-batch. If unset, one is trained.
+        scenes: Number of sandbox scenes per concept.
+        photographs: Number of photographs to read. Defaults to all.
+        seed: Random seed for the scenes and the order of the photographs.
+        device: Device such as cpu or cuda:1. Defaults to a GPU if available.
     """
 
     output: Path = Path("runs/challenge")
@@ -84,51 +84,54 @@ class ChallengeOptions:
 
     def __post_init__(self) -> None:
         if self.scenes < 1:
-            raise ValueError(f"scenes: found {self.scenes}, expected 1 or more.")
+            raise ValueError(f"scenes: found {self.scenes}, expected at least 1.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs what `--only` names, by default everything, and lists what was written."""
-    about = "Makes a challenge set with scripted people and ranks models on it."
-    run_steps(arguments, ChallengeOptions, STEPS, Factory.of, about, without_caveat=[SANDBOX], without_data=[SANDBOX])
+    """Runs the steps in `--only`, by default all, and lists the written files."""
+    about = "Make a challenge set with scripted people and rank models on it."
+    only_sandbox = {"without_caveat": [SANDBOX], "without_data": [SANDBOX]}
+    run_steps(arguments, ChallengeOptions, STEPS, Factory.from_options, about, **only_sandbox)
 
 
 @dataclass(frozen=True)
 class Factory:
-    """What the steps share; each yields what it wrote, and what that is.
+    """Shared state of the steps; each step yields its output paths with descriptions.
 
     Attributes:
-        data: the folder of photographs and captions.
-        options: of both steps.
+        data: Folder with photographs and captions.
+        options: Options of both steps.
     """
 
     data: Path | None
     options: ChallengeOptions
 
     caveat = (
-        "The photographs are plumbing, not quality: random models segment, paint and score, and nobody looked at them."
+        "The photographs test plumbing, not quality: random models segment, paint and score, and nobody checked them."
     )
 
     @classmethod
-    def of(cls, data: Path | None, given: Mapping[str, Any]) -> Factory:
-        """By the folder of the data and the options that are given."""
+    def from_options(cls, data: Path | None, given: Mapping[str, Any]) -> Factory:
+        """Makes the factory from the data folder and the given options."""
         return cls(data, ChallengeOptions(**given))
 
     def sandbox(self) -> Written:
-        """Scenes with exact edits, and models ranked on them.
+        """Makes scenes with exact edits and ranks models on them.
 
         Raises:
-            ValueError: for a run that is not finished or lacks a model, or edits that are not exact.
+            ValueError: If the run is unfinished or lacks a model, or edits are not exact.
         """
         folder = self.options.output / SANDBOX
         models = self._models(folder)
-        made = annotate_sandbox(folder / "project", self.options.scenes, self.options.seed, log=say)
-        if made.differing:
-            raise ValueError(f"{made.differing} edited images in {made.folder} are not the exact counterfactual.")
-        say(f"{made.accepted:,} of {made.scenes:,} scenes accepted; every edited image is the exact counterfactual")
-        built = self._build(made.folder, folder / "inpaintcoco")
+        project = annotate_sandbox(folder / "project", self.options.scenes, self.options.seed, log=say)
+        if project.differing:
+            raise ValueError(f"{project.differing} edited images in {project.folder} differ from the counterfactual.")
+        say(
+            f"{project.accepted:,} of {project.scenes:,} scenes accepted; every edited image equals the counterfactual"
+        )
+        built = self._build(project.folder, folder / "inpaintcoco")
         own = sandbox_benchmarks(self.options.scenes, self.options.seed)
-        exact = next(one for one in own if one.title == EXACT)
+        exact = next(benchmark for benchmark in own if benchmark.title == EXACT)
         results = hfcomp.evaluate(
             models,
             benchmarks=[INPAINTCOCO, exact],
@@ -137,13 +140,13 @@ class Factory:
             device=self.options.device,
         )
         print(results, flush=True)
-        say(compared(results.outcomes.table))
+        say(comparison_text(results.outcomes.table))
         results.save(folder / "evaluation")
-        yield built, f"{made.accepted:,} exact edits as a challenge set"
-        yield folder / "evaluation" / "report.md", "base, same-batch control and Slipform on it, with intervals"
+        yield built, f"{project.accepted:,} exact edits as a challenge set"
+        yield folder / "evaluation" / "report.md", "base, same-batch control and Slipform on this set, with intervals"
 
     def photographs(self) -> Written:
-        """Photographs with random models, scored by a random CLIP."""
+        """Edits photographs with random models and scores a random CLIP on them."""
         folder = self.options.output / PHOTOGRAPHS
         clip = random_model(self.options.output, "clip", self._write_clip)
         segmenter = random_model(self.options.output, "clipseg", lambda part: write_tiny_clipseg(part, clip))
@@ -171,10 +174,10 @@ class Factory:
         print(self.caveat, results, sep="\n", flush=True)
         results.save(folder / "evaluation")
         yield built, "photographs repainted by a random pipeline, as a challenge set"
-        yield folder / "evaluation" / "report.md", "a random CLIP on it"
+        yield folder / "evaluation" / "report.md", "a random CLIP on this set"
 
     def _models(self, folder: Path) -> dict[str, Path]:
-        """Base, control and method of the run, which is trained where none is given."""
+        """Returns base, control and method of the run; trains one if no run is given."""
         run = self.options.run or folder / "slipform"
         if self.options.run is None and not (run / FINISHED_FILE).is_file():
             train("slipform.py", "slipform/sandbox", {"controls": CONTROL, "output_dir": run})
@@ -182,8 +185,8 @@ class Factory:
         missing = [str(place) for place in models.values() if not place.is_dir()]
         if missing:
             raise ValueError(
-                f"{missing[0]} is missing: expected a finished run with it. Train one with `accelerate launch "
-                f"recipes/slipform.py --controls {CONTROL}`, or leave out --run."
+                f"{missing[0]} is missing: expected a finished run that contains it. Train one with `accelerate "
+                f"launch recipes/slipform.py --controls {CONTROL}`, or remove --run."
             )
         return models
 
@@ -197,11 +200,11 @@ class Factory:
         write_random_clip(part, vocabulary, seed=self.options.seed, config=RANDOM_CLIPS["vit_tiny"]())
 
 
-def compared(items: pd.DataFrame) -> str:
-    """How many image scores of the set are those of the sandbox's own evaluation of the same scenes.
+def comparison_text(items: pd.DataFrame) -> str:
+    """Says how many image scores on this set equal those of the sandbox's own evaluation of the same scenes.
 
     Args:
-        items: outcomes of both benchmarks.
+        items: Outcomes of both benchmarks.
     """
     keys = ["arm", "image_id", "subset"]
     ours, own = (
@@ -209,34 +212,34 @@ def compared(items: pd.DataFrame) -> str:
         for title in (INPAINTCOCO.title, EXACT)
     )
     equal = int((ours == own.reindex(ours.index)).sum())
-    return f"{equal:,} of {len(ours):,} image scores are those of {EXACT!r} for the same scene"
+    return f"{equal:,} of {len(ours):,} image scores equal those of {EXACT!r} for the same scene"
 
 
 def annotate(project: Project, segmenter: Segmenter, inpainter: Inpainter) -> None:
-    """Two scripted people in turn, who skip what cannot be painted."""
+    """Annotates with two scripted people in turn, who skip items that cannot be painted."""
     number = 0
     while (item := project.decisions.next_item(person := ANNOTATORS[number % 2])) is not None:
         number += 1
         try:
             project.decisions.submit(person, item.id, edit(project, item, segmenter, inpainter, seed=number))
         except ValueError as error:
-            say(f"{item.id} is skipped: {error}")
-            project.decisions.skip(person, item.id, NOTHING_TO_DO)
+            say(f"skipping {item.id}: {error}")
+            project.decisions.skip(person, item.id, SKIP_REASON)
 
 
 def edit(project: Project, item: Item, segmenter: Segmenter, inpainter: Inpainter, seed: int) -> Edit:
-    """The first keyword's first replacement, painted where the segmenter finds the upper half of its heat.
+    """Paints the first replacement of the first keyword where the segmenter's probability exceeds its median.
 
     Raises:
-        ValueError: where nothing can be replaced or painted.
+        ValueError: If nothing can be replaced or painted.
     """
     original, caption = project.read(item.image), item.captions[0]
     match = editable_keywords(caption, item.concept)[0]
     prompt = inpaint_prompt(caption, match, replacements(item.concept, match.keyword)[0])
-    wanted = mask_prompt(caption, match)
-    heat = segmenter.probability_map(original, wanted)
-    threshold = float(np.median(heat))  # of random weights no fixed one finds something
-    mask = above(heat, threshold)
+    segment = mask_prompt(caption, match)
+    probabilities = segmenter.probability_map(original, segment)
+    threshold = float(np.median(probabilities))  # with random weights, no fixed threshold works
+    mask = threshold_mask(probabilities, threshold)
     image = compose(original, inpainter.paint(original, mask, prompt, [seed])[0].image, mask)
     changed = proposed_caption(caption, item.concept, prompt)
     check_caption(changed, caption, item.concept)
@@ -245,7 +248,7 @@ def edit(project: Project, item: Item, segmenter: Segmenter, inpainter: Inpainte
         mask=project.save(mask_image(mask)),
         caption=changed,
         original=caption,
-        mask_prompt=wanted,
+        mask_prompt=segment,
         threshold=threshold,
         enlarge=(0, 0),
         is_corrected=False,
@@ -256,14 +259,14 @@ def edit(project: Project, item: Item, segmenter: Segmenter, inpainter: Inpainte
 
 
 def review(project: Project) -> None:
-    """A scripted person sends back every fifth automatic edit, and accepts the others, every third as "okay"."""
+    """Reviews as a scripted person, who sends back every fifth automatic edit and rates every third item "okay"."""
     number = 0
-    while (found := project.decisions.next_review(REVIEWER)) is not None:
-        item, _ = found
+    while (pending := project.decisions.next_review(REVIEWER)) is not None:
+        item, _ = pending
         number += 1
         *_, submission = project.decisions.log(item=item.id)
         if number % 5 == 0 and submission.person == AUTOMATIC:
-            project.decisions.send_back(REVIEWER, item.id, NOT_LOOKED_AT)
+            project.decisions.send_back(REVIEWER, item.id, SENT_BACK_REASON)
         else:
             project.decisions.accept(REVIEWER, item.id, QUALITIES[number % 3 == 0])
 

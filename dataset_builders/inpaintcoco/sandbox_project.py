@@ -1,9 +1,9 @@
-"""An annotation project on the sandbox: two scripted people, whose edits and masks are exact.
+"""An annotation project on the sandbox, with two scripted people whose edits and masks are exact.
 
-Scenes are held out of the sandbox's training sets. Everything else is as with people at the page: candidates, masks,
-composition, checks of captions, decisions and reviews. A mask has whole cells of the grid, and the counterfactual
-image equals the original outside them, so that the feathered border of a composition changes nothing: the edited image
-is the counterfactual to the bit.
+Scenes are held out of the sandbox's training sets. Everything else is the same as with people at the page: candidates,
+masks, composition, caption checks, decisions and reviews. A mask covers whole grid cells, and outside them the
+counterfactual image equals the original. So the feathered border of a composition changes nothing, and the edited
+image and the counterfactual are bit-identical.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from hfcomp.writing import replacing
 
 ANNOTATOR, REVIEWER = "scripted annotator", "scripted reviewer"
 FROM_KEYWORDS = ("color", "size")
-"""Concepts of which the keyword tables know words of the sandbox: five of its eight colors, and all sizes."""
+"""Concepts for which the keyword tables contain sandbox words: five of its eight colors, and all sizes."""
 CONCEPTS = ("object", *FROM_KEYWORDS)
 SOURCE, SOURCE_NAME, LICENSE_NAME = "source", "hfcomp sandbox", "Apache-2.0"
 
 
 @dataclass(frozen=True)
 class SandboxProject:
-    """What the scripted people made.
+    """Result of the scripted people's work.
 
     Attributes:
-        folder: of the project.
-        scenes: held-out scenes that were drawn.
-        accepted: items that were accepted.
-        differing: accepted edited images that are not the exact counterfactual to the bit.
+        folder: Project folder.
+        scenes: Number of held-out scenes drawn.
+        accepted: Number of accepted items.
+        differing: Number of accepted edited images that are not bit-identical to the counterfactual.
     """
 
     folder: Path
@@ -53,16 +53,17 @@ class SandboxProject:
 
 
 def annotate_sandbox(folder: Path, scenes: int, seed: int = 0, *, log: Callable[[str], None]) -> SandboxProject:
-    """Makes a project whose items are all annotated and accepted, or finishes it after an interruption.
+    """Makes a project in which all items are annotated and accepted, or finishes it after an interruption.
 
-    Candidates of color and size are chosen by the keyword tables from captions, as from any source. Their objects are
-    those of COCO, which the sandbox has none of: items of the concept object are all scenes with a shape to replace.
+    Candidates for color and size are chosen from captions with the keyword tables, as for any source. The tables'
+    objects are COCO's, which do not occur in the sandbox, so the items for the concept object are all scenes with a
+    shape to replace.
 
     Args:
-        folder: of the project.
-        scenes: held-out scenes of each concept.
-        seed: of the scenes.
-        log: receives lines about the candidates.
+        folder: Project folder.
+        scenes: Number of held-out scenes per concept.
+        seed: Random seed of the scenes.
+        log: Receives lines about the candidates.
     """
     rows = undecoded(edited_pairs_set(scenes, seed))
     rows = rows.select([row for row, concept in enumerate(rows["concept"]) if concept in CONCEPTS])
@@ -75,22 +76,22 @@ def annotate_sandbox(folder: Path, scenes: int, seed: int = 0, *, log: Callable[
         _annotate(project, pairs)
         _review(project)
         accepted = list(project.decisions.accepted())
-        differing = sum(not _is_exact(project, one, pairs) for one in accepted)
+        differing = sum(not _is_exact(project, item, pairs) for item in accepted)
     finally:
         project.decisions.close()
     return SandboxProject(folder, len(rows), len(accepted), differing)
 
 
-def _is_exact(project: Project, one: Accepted, pairs: Mapping[str, dict[str, Any]]) -> bool:
-    """Whether an edited image is the counterfactual to the bit."""
-    exact = decode_image(pairs[one.item.facts[IMAGE_ID]]["inpaint_image"])
-    return project.read(one.edit.image).tobytes() == exact.tobytes()
+def _is_exact(project: Project, accepted: Accepted, pairs: Mapping[str, dict[str, Any]]) -> bool:
+    """Whether an edited image is bit-identical to the counterfactual."""
+    exact = decode_image(pairs[accepted.item.facts[IMAGE_ID]]["inpaint_image"])
+    return project.read(accepted.edit.image).tobytes() == exact.tobytes()
 
 
 def _add_candidates(project: Project, rows: Dataset, concept: str, log: Callable[[str], None]) -> None:
-    """The scenes whose exact edit is of a concept, as a dataset in Parquet beside the project."""
+    """Adds the scenes whose exact edit changes a concept, via a Parquet dataset next to the project."""
     source = project.folder.with_name(f"{project.folder.name}-scenes") / concept
-    own = rows.select([row for row, one in enumerate(rows["concept"]) if one == concept])
+    own = rows.select([row for row, name in enumerate(rows["concept"]) if name == concept])
     own = own.select_columns(["coco_image", "coco_caption", IMAGE_ID])
     own = own.rename_columns({"coco_image": "image", "coco_caption": "caption"})
     own = own.add_column(LICENSE, [LICENSE_NAME] * len(own)).add_column(SOURCE, [SOURCE_NAME] * len(own))
@@ -135,5 +136,5 @@ def _annotate(project: Project, pairs: Mapping[str, dict[str, Any]]) -> None:
 
 
 def _review(project: Project) -> None:
-    while (found := project.decisions.next_review(REVIEWER)) is not None:
-        project.decisions.accept(REVIEWER, found[0].id, "very good")
+    while (pending := project.decisions.next_review(REVIEWER)) is not None:
+        project.decisions.accept(REVIEWER, pending[0].id, "very good")

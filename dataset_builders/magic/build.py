@@ -1,8 +1,8 @@
-"""MAGIC, the set that CLEAR GLASS trains on (arXiv:2509.12771), from captioned images of your own.
+"""Builds MAGIC, CLEAR GLASS's training set (arXiv:2509.12771), from your own captioned images.
 
 `python dataset_builders/magic/build.py --source coco --split train2017 --output data/magic --base_url
 http://127.0.0.1:8000/v1` builds the hierarchy and its groups from rows whose license allows adaptation, and
-`--push_to_hub my-org/magic` pushes them. The same command resumes. The options are those of `hfcomp build magic`, and
+`--push_to_hub my-org/magic` pushes them. The same command resumes. It has the options of `hfcomp build magic`, and
 `--any_license`.
 """
 
@@ -21,7 +21,7 @@ CARD = Path(__file__).parent / "README.md"
 
 
 def build(given: dict[str, Any]) -> Path:
-    """Builds the set."""
+    """Builds the dataset."""
     return build_and_report(MagicOptions(**given)).folder
 
 

@@ -1,13 +1,13 @@
-"""The whole way of MAGIC on a small scale, on real photographs and captions: `make hierarchy`.
+"""The complete MAGIC pipeline on a small scale, with real photographs and captions: `make hierarchy`.
 
-| `--only` | what is done |
+| `--only` | step |
 |---|---|
-| `set` | a hierarchy of the captions of COCO val2017 by our taxonomy, and the 449 photographs in their groups |
-| `llm` | concepts by a random language model behind `transformers serve`, most of which have to be refused |
-| `training` | CLEAR GLASS trained on the set by its recipe, and scored by level |
+| `set` | a hierarchy of COCO val2017 captions with our taxonomy, and the 449 photographs in their groups |
+| `llm` | concepts by a random language model behind `transformers serve`, most of which must be rejected |
+| `training` | CLEAR GLASS trained on the dataset with its recipe, and scored by level |
 
-Captions and photographs are real. Without `--writer endpoint` the concepts come from words, and without `--encoder ID`
-their similarity from captions. The models are random: it tries the plumbing and says nothing about quality.
+Captions and photographs are real. Without `--writer endpoint`, concepts come from words; without `--encoder ID`, their
+similarity comes from captions. The models are random: this tests the plumbing and says nothing about quality.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
+from dataset_builders.factories import (
+    LLM,
+    LLM_ROWS,
+    Steps,
+    Written,
+    check_rejections,
+    random_model,
+    run_steps,
+    say,
+    train,
+)
 from dataset_builders.serving import transformers_serve
 from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.errors import one_line_errors
@@ -33,30 +43,30 @@ from hfcomp.testing import write_tiny_llama
 from hfcomp.writing import write_text
 
 MOST_NAMED = 0.5
-"""The share of a random model's answers that may pass as names: up to five words in any order are one."""
+"""Maximum share of a random model's answers that may pass as names, because any sequence of up to five words does."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs what `--only` names, by default everything, and lists what was written."""
-    about = "Builds a hierarchy of concepts, trains on its groups and scores by level."
-    run_steps(arguments, MagicOptions, STEPS, Factory.of, about)
+    """Runs the steps in `--only`, by default all, and lists the written files."""
+    about = "Build a concept hierarchy, train on its groups and score by level."
+    run_steps(arguments, MagicOptions, STEPS, Factory.from_options, about)
 
 
 @dataclass(frozen=True)
 class Factory:
-    """What the steps share; each yields what it wrote, and what that is.
+    """Shared state of the steps; each step yields its output paths with descriptions.
 
     Attributes:
-        folder: that receives everything.
-        options: of the set.
+        folder: Output folder of all steps.
+        options: Options of the dataset.
     """
 
     folder: Path
     options: MagicOptions
 
     @classmethod
-    def of(cls, data: Path, given: Mapping[str, Any]) -> Factory:
-        """By the folder of the data and the options that are given."""
+    def from_options(cls, data: Path, given: Mapping[str, Any]) -> Factory:
+        """Makes the factory from the data folder and the given options."""
         folder = Path(given.get("output", "runs/hierarchy"))
         options = {
             "source": str(write_source(data, folder / "captions.jsonl")),
@@ -70,32 +80,38 @@ class Factory:
 
     @property
     def caveat(self) -> str:
-        """What of the concepts and the models is not real."""
-        words = "concepts are found by words, " if self.options.writer == TAXONOMY else ""
+        """Sentence about the parts of the concepts and the models that are not real."""
+        words = "concepts come from words, " if self.options.writer == TAXONOMY else ""
         return f"Plumbing, not quality: {words}and all models have random weights."
 
     def set(self) -> Written:
-        """The hierarchy and the photographs in their groups, verified."""
+        """Builds and verifies the hierarchy, with the photographs in their groups."""
         built = build_and_report(self.options)
         verify_set(built.folder, log=lambda line: None)
         yield built.folder, f"{built.rows:,} photographs in groups of abstract concepts"
 
     def llm(self) -> Written:
-        """Concepts of a random language model.
+        """Writes concepts with a random language model.
 
         Raises:
-            ValueError: where validation lets most of them pass.
+            ValueError: If validation accepts most of them.
         """
         model = random_model(self.folder, "llama", write_tiny_llama)
-        asked = {"writer": "endpoint", "llm": str(model), "temperature": 1.0, "plain_answers": True, "concurrency": 4}
+        requests = {
+            "writer": "endpoint",
+            "llm": str(model),
+            "temperature": 1.0,
+            "plain_answers": True,
+            "concurrency": 4,
+        }
         place = self.folder / "random_concepts"
         with transformers_serve(model) as address:
             options = replace(
                 self.options,
-                **asked,
+                **requests,
                 taxonomy=None,
                 until="concepts",
-                limit=min(self.options.limit or ASKED, ASKED),
+                limit=min(self.options.limit or LLM_ROWS, LLM_ROWS),
                 base_url=address,
                 answer_cache=str(self.folder / "random_answers"),
                 output=place,
@@ -104,25 +120,25 @@ class Factory:
         render_terminal(built.report())
         (chain,) = built.chains.values()
         rows = chain[0].manifest["plan"]["source"]["rows"]
-        refused = check_refused(built.rows, rows, "concepts", place, most_kept=MOST_NAMED)
-        say(f"{refused}, each after {options.attempts} attempts: the reasons are counted above.")
-        yield chain[0].folder / "set_aside.jsonl", f"{refused}, with the reason for each"
+        summary = check_rejections(built.rows, rows, "concepts", place, most_kept=MOST_NAMED)
+        say(f"{summary}, each after {options.attempts} attempts; the reasons are counted above.")
+        yield chain[0].folder / "set_aside.jsonl", f"{summary}, with the reason for each"
 
     def training(self) -> Written:
-        """CLEAR GLASS on the set, by its recipe."""
+        """Trains CLEAR GLASS on the dataset with its recipe."""
         place, data = self.folder / "clear_glass", self.options.output
         values = {"dataset": data, "evaluation_data": f"magic={data}", "output_dir": place}
         train("clear_glass.py", "clear_glass/factory", values)
-        yield place / "report.md", "CLEAR GLASS from random weights, trained on the groups and scored by level"
+        yield place / "report.md", "CLEAR GLASS, trained from random weights on the groups, and scored by level"
 
 
 STEPS: Steps = {"set": Factory.set, LLM: Factory.llm, "training": Factory.training}
 
 
 def write_source(data: Path, path: Path) -> Path:
-    """The photographs with their captions, and the captions of all other images of COCO val2017, which have no image.
+    """Writes the photographs with their captions, and the captions of all other COCO val2017 images without images.
 
-    The hierarchy is one of all of them; the set has those with an image.
+    The hierarchy covers all of them; the dataset contains those with an image.
     """
     lines = [json.loads(line) for line in (data / "coco_open_256.jsonl").read_text("utf-8").splitlines()]
     rows: dict[str, dict[str, Any]] = {}
@@ -133,9 +149,9 @@ def write_source(data: Path, path: Path) -> Path:
     own = {*rows}
     for image in content["images"]:
         rows.setdefault(str(image["id"]), {"image": None, "caption": [], "license": None})
-    for one in content["annotations"]:
-        if str(one["image_id"]) not in own:
-            rows[str(one["image_id"])]["caption"].append(one["caption"])
+    for annotation in content["annotations"]:
+        if str(annotation["image_id"]) not in own:
+            rows[str(annotation["image_id"])]["caption"].append(annotation["caption"])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, "".join(json.dumps({"image_id": name, **row}) + "\n" for name, row in rows.items()))
     return path

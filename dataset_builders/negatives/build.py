@@ -1,8 +1,8 @@
-"""The hard negative captions that AHNPL trains on, as its paper describes them and as its released code reads them.
+"""Builds AHNPL's hard negative captions, both as described in its paper and as read by its released code.
 
 `python dataset_builders/negatives/build.py --source coco --output data/coco-negatives` builds both configurations of
-`config.yaml`, one folder each, and `--push_to_hub my-org/coco-negatives` pushes them. The same command resumes. Every
-option of `hfcomp build negatives` takes the place of the configuration's own value; `--any_license` is there too.
+`config.yaml`, in one folder each, and `--push_to_hub my-org/coco-negatives` pushes them. The same command resumes. The
+options of `hfcomp build negatives` override the values of a configuration; `--any_license` is available too.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class SetOptions(NegativeOptions):
     """Hard negative captions for AHNPL.
 
     Attributes:
-        configs: of config.yaml; by default all.
+        configs: Configurations in config.yaml. Defaults to all.
     """
 
     configs: tuple[str, ...] = ()
 
 
 def build(given: dict[str, Any]) -> dict[str, Path]:
-    """Builds the configurations that are asked for, a folder each.
+    """Builds the requested configurations, each in its own folder.
 
     Raises:
-        ValueError: for one that `config.yaml` does not have.
+        ValueError: If `config.yaml` does not contain a configuration.
     """
     known = read_yaml(HERE / "config.yaml")
     configs = given.pop("configs", tuple(known))
     unknown = [name for name in configs if name not in known]
     if unknown:
-        raise ValueError(f"--configs: found {unknown[0]!r}, expected some of {', '.join(known)}.")
+        raise ValueError(f"--configs: found {unknown[0]!r}, expected one of: {', '.join(known)}.")
     folders = {name: given["output"] / name for name in configs}
     for name, folder in folders.items():
         print(f"{name}:", flush=True)
@@ -51,7 +51,7 @@ def build(given: dict[str, Any]) -> dict[str, Path]:
 
 
 def negative_options(config: dict[str, Any], given: dict[str, Any]) -> NegativeOptions:
-    """A configuration's options, of which those given on the command line count."""
+    """Combines a configuration's options with those from the command line, which take precedence."""
     options = {**config, **given}
     return NegativeOptions(**{**options, "kinds": tuple(options["kinds"])})
 

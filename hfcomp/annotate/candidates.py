@@ -42,7 +42,7 @@ def add_candidates(
     the order of the rows. Candidates of a further source come behind those that are there. Images are copied to the
     bit. What is left out is logged by its reason.
     """
-    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+    with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         source = _Source(project, options, log)
         number = project.decisions.add_items(source.items(progress))
     for reason, count in source.left_out.most_common():

@@ -23,7 +23,7 @@ from hfcomp.annotate.captions import (
 from hfcomp.annotate.models import Inpainter, Segmenter
 from hfcomp.annotate.options import DraftOptions
 from hfcomp.data.annotations.entries import Item
-from hfcomp.data.annotations.masks import Mask, above, check_mask, compose, enlarge, is_changed
+from hfcomp.data.annotations.masks import Mask, check_mask, compose, enlarge, is_changed, threshold_mask
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.factory.images.options import ImageOptions
 from hfcomp.factory.images.stage import BLANK, SAFETY_CHECKER, is_blank
@@ -229,7 +229,7 @@ class DraftMaker:
 
     def _mask(self, original: Image.Image, prompt: str) -> Mask:
         options = self._options
-        found = above(self._segmenter.probability_map(original, prompt), options.threshold)
+        found = threshold_mask(self._segmenter.probability_map(original, prompt), options.threshold)
         mask = enlarge(found, options.enlarge_x, options.enlarge_y)
         try:
             check_mask(mask, original)

@@ -24,7 +24,7 @@ from hfcomp.factory.images.editor import (
 )
 from hfcomp.factory.images.options import DType
 from hfcomp.factory.sources import model_facts
-from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
+from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatch, silence_library
 
 MODEL_TYPE = "clipseg"
 
@@ -67,7 +67,7 @@ def _load(model: str) -> tuple[CLIPSegForImageSegmentation, CLIPSegProcessor]:
     """The network in fp32, and its processor."""
     where = f"segmenter={model}"
     try:
-        with no_report(), damage_named(model):
+        with silence_library(), name_damaged_weights(model):
             kind = AutoConfig.from_pretrained(model, trust_remote_code=False).model_type
             if kind != MODEL_TYPE:
                 raise ValueError(f"its model type is {kind!r}, expected {MODEL_TYPE!r}")
@@ -86,7 +86,7 @@ def _load(model: str) -> tuple[CLIPSegForImageSegmentation, CLIPSegProcessor]:
             "load it once with transformers, save it with save_pretrained and pass that folder."
         ) from error
     # transformers would fill missing weights at random and only warn.
-    refuse(where, missing=loading["missing_keys"])
+    raise_on_mismatch(where, missing=loading["missing_keys"])
     return network, processor
 
 
@@ -156,7 +156,7 @@ class Inpainter:
         found: list[Edit] = []
         for seed in seeds:  # one at a time: no candidate depends on how many there are
             try:
-                with single_thread(self.device), no_report(logging), torch.inference_mode():
+                with single_thread(self.device), silence_library(logging), torch.inference_mode():
                     made = self._pipeline(
                         prompt=prompt.strip(),
                         image=small,

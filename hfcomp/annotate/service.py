@@ -20,7 +20,6 @@ from hfcomp.data.annotations.entries import QUALITIES, Edit, Item, decode, encod
 from hfcomp.data.annotations.masks import (
     Mask,
     ProbabilityMap,
-    above,
     check_mask,
     compose,
     enlarge,
@@ -28,6 +27,7 @@ from hfcomp.data.annotations.masks import (
     mask_image,
     overlay,
     read_mask,
+    threshold_mask,
 )
 from hfcomp.data.annotations.project import Project
 from hfcomp.factory.images.editor import Edit as Painted
@@ -218,7 +218,7 @@ class AnnotationService:
             probabilities = self.queue.probability_map(
                 item.image, made.prompt.strip(), self._reader(item.image)
             ).result()
-            found = enlarge(above(probabilities, made.threshold), *made.enlarge)
+            found = enlarge(threshold_mask(probabilities, made.threshold), *made.enlarge)
         elif made.added is None:
             raise ValueError(
                 "The mask prompt is empty. Name what is to be replaced, such as: fire hydrant. Or draw the mask with "

@@ -193,7 +193,7 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
         options["suite"], options["benchmarks"], options["column_names"], print, split=options["split"]
     )
     folders = data_folders(options["data"], options["data_dir"], option="data")
-    with url_access(UrlAccess.asked(options["allow_urls"], options["url_timeout"])):
+    with url_access(UrlAccess.from_settings(options["allow_urls"], options["url_timeout"])):
         evaluator = load_benchmarks(chosen, folders, print, skip_damaged=options["skip_damaged"])
         for one in evaluator.skipped:
             print(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}")

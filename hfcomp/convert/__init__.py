@@ -1,7 +1,8 @@
-"""Checkpoints of open_clip, OpenAI and works built on them, to plain folders of transformers and back.
+"""Converts checkpoints of open_clip, OpenAI and derived works to plain transformers folders and back.
 
-A layout is a table of names (`weight_table.py`) that is read in both directions. What a checkpoint does not hold, such
-as the activation, is taken from what states it and recorded with that source; if nothing states it, the user must.
+A layout is a table of names (`weight_table.py`) that works in both directions. Information that a checkpoint lacks,
+such as the activation, is taken from another source and recorded with it; if there is no source, the user must state
+it.
 """
 
 from hfcomp._lazy import attach

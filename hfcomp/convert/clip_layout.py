@@ -1,4 +1,4 @@
-"""CLIP with two plain transformers, as OpenAI published it and open_clip keeps it, and `CLIPModel`."""
+"""Layout of CLIP with two plain transformers, as published by OpenAI and stored by open_clip, and `CLIPModel`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers import CLIPConfig
 from hfcomp.convert.activations import GELU, GELU_TANH, QUICK_GELU, Activation
 from hfcomp.convert.weight_table import Weight, pair, source_names
 
-# Fields that the weights show too, that the conversion reads, or that change nothing in evaluation.
+# Fields that also follow from the weights, that the conversion reads, or that do not affect evaluation.
 _READ = {
     *("image_size", "layers", "width", "head_width", "heads", "mlp_ratio", "patch_size", "context_length"),
     *("vocab_size", "act_kwargs", "norm_kwargs", "hf_tokenizer_name", "tokenizer_kwargs", "tokenizer_type"),
@@ -21,11 +21,11 @@ _READ = {
     *("timm_model_name", "timm_model_pretrained", "timm_pool", "timm_proj", "timm_drop", "timm_drop_path"),
     *("hf_model_pretrained", "hf_proj_type", "hf_pooler_type", "norm_eps", "tokenizer_mode", "tiktoken_name"),
 }
-_OF_MODEL = {
+_MODEL_FIELDS = {
     *("embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "output_dict"),
     *("init_logit_scale", "init_logit_bias", "nonscalar_logit_scale", "cast_dtype"),
 }
-# Other fields change the network. Each has the value that leaves it a plain one.
+# Other fields change the network. These are the values with which it remains plain.
 _PLAIN = {
     "pool_type": ("tok", "argmax"),
     "pos_embed_type": ("learnable",),
@@ -36,29 +36,30 @@ _PLAIN = {
 }
 
 
-def refuse_other_networks(config: Mapping[str, Any], plain: Mapping[str, tuple[Any, ...]] | None = None) -> None:
-    """Raises for settings of a network that the target model does not have."""
+def reject_other_networks(config: Mapping[str, Any], plain: Mapping[str, tuple[Any, ...]] | None = None) -> None:
+    """Raises ValueError for network settings that the target model does not support."""
     # Some settings, such as pooling, change what a model computes without changing any weight. An unknown setting may
-    # be one of them, so it is an error, not a guess.
-    for name in sorted(set(config) - _OF_MODEL):
-        raise ValueError(f"{_place(name, config[name])}: not a setting of a CLIP or SigLIP. {_ADVICE}")
+    # be one of them, so it raises an error instead of being guessed.
+    for name in sorted(set(config) - _MODEL_FIELDS):
+        raise ValueError(f"{_place(name, config[name])}: not a known setting of CLIP or SigLIP. {_ADVICE}")
     allowed = {**_PLAIN, **(plain or {})}
     for part in ("vision_cfg", "text_cfg"):
         tower = config.get(part, {})
-        # A ResNet has four stages of several layers each, a transformer has one number.
+        # A ResNet has a list of layers for its four stages, a transformer a single number.
         if isinstance(tower.get("layers"), list):
-            raise ValueError(f"{part}: a ResNet, which no CLIP of transformers has. {_ADVICE}")
+            raise ValueError(f"{part}: found a ResNet, but no CLIP model in transformers has one. {_ADVICE}")
         for name in sorted(set(tower) - _READ):
             value = tower[name]
             if value not in (None, False, *allowed.get(name, ())):
-                raise ValueError(f"{_place(f'{part}.{name}', value)}: the network has no counterpart. {_ADVICE}")
+                place = _place(f"{part}.{name}", value)
+                raise ValueError(f"{place}: this network has no counterpart in transformers. {_ADVICE}")
 
 
 def norm_epsilon(tower: Mapping[str, Any], default: float) -> float:
     return float((tower.get("norm_kwargs") or {}).get("eps", default))
 
 
-_ADVICE = "Such a model stays with open_clip."
+_ADVICE = "Use this model with open_clip."
 
 
 def _place(name: str, value: Any) -> str:
@@ -70,7 +71,8 @@ def _place(name: str, value: Any) -> str:
 EPSILON = 1e-5
 HEAD_WIDTH = 64
 _TEXT_HEADS = 8  # open_clip's default
-# Widths of open_clip's released image towers whose heads are wider than 64 (ViT-H, g, bigG, e), and those with 64.
+# Head widths of open_clip's released image towers whose heads are wider than 64 (ViT-H, g, bigG, e), by tower width;
+# and tower widths with heads of 64.
 _WIDE_HEADS = {1280: 80, 1408: 88, 1664: 104, 1792: 112}
 _USUAL_WIDTHS = (384, 512, 640, 768, 896, 1024)
 _TEXT_PARTS = ("token_embedding.", "positional_embedding", "transformer.", "ln_final.", "text_projection")
@@ -85,7 +87,7 @@ _BLOCK = (
 
 
 def text_blocks(source: str, target: str, layers: int) -> list[Weight]:
-    """The transformer of open_clip's towers, with query, key and value in one tensor."""
+    """Lists the weights of the transformer in open_clip's towers, which has query, key and value in one tensor."""
     table = []
     for layer in range(layers):
         block, twin = f"{source}transformer.resblocks.{layer}", f"{target}encoder.layers.{layer}"
@@ -98,7 +100,7 @@ def text_blocks(source: str, target: str, layers: int) -> list[Weight]:
 
 
 def text_prefix(tensors: Mapping[str, Any]) -> str:
-    """`text.` where the text tower is a module of its own (open_clip's `custom_text`)."""
+    """Returns `text.` if the text tower is a separate module (open_clip's `custom_text`), otherwise an empty text."""
     return "text." if "text.token_embedding.weight" in tensors else ""
 
 
@@ -110,11 +112,11 @@ def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
         Weight(("visual.class_embedding",), (f"{image}.class_embedding",)),
         Weight(("visual.conv1.weight",), (f"{image}.patch_embedding.weight",)),
         Weight(("visual.positional_embedding",), (f"{image}.position_embedding.weight",)),
-        # transformers spells it so.
+        # This is the spelling in transformers.
         *pair("visual.ln_pre", "vision_model.pre_layrnorm"),
         *text_blocks("visual.", "vision_model.", image_layers),
         *pair("visual.ln_post", "vision_model.post_layernorm"),
-        # open_clip multiplies by a plain matrix; the weight of a `Linear` is its transpose.
+        # open_clip multiplies by a plain matrix; the weight of a `Linear` layer is its transpose.
         Weight(("visual.proj",), ("visual_projection.weight",), "transposed"),
         Weight((f"{text}token_embedding.weight",), (f"{words}.token_embedding.weight",)),
         Weight((f"{text}positional_embedding",), (f"{words}.position_embedding.weight",)),
@@ -124,24 +126,27 @@ def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
     ]
 
 
-def refuse_other_towers(names: set[str]) -> None:
-    """Raises for networks that have no model in transformers, with their names."""
-    # Without this check the names would merely be left over, which says "damaged", not "another network".
+def reject_other_towers(names: set[str]) -> None:
+    """Raises ValueError for networks that have no model in transformers, naming the network."""
+    # Without this check, these names would merely be left over, and the error would say "damaged" instead of naming a
+    # different network.
     kinds = {
-        "lora_": "holds LoRA weights beside the model's. Merge them with the code that trained them and save the "
-        "merged state: whether the other weights include them already is not in the file.",
-        "visual.layer1.": "is a ResNet CLIP (RN50 and its like), for which transformers has no model.",
-        "text_decoder.": "is a CoCa, for which transformers has no model.",
-        "visual.attn_pool.": "pools its image by attention (CoCa), for which transformers has no model.",
-        "text.transformer.embeddings.": "has a text tower of the Hub (such as XLM-RoBERTa), which `CLIPModel` lacks.",
-        ".ls_1.": "has layer scales, which `CLIPModel` lacks.",
-        "positional_embedding_res": "is a Long-CLIP, whose positions are of two tables, which `CLIPModel` lacks.",
+        "lora_": "contains LoRA weights in addition to the model's weights. Merge them with the code that trained "
+        "them and save the merged state: the file does not show whether they are already merged.",
+        "visual.layer1.": "is a ResNet CLIP (such as RN50), for which transformers has no model.",
+        "text_decoder.": "is a CoCa model, for which transformers has no model.",
+        "visual.attn_pool.": "pools images by attention (CoCa), for which transformers has no model.",
+        "text.transformer.embeddings.": "has a Hub text tower (such as XLM-RoBERTa), which `CLIPModel` does not "
+        "support.",
+        ".ls_1.": "has layer scales, which `CLIPModel` does not support.",
+        "positional_embedding_res": "is a Long-CLIP model with two position tables, which `CLIPModel` does not "
+        "support.",
     }
-    for mark, what in kinds.items():
+    for mark, problem in kinds.items():
         if any(mark in name for name in names):
-            raise ValueError(f"the checkpoint {what}")
+            raise ValueError(f"the checkpoint {problem}")
     if "visual.ln_pre.weight" not in names:
-        raise ValueError("the image tower has no visual.ln_pre (CLIPA), which `CLIPModel` always has.")
+        raise ValueError("the image tower has no visual.ln_pre (CLIPA), but `CLIPModel` always has it.")
 
 
 def clip_sizes(
@@ -150,24 +155,25 @@ def clip_sizes(
     activation: Activation,
     head_width: int | None,
 ) -> dict[str, Any]:
-    """The fields of a `CLIPConfig` except for the tokens; sizes are those of the weights.
+    """Returns the fields of a `CLIPConfig` except for the tokens; sizes are taken from the weights.
 
     Args:
         tensors: Tensors of the checkpoint.
-        config: `model_cfg` of `open_clip_config.json`, if any.
+        config: `model_cfg` from `open_clip_config.json`, if any.
         activation: Activations of both towers.
-        head_width: Width of the image tower's attention heads if neither the file nor the tower's width shows it.
+        head_width: Width of the image tower's attention heads, if neither the file nor the tower's width determines
+            it.
     """
     config = config or {}
-    refuse_other_networks(config)
+    reject_other_networks(config)
     vision, text = config.get("vision_cfg", {}), config.get("text_cfg", {})
     prefix = text_prefix(tensors)
     vocabulary, words = tensors[f"{prefix}token_embedding.weight"].shape
     width, _, height, patch = tensors["visual.conv1.weight"].shape
     if height != patch:
-        raise ValueError(f"visual.conv1.weight: patches of {height} x {patch} pixels, expected square ones.")
+        raise ValueError(f"visual.conv1.weight: found patches of {height} x {patch} pixels, expected square patches.")
     embedding = tensors["visual.proj"].shape[1]
-    # The one size without a trace in the weights: any split of the width into heads has the same tensors.
+    # The weights do not show this size: any split of the width into heads has the same tensors.
     own_width = head_width or vision.get("head_width") or _head_width(width, bool(config))
     shared = {"projection_dim": embedding}
     return {
@@ -198,16 +204,16 @@ def clip_sizes(
 
 
 def image_size(patches: int, patch: int, vision: Mapping[str, Any]) -> int:
-    """Height and width of images in pixels, from a number of patches and `vision_cfg`."""
+    """Returns the height and width of images in pixels, from a number of patches and `vision_cfg`."""
     side = math.isqrt(patches)
     given = vision.get("image_size", side * patch)
     sides = set(given) if isinstance(given, list) else {given}
-    # Rounded down: 384 pixels have 27 patches of 14, and 6 pixels that no patch reads.
+    # Rounded down: 384 pixels contain 27 patches of 14 pixels, and 6 pixels that no patch reads.
     if side * side != patches or len(sides) > 1 or next(iter(sides)) // patch != side:
         raise ValueError(
-            f"the image tower has positions for {patches} patches of {patch} pixels, but images are {given} pixels; "
-            "expected square images that fit. open_clip interpolates positions when it loads other sizes: save its "
-            "model again and convert that."
+            f"the image tower has positions for {patches} patches of {patch} pixels, but images have {given} pixels. "
+            "Expected square images of the matching size. open_clip interpolates positions when it loads other sizes: "
+            "load the model in open_clip, save it, and convert the saved model."
         )
     return int(next(iter(sides)))
 
@@ -218,8 +224,8 @@ def count_layers(tensors: Mapping[str, Any], prefix: str) -> int:
 
 
 def leftover(tensors: Mapping[str, Any], table: list[Weight]) -> tuple[list[str], list[str]]:
-    """Names that a table does not read: those of the towers, and others, such as a teacher's."""
-    # A weight of a tower that nothing reads means another network. Weights of other modules are recorded and left out.
+    """Returns the names that a table does not read: those of the towers, and others, such as a teacher's."""
+    # An unread tower weight means a different network. Weights of other modules are recorded and left out.
     names = sorted(set(tensors) - set(source_names(table)))
     names = [name for name in names if not _IGNORED.fullmatch(name)]
     towers = [name for name in names if name.startswith(("visual.", "text.", *_TEXT_PARTS))]
@@ -227,14 +233,14 @@ def leftover(tensors: Mapping[str, Any], table: list[Weight]) -> tuple[list[str]
 
 
 def model_config(config: CLIPConfig) -> dict[str, Any]:
-    """`model_cfg` of open_clip for a CLIP."""
+    """Makes open_clip's `model_cfg` for a CLIP model."""
     vision, text = config.vision_config, config.text_config
     # open_clip has one switch for both towers.
     quick = [tower.hidden_act == QUICK_GELU for tower in (vision, text)]
     if len(set(quick)) > 1 or not {vision.hidden_act, text.hidden_act} <= {QUICK_GELU, GELU, GELU_TANH}:
         raise ValueError(
-            f"the towers have the activations {vision.hidden_act} and {text.hidden_act}; open_clip has "
-            f"{QUICK_GELU} or {GELU} for both."
+            f"the towers have the activations {vision.hidden_act} and {text.hidden_act}, but open_clip supports only "
+            f"{QUICK_GELU} or {GELU} for both towers."
         )
     head_width = vision.hidden_size // vision.num_attention_heads
     shared = [_tower_config(tower) for tower in (vision, text)]
@@ -259,12 +265,12 @@ def model_config(config: CLIPConfig) -> dict[str, Any]:
 def _tower_config(tower: Any) -> dict[str, Any]:
     width, inner = tower.hidden_size, tower.intermediate_size
     ratio = inner / width
-    # open_clip stores a ratio and truncates its product with the width, which rounding may put just below the number.
+    # open_clip stores a ratio and truncates its product with the width, and rounding may put the product just below.
     ratio = ratio if int(width * ratio) == inner else (inner + 0.5) / width
-    found = {"layers": tower.num_hidden_layers, "width": width}
-    found |= {"mlp_ratio": ratio} if ratio != 4 else {}
-    found |= {"norm_kwargs": {"eps": tower.layer_norm_eps}} if tower.layer_norm_eps != EPSILON else {}
-    return found | ({"act_kwargs": {"approximate": "tanh"}} if tower.hidden_act == GELU_TANH else {})
+    fields = {"layers": tower.num_hidden_layers, "width": width}
+    fields |= {"mlp_ratio": ratio} if ratio != 4 else {}
+    fields |= {"norm_kwargs": {"eps": tower.layer_norm_eps}} if tower.layer_norm_eps != EPSILON else {}
+    return fields | ({"act_kwargs": {"approximate": "tanh"}} if tower.hidden_act == GELU_TANH else {})
 
 
 def _head_width(width: int, has_config: bool) -> int:
@@ -273,16 +279,16 @@ def _head_width(width: int, has_config: bool) -> int:
     if width in _WIDE_HEADS or width in _USUAL_WIDTHS:
         return _WIDE_HEADS.get(width, HEAD_WIDTH)
     raise ValueError(
-        f"an image tower of width {width} without open_clip_config.json: how wide its attention heads are is not in "
-        f"the weights. Pass --head_width, which is {HEAD_WIDTH} in most models."
+        f"open_clip_config.json is missing: the weights do not show the width of the attention heads in an image "
+        f"tower of width {width}. Pass --head_width, which is {HEAD_WIDTH} in most models."
     )
 
 
 def _text_heads(width: int) -> int:
-    """Heads of all released text towers are 64 wide."""
+    """Number of heads of a text tower; in all released models they are 64 wide."""
     if width % HEAD_WIDTH:
         raise ValueError(
-            f"a text tower of width {width} without open_clip_config.json: how many attention heads it has is not in "
-            "the weights. Put the file of open_clip beside them."
+            f"open_clip_config.json is missing: the weights do not show the number of attention heads in a text tower "
+            f"of width {width}. Put open_clip's file next to the weights."
         )
     return width // HEAD_WIDTH

@@ -1,4 +1,4 @@
-"""`hfcomp convert`: checkpoints of open_clip and of OpenAI as folders of transformers, back, and into a LLaVA."""
+"""`hfcomp convert`: converts open_clip and OpenAI checkpoints to transformers folders and back, and into a LLaVA."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ConvertOptions(Options):
     source: Annotated[
         str,
         Spelling("SOURCE", positional=True),
-        "File of weights (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id.",
+        "Weights file (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id.",
     ]
     output: Annotated[Path, "Output folder; replaced if a previous conversion wrote it."]
-    to: Annotated[Literal["transformers", "open_clip", "llava"], "Layout."] = "transformers"
+    to: Annotated[Literal["transformers", "open_clip", "llava"], "Output layout."] = "transformers"
     llava: Annotated[
         str | None,
         Spelling("MODEL"),
@@ -33,11 +33,11 @@ class ConvertOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.llava is None) == (self.to == "llava"):
-            raise ValueError("--to llava and --llava MODEL belong together: the model whose image tower is replaced.")
+            raise ValueError("--to llava needs --llava MODEL (whose image tower is replaced), and vice versa.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Converts a checkpoint and prints what was found in it."""
+    """Converts a checkpoint and prints a summary."""
     given = vars(parser().parse_args(arguments))
     options = make_options(ConvertOptions, given)
     check_datasets([options.source])
@@ -48,27 +48,27 @@ def main(arguments: Sequence[str]) -> None:
         record = convert_checkpoint(source, folder, make_options(ConversionOptions, given))
     elif given:
         raise ValueError(
-            f"--{next(iter(given))} only applies to a checkpoint of open_clip, not to --to {options.to}. Remove it."
+            f"--{next(iter(given))} only applies to open_clip checkpoints, not to --to {options.to}. Remove it."
         )
     else:
         record = export_llava(source, options.llava, folder) if options.llava else export_open_clip(source, folder)
-    for line in lines_of(record, folder):
+    for line in summary_lines(record, folder):
         print(line)
 
 
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "convert",
-        "Converts a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a "
-        "folder that CLIPModel (SiglipModel) loads; with --to open_clip the other way; with --to llava a LLaVA with "
-        "the image tower of a CLIP or SigLIP.",
+        "Convert a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a folder that "
+        "CLIPModel (SiglipModel) loads. With --to open_clip, convert in the other direction. With --to llava, put the "
+        "image tower of a CLIP or SigLIP into a LLaVA.",
         ConvertOptions,
         ConversionOptions,
     )
 
 
-def lines_of(record: dict[str, Any], folder: Path) -> list[str]:
-    """What a conversion found, for the terminal."""
+def summary_lines(record: dict[str, Any], folder: Path) -> list[str]:
+    """Summarizes a conversion for the terminal."""
     unused, lines = record.get("unused", []), [f"{record['source']}: {record['layout']}"]
     if "activation" in record:
         activation = record["activation"]
@@ -80,17 +80,19 @@ def lines_of(record: dict[str, Any], folder: Path) -> list[str]:
             f"{record['llava']}: {number['tensors']:,} tensors replaced, {number['changed']:,} of them changed"
         )
         for name, (own, kept) in record["pixels"].items():
-            lines.append(f"images: {name} is {kept} in {record['llava']} and {own} in {record['source']}")
+            lines.append(f"images: {name} is {kept} in {record['llava']}, but {own} in {record['source']}")
     if record.get("state") or record.get("prefix"):
-        lines.append(f"weights: under {record['state'] or 'the file'!r}, prefix {record['prefix']!r} removed")
+        place = f"under {record['state']!r}" if record["state"] else "at the top level"
+        lines.append(f"weights: {place}, prefix {record['prefix']!r} removed")
     if "preprocessing" in record:
-        shown = record["preprocessing"]
+        images = record["preprocessing"]
         lines.append(
-            f"images: {shown['size']} pixels, {shown['interpolation']}, {shown['resize_mode']}, from {shown['source']}"
+            f"images: {images['size']} pixels, {images['interpolation']}, {images['resize_mode']}, from "
+            f"{images['source']}"
         )
     if unused:
-        shown = ", ".join(unused[:8]) + (", ..." if len(unused) > 8 else "")
-        lines.append(f"not used: {len(unused)} ({shown})")
+        names = ", ".join(unused[:8]) + (", ..." if len(unused) > 8 else "")
+        lines.append(f"unused: {len(unused)} ({names})")
     if record.get("note"):
         lines.append(f"note: {record['note']}")
     return [*lines, f"written: {folder}"]

@@ -1,4 +1,4 @@
-"""Checkpoints of open_clip and of OpenAI as folders that `AutoModel` and `AutoProcessor` load."""
+"""Converts open_clip and OpenAI checkpoints to folders that `AutoModel` and `AutoProcessor` load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hfcomp.convert.options import ConversionOptions
 from hfcomp.convert.processors import image_processor, preprocessing
 from hfcomp.convert.weight_table import Weight, source_names, to_transformers
 from hfcomp.modeling.checkpoints import write_sentence_transformers_files
-from hfcomp.modeling.weight_checks import check_same, refuse
+from hfcomp.modeling.weight_checks import check_same, raise_on_mismatch
 from hfcomp.writing import check_free_folder, replacing_folder, write_json
 
 RECORD_FILE = "conversion.json"
@@ -29,8 +29,8 @@ class Parts(NamedTuple):
     """A converted model before it is written.
 
     Attributes:
-        layout: Kind of the checkpoint, in words.
-        unused: Names of tensors and entries of the file that no weight of the model comes from.
+        layout: Description of the checkpoint's kind.
+        unused: Names of tensors and entries in the file that no weight of the model uses.
     """
 
     layout: str
@@ -44,23 +44,23 @@ class Parts(NamedTuple):
 def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOptions | None = None) -> dict[str, Any]:
     """Converts a checkpoint to a plain `CLIPModel` or `SiglipModel` with its processor.
 
-    The folder has what `save_pretrained` writes, and `conversion.json` with where each setting comes from. Weights
-    keep their values and type; a checkpoint of several types becomes fp32, which holds them all exactly.
+    The folder contains the output of `save_pretrained`, and `conversion.json` with the source of each setting. Weights
+    keep their values and dtype; a checkpoint with several dtypes becomes fp32, which represents all of them exactly.
 
     Args:
-        source: file of weights, folder with `open_clip_config.json`, or Hub id.
-        folder: is made, or replaced where an earlier conversion wrote it.
-        options: what the checkpoint does not say.
+        source: Weights file, folder with `open_clip_config.json`, or Hub id.
+        folder: Output folder. Created if missing; replaced if an earlier conversion wrote it.
+        options: Information that the checkpoint lacks.
 
     Returns:
         The content of `conversion.json`.
 
     Raises:
-        ValueError: for a checkpoint that cannot be read safely, a network that transformers does not have, weights
-            that are missing or left over, an activation that nothing states, or a folder of other files.
+        ValueError: If the checkpoint cannot be read safely, transformers does not have its network, weights are
+            missing or left over, no source states the activation, or the folder contains other files.
     """
     options = options or ConversionOptions()
-    # Checked before anything is read: a checkpoint may have gigabytes to download.
+    # Check the folder before reading anything, because a checkpoint may require downloading gigabytes.
     check_folder(folder)
     checkpoint = read_checkpoint(str(source), state=options.state, prefix=options.prefix)
     if "visual.conv1.weight" in checkpoint.tensors or "visual.layer1.0.conv1.weight" in checkpoint.tensors:
@@ -77,14 +77,14 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
 
 
 def check_folder(folder: Path) -> None:
-    """Raises for a folder that holds anything but an earlier conversion."""
+    """Raises an error if a folder contains anything except an earlier conversion."""
     check_free_folder(folder, overwrite=True, written=[RECORD_FILE], whole=True, option="output")
 
 
 def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     tensors, settings = checkpoint.tensors, (checkpoint.config or {}).get("model_cfg")
     names = set(tensors)
-    clip_layout.refuse_other_towers(names)
+    clip_layout.reject_other_towers(names)
     prefix = clip_layout.text_prefix(tensors)
     layers = [clip_layout.count_layers(tensors, tower) for tower in ("visual.", prefix)]
     table = clip_layout.clip_table(prefix, *layers)
@@ -101,13 +101,13 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     prepare = preprocessing(checkpoint.config, options.pretrained)
     sizes = clip_layout.clip_sizes(tensors, settings, activation, options.head_width)
     tokenizer = processors.clip_tokenizer(
-        options.processor or processors.beside(checkpoint.path),
+        options.processor or processors.tokenizer_folder(checkpoint.path),
         own_name=((settings or {}).get("text_cfg") or {}).get("hf_tokenizer_name"),
         vocabulary=sizes["text_config"]["vocab_size"],
         length=sizes["text_config"]["max_position_embeddings"],
     )
     config = _config(CLIPConfig, sizes, tokenizer)
-    model = _filled(CLIPModel, config, to_transformers(table, tensors), checkpoint.path)
+    model = _load_weights(CLIPModel, config, to_transformers(table, tensors), checkpoint.path)
     images = image_processor(prepare, config.vision_config.image_size)
     processor = CLIPProcessor(image_processor=images, tokenizer=tokenizer)
     return Parts("CLIP of open_clip or OpenAI", model, processor, activation, prepare, unused)
@@ -115,7 +115,7 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
 
 def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     tensors, settings = checkpoint.tensors, (checkpoint.config or {}).get("model_cfg")
-    siglip_layout.refuse_other_trunks(set(tensors), settings)
+    siglip_layout.reject_other_trunks(set(tensors), settings)
     trunk = f"{siglip_layout.TRUNK}blocks."
     image_layers = len({name.split(".")[3] for name in tensors if name.startswith(trunk)})
     table = siglip_layout.siglip_table(image_layers, clip_layout.count_layers(tensors, "text."))
@@ -125,39 +125,39 @@ def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     sizes = siglip_layout.siglip_sizes(tensors, settings, activation)
     text = sizes["text_config"]
     tokenizer = processors.siglip_tokenizer(
-        options.processor or processors.beside(checkpoint.path),
+        options.processor or processors.tokenizer_folder(checkpoint.path),
         vocabulary=text["vocab_size"],
         length=text["max_position_embeddings"],
     )
     config = _config(SiglipConfig, sizes, tokenizer)
-    model = _filled(SiglipModel, config, to_transformers(table, tensors), checkpoint.path)
+    model = _load_weights(SiglipModel, config, to_transformers(table, tensors), checkpoint.path)
     images = image_processor(prepare, config.vision_config.image_size, siglip=True)
     processor = SiglipProcessor(image_processor=images, tokenizer=tokenizer)
     return Parts("SigLIP of open_clip", model, processor, activation, prepare, unused)
 
 
 def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]:
-    """Names that are not used. Raises for missing names, and for unused names of the towers."""
+    """Returns unused names. Raises ValueError if names are missing, or names of the towers are unused."""
     towers, others = clip_layout.leftover(checkpoint.tensors, table)
     missing = set(source_names(table)) - set(checkpoint.tensors)
-    refuse(checkpoint.path, missing=missing, unused=towers)
+    raise_on_mismatch(checkpoint.path, missing=missing, unused=towers)
     return (*others, *checkpoint.others)
 
 
 def _config(kind: Any, sizes: dict[str, Any], tokenizer: Any) -> Any:
-    # With an `eos_token_id` of 2, as in older conversions, CLIPModel reads a text at its highest token id, not at its
-    # end: a token added to the vocabulary would move the place.
+    # With an `eos_token_id` of 2, as in older conversions, CLIPModel pools a text at its highest token id rather than
+    # at its end, and a token added to the vocabulary would move that position.
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return kind(**{**sizes, "text_config": {**sizes["text_config"], **ids}})
 
 
-def _filled(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: Path) -> Any:
-    # A transformers folder has one type for all weights, and fp32 holds every half-precision number exactly.
+def _load_weights(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: Path) -> Any:
+    # A transformers folder has one dtype for all weights, and fp32 represents every half-precision number exactly.
     types = {value.dtype for value in tensors.values()}
     if len(types) > 1:
         tensors = {name: value.float() for name, value in tensors.items()}
-    # Nothing is allocated or initialized: the checkpoint's tensors become the model's. Buffers that are not saved,
-    # such as position ids, stay without values, so this model can be saved but not run.
+    # Nothing is allocated or initialized: the checkpoint's tensors become the model's. Unsaved buffers, such as
+    # position ids, have no values, so this model can be saved but not run.
     with torch.device("meta"):
         model = kind(config)
     check_same(path, tensors, model.state_dict())
@@ -168,7 +168,7 @@ def _filled(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: P
 def _record(source: Any, checkpoint: Checkpoint, parts: Parts, options: ConversionOptions) -> dict[str, Any]:
     config, prepare = parts.model.config, parts.preprocessing
     return {
-        # A local path means nothing on another machine; the hash identifies the file wherever it is.
+        # A local path means nothing on another machine, but the hash identifies the file anywhere.
         "source": source if isinstance(source, str) and not Path(source).exists() else checkpoint.path.name,
         "sha256": file_hash(checkpoint.path),
         "layout": parts.layout,

@@ -1,4 +1,4 @@
-"""Writes models for other libraries: a CLIP for open_clip, and an image tower inside a LLaVA."""
+"""Exports models to other libraries: a CLIP to open_clip, and an image tower into a LLaVA."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hfcomp.convert.convert import RECORD_FILE, check_folder
 from hfcomp.convert.processors import preprocess_config
 from hfcomp.convert.weight_table import from_transformers
 from hfcomp.modeling.backbones import load_backbone, load_processor
-from hfcomp.modeling.weight_checks import check_same, damage_named, no_report, refuse
+from hfcomp.modeling.weight_checks import check_same, name_damaged_weights, raise_on_mismatch, silence_library
 from hfcomp.writing import replacing, replacing_folder, write_json, write_text
 
 _CLIP_TOKENS = 49_408
@@ -28,28 +28,28 @@ _CLIP_TOKENS = 49_408
 def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
     """Writes a CLIP in open_clip's layout: `open_clip_config.json` and `open_clip_model.safetensors`.
 
-    open_clip loads the folder as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is pushed. Weights keep their values
-    and type.
+    open_clip loads the folder as `local-dir:FOLDER`, and as `hf-hub:NAME` after it is pushed. Weights keep their
+    values and dtype.
 
     Args:
         model: Hub id or folder of a `CLIPModel`.
-        folder: is made, or replaced where an earlier conversion wrote it.
+        folder: Output folder. Created if missing; replaced if an earlier conversion wrote it.
 
     Returns:
         The content of `conversion.json`; its `note` says what open_clip still needs, if anything.
 
     Raises:
-        ValueError: for another model, an adapter, or one that open_clip has no settings for.
+        ValueError: If the model is of another class, is an adapter, or has no counterpart in open_clip's settings.
     """
     check_folder(folder)
     backbone = load_backbone(model, dtype="auto")
     if not isinstance(backbone, CLIPModel):
         kind = type(backbone).__name__
         hint = " Merge the adapter first (hfcomp.merge_adapter)." if hasattr(backbone, "peft_config") else ""
-        raise ValueError(f"{model}: found a {kind}; only a CLIPModel is written in open_clip's layout.{hint}")
+        raise ValueError(f"{model}: found a {kind}, but only a CLIPModel can be exported to open_clip.{hint}")
     processor, config = load_processor(model, argument="model"), backbone.config
     _check_end_of_text(model, processor.tokenizer, config.text_config)
-    # Everything that may raise comes before the folder is made.
+    # Everything that may raise comes before the folder is created.
     layers = [tower.num_hidden_layers for tower in (config.vision_config, config.text_config)]
     tensors = from_transformers(clip_table("", *layers), backbone.state_dict())
     settings = {
@@ -69,8 +69,8 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
 def _check_end_of_text(model: str | Path, tokenizer: Any, text: Any) -> None:
     if tokenizer.eos_token_id != text.vocab_size - 1:
         raise ValueError(
-            f"{model}: texts end with token {tokenizer.eos_token_id} of {text.vocab_size:,}; open_clip reads a text "
-            "at its highest token, which has to be its end."
+            f"{model}: texts end with token {tokenizer.eos_token_id} of {text.vocab_size:,}, but open_clip pools a "
+            "text at its highest token, which must be the end-of-text token."
         )
 
 
@@ -81,7 +81,7 @@ def _describe_export(model: str | Path, config: Any) -> dict[str, Any]:
         ""
         if tokens == _CLIP_TOKENS
         else f"the vocabulary of {tokens:,} tokens is not CLIP's: set text_cfg.hf_tokenizer_name in {CONFIG_FILE} to "
-        "where this folder is published, else open_clip reads texts with CLIP's own tokenizer"
+        "the Hub id of this folder, otherwise open_clip uses CLIP's own tokenizer"
     )
     return {
         "source": str(model) if not Path(model).exists() else Path(model).resolve().name,
@@ -101,31 +101,31 @@ _ARCHITECTURE = (
     *("image_size", "patch_size", "hidden_act", "layer_norm_eps"),
 )
 _PIXELS = ("image_mean", "image_std", "size", "crop_size", "resample", "do_center_crop", "rescale_factor")
-_INNER = "vision_model."  # before the names of a tower's weights in some versions of transformers
-_HEAD = "head."  # SigLIP's pooling, which a LLaVA may have left out: it reads the patches
+_INNER = "vision_model."  # prefix of a tower's weight names in some versions of transformers
+_HEAD = "head."  # SigLIP's pooling, which a LLaVA may omit because it reads the patches
 NOTE = (
-    "the connector and the language model were trained with the tower that was replaced: train them again, as LLaVA's "
-    "two stages do, before the result is taken for what this tower can do"
+    "the connector and the language model were trained with the replaced tower. Retrain them, as in LLaVA's two "
+    "stages, before you judge this tower by the result"
 )
 
 
 def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str, Any]:
-    """Writes a LLaVA whose image tower has the weights of a CLIP or SigLIP of the same configuration.
+    """Writes a LLaVA whose image tower has the weights of a CLIP or SigLIP with the same configuration.
 
-    Everything else is the LLaVA's, its processor too. Weights of the tower take the type of the LLaVA's.
+    Everything else, including the processor, stays the LLaVA's. The tower's weights take the dtype of the LLaVA.
 
     Args:
-        model: Hub id or folder of the dual encoder, such as one that was fine-tuned here.
+        model: Hub id or folder of the dual encoder, such as a model fine-tuned with hfcomp.
         llava: Hub id or folder of an image-text-to-text model with a `vision_tower`, such as a LLaVA.
-        folder: is made, or replaced where an earlier conversion wrote it.
+        folder: Output folder. Created if missing; replaced if an earlier conversion wrote it.
 
     Returns:
-        The content of `conversion.json`; its `note` says what is left to do, and `pixels` where the processors
-        differ.
+        The content of `conversion.json`; its `note` says what is left to do, and `pixels` lists differences between
+        the processors.
 
     Raises:
-        ValueError: for an adapter, a model without a `vision_tower`, towers of other configurations or shapes, naming
-            what differs, or a folder of other files.
+        ValueError: If the model is an adapter, the LLaVA has no `vision_tower`, the towers differ in configuration or
+            shapes (the message names the differences), or the folder contains other files.
     """
     check_folder(folder)
     backbone = load_backbone(model, dtype="auto")
@@ -134,7 +134,9 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
     reader = _load(llava)
     tower = getattr(reader.model, "vision_tower", None) if hasattr(reader, "model") else None
     if tower is None:
-        raise ValueError(f"{llava}: found a {type(reader).__name__}, expected a model with a vision_tower, as LLaVA.")
+        raise ValueError(
+            f"{llava}: found a {type(reader).__name__}, expected a model with a vision_tower, such as LLaVA."
+        )
     _check_configurations(model, backbone.config.vision_config, llava, tower.config)
     record = _describe_replacement(model, llava, backbone, reader) | {
         "replaced": _replace(model, backbone.vision_model, tower)
@@ -150,34 +152,34 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
 
 def _load(llava: str | Path) -> Any:
     try:
-        # A wrong shape is reported by `refuse` below, with names and the fix, so transformers must not raise first.
-        with damage_named(llava), no_report():
-            found, info = AutoModelForImageTextToText.from_pretrained(
+        # `raise_on_mismatch` below reports wrong shapes with names and the fix, so transformers must not raise first.
+        with name_damaged_weights(llava), silence_library():
+            reader, info = AutoModelForImageTextToText.from_pretrained(
                 llava, dtype="auto", trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
             )
-    except ValueError as error:  # transformers names the configurations that it has
+    except ValueError as error:  # transformers lists the supported configurations
         raise ValueError(f"{llava}: expected an image-text-to-text model such as LLaVA: {error}") from error
-    refuse(llava, missing=info["missing_keys"], shapes=info["mismatched_keys"])
-    return found
+    raise_on_mismatch(llava, missing=info["missing_keys"], shapes=info["mismatched_keys"])
+    return reader
 
 
 def _check_configurations(model: str | Path, own: Any, llava: str | Path, expected: Any) -> None:
-    found = [
-        f"{name} {getattr(own, name, None)!r} in place of {getattr(expected, name, None)!r}"
+    differences = [
+        f"{name} {getattr(own, name, None)!r} instead of {getattr(expected, name, None)!r}"
         for name in _ARCHITECTURE
         if getattr(own, name, None) != getattr(expected, name, None)
     ]
-    if found:
+    if differences:
         raise ValueError(
-            f"{model}: its image tower is not the one of {llava}: {', '.join(found)}. Choose the model that this "
-            "LLaVA's tower came from, or was fine-tuned from."
+            f"{model}: its image tower does not match that of {llava}: {', '.join(differences)}. Choose the model "
+            "from which this LLaVA's tower comes, or a model fine-tuned from it."
         )
 
 
 def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module) -> dict[str, int]:
-    """Copies a tower's weights into another. Returns how many tensors and values, and how many tensors changed.
+    """Copies a tower's weights into another; returns the numbers of tensors, values and changed tensors.
 
-    No changed tensor means that the LLaVA had this very tower, so the fine-tuned weights were not the ones passed.
+    If no tensor changed, the LLaVA already had exactly this tower, so the wrong weights were passed.
     """
     given = {name.removeprefix(_INNER): value for name, value in source.state_dict().items()}
     target = {name.removeprefix(_INNER): value for name, value in tower.state_dict().items()}
@@ -186,7 +188,7 @@ def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module)
     changed = 0
     with torch.no_grad():
         for name, value in target.items():
-            # Compared in the LLaVA's type: rounding to it is not a change.
+            # Compare in the LLaVA's dtype, because rounding to it is not a change.
             new = given[name].to(value.dtype)
             changed += int(not torch.equal(new, value))
             value.copy_(new)
@@ -194,8 +196,8 @@ def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module)
 
 
 def _differences(processor: Any, other: Any) -> dict[str, list[Any]]:
-    """How images are prepared where the processors differ: the dual encoder's value, then the LLaVA's."""
-    own, kept = (one.image_processor.to_dict() for one in (processor, other))
+    """Image settings in which the processors differ: the dual encoder's value, then the LLaVA's."""
+    own, kept = (part.image_processor.to_dict() for part in (processor, other))
     return {name: [own.get(name), kept.get(name)] for name in _PIXELS if own.get(name) != kept.get(name)}
 
 
@@ -213,5 +215,5 @@ def _describe_replacement(model: str | Path, llava: str | Path, backbone: Any, r
 
 
 def _name(place: str | Path) -> str:
-    """A Hub id, or the name of a folder without what is above it."""
+    """Returns a Hub id unchanged, or only the last component of a folder's path."""
     return Path(place).resolve().name if Path(place).exists() else str(place)

@@ -1,4 +1,4 @@
-"""The processor of a converted model: its tokenizer, and how images are prepared, as open_clip's settings say."""
+"""Processor of a converted model: its tokenizer, and its image preparation according to open_clip's settings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hfcomp.reading import check_place
 
 RESAMPLING = {"bicubic": Resampling.BICUBIC, "bilinear": Resampling.BILINEAR}
 SHORTEST, SQUASH = "shortest", "squash"
-# Tags of open_clip's `pretrained.py` at 89fb801 (June 2026) whose preprocessing is not OpenAI's.
+# Tags in open_clip's `pretrained.py` at 89fb801 (June 2026) whose preprocessing is not OpenAI's.
 _HALVES_TAG, _SQUASH_TAG = re.compile("laion2b_s32b_b82k"), re.compile("dfn5b")
 CLIP_PLACE = "openai/clip-vit-base-patch32"
 FILES = ("tokenizer.json", "vocab.json")
-# SigLIP's tokenizers by their number of tokens.
+# SigLIP tokenizers by number of tokens.
 SIGLIP_PLACES = {
     32_000: "google/siglip-base-patch16-224",
     250_000: "google/siglip-base-patch16-256-multilingual",
@@ -28,13 +28,14 @@ SIGLIP_PLACES = {
 
 
 class Preprocessing(NamedTuple):
-    """open_clip's settings of preprocessing.
+    """open_clip's preprocessing settings.
 
     Attributes:
-        mean: Mean of each channel, for pixels in 0 to 1; `std` likewise.
+        mean: Mean of each channel, for pixels in 0 to 1.
+        std: Standard deviation of each channel, for pixels in 0 to 1.
         interpolation: `bicubic` or `bilinear`.
-        resize_mode: `shortest` scales the shorter side and cuts the center out, `squash` scales both sides.
-        source: What states the settings.
+        resize_mode: `shortest` scales the shorter side and crops the center, `squash` scales both sides.
+        source: Source that states the settings.
     """
 
     mean: tuple[float, ...]
@@ -45,11 +46,11 @@ class Preprocessing(NamedTuple):
 
 
 def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preprocessing:
-    """The settings of `open_clip_config.json`, else of a tag, else OpenAI's, which open_clip takes then.
+    """Returns the settings of `open_clip_config.json`, otherwise of a tag, otherwise OpenAI's, open_clip's default.
 
     Args:
         config: Content of the whole file, if any.
-        tag: open_clip's tag of the weights that training started from.
+        tag: open_clip's tag of the weights from which training started.
     """
     openai = (tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD))
     if config is None:
@@ -60,24 +61,24 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
     given = config.get("preprocess_cfg") or {}
     mean, std = (_channels(given.get(name), default) for name, default in zip(("mean", "std"), openai, strict=True))
     interpolation, mode = given.get("interpolation") or "bicubic", given.get("resize_mode") or SHORTEST
-    # "random" means that training draws one per image; open_clip then evaluates with bicubic.
+    # "random" means that training draws an interpolation per image; open_clip then evaluates with bicubic.
     interpolation = "bicubic" if interpolation == "random" else interpolation
     if interpolation not in RESAMPLING or mode not in (SHORTEST, SQUASH):
         raise ValueError(
-            f"open_clip_config.json: preprocessing {interpolation!r}, {mode!r} has no counterpart in transformers; "
-            f"expected {' or '.join(RESAMPLING)} and {SHORTEST} or {SQUASH}."
+            f"open_clip_config.json: the preprocessing {interpolation!r}, {mode!r} has no counterpart in "
+            f"transformers. Expected {' or '.join(RESAMPLING)}, and {SHORTEST} or {SQUASH}."
         )
     return Preprocessing(mean, std, interpolation, mode, "open_clip_config.json")
 
 
 def image_processor(settings: Preprocessing, size: int, *, siglip: bool = False) -> Any:
-    """The image processor of a tower for square images of a size in pixels."""
-    # open_clip resizes Pillow images, and so do these processors. The torchvision ones resize tensors, whose pixels
-    # differ.
+    """Makes the image processor of a tower for square images of a size in pixels."""
+    # open_clip resizes Pillow images, and so do these processors. The torchvision processors resize tensors, and the
+    # pixels differ.
     kind = SiglipImageProcessorPil if siglip else CLIPImageProcessorPil
     square = {"height": size, "width": size}
     crop = settings.resize_mode == SHORTEST
-    # CLIP's processor crops by default. SigLIP's has no crop setting by default.
+    # CLIP's processor crops by default; SigLIP's has no crop setting by default.
     cropping = {"do_center_crop": crop, "crop_size": square} if crop or not siglip else {}
     return kind(
         image_mean=list(settings.mean),
@@ -89,7 +90,7 @@ def image_processor(settings: Preprocessing, size: int, *, siglip: bool = False)
 
 
 def preprocess_config(processor: Any, size: int) -> dict[str, Any]:
-    """`preprocess_cfg` of open_clip for an image processor."""
+    """Makes open_clip's `preprocess_cfg` for an image processor."""
     images = processor.image_processor
     sides, square = dict(images.size), {"height": size, "width": size}
     names = {int(value): name for name, value in RESAMPLING.items()}
@@ -103,8 +104,8 @@ def preprocess_config(processor: Any, size: int) -> dict[str, Any]:
     switches = ("do_resize", "do_rescale", "do_normalize")
     if not mode or int(images.resample) not in names or not all(getattr(images, name) for name in switches):
         raise ValueError(
-            f"the image processor resizes to {sides} (center crop: {crops}, resampling {int(images.resample)}), which "
-            f"open_clip has no setting for with a model of {size} pixels."
+            f"the image processor resizes to {sides} (center crop: {crops}, resampling {int(images.resample)}), but "
+            f"open_clip has no such setting for a model of {size} pixels."
         )
     return {
         "mean": list(images.image_mean),
@@ -120,53 +121,53 @@ def _channels(value: Any, default: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (float(value),) * 3
 
 
-def beside(checkpoint: Path) -> str | None:
-    """The folder of a checkpoint if it holds a tokenizer, as repositories of open_clip do."""
+def tokenizer_folder(checkpoint: Path) -> str | None:
+    """Returns the folder of a checkpoint if it contains a tokenizer, as open_clip repositories do."""
     folder = checkpoint.parent
     return str(folder) if any((folder / name).is_file() for name in FILES) else None
 
 
 def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, length: int) -> Any:
-    """A CLIP tokenizer whose end-of-text token is the one that the checkpoint's model pools at.
+    """Loads a CLIP tokenizer and checks that the checkpoint's model pools at its end-of-text token.
 
     Args:
         place: Folder (with a tokenizer, or with `vocab.json` and `merges.txt`) or Hub id. Defaults to OpenAI's.
-        own_name: `hf_tokenizer_name` of the checkpoint's configuration.
-        vocabulary: Number of tokens that the model has.
-        length: Tokens of the longest text.
+        own_name: `hf_tokenizer_name` in the checkpoint's configuration.
+        vocabulary: Number of tokens in the model's vocabulary.
+        length: Maximum number of tokens of a text.
     """
     if own_name and place is None:
         raise ValueError(
-            f"open_clip_config.json: hf_tokenizer_name={own_name!r}, so the texts are not CLIP's tokens. Pass "
+            f"open_clip_config.json: hf_tokenizer_name={own_name!r}, so the model does not use CLIP's tokens. Pass "
             "--processor with a folder or Hub id that has this tokenizer."
         )
     place = place or CLIP_PLACE
     tokenizer = _load(CLIPTokenizer, place, length)
-    # open_clip's text tower reads a text at its highest token id. If that is not the end of the text, the embedding
-    # comes from somewhere in the middle and nothing fails.
+    # open_clip's text tower pools a text at its highest token id. If that is not the end of the text, the embedding
+    # silently comes from somewhere in the middle.
     if len(tokenizer) != vocabulary or tokenizer.eos_token_id != vocabulary - 1:
         raise ValueError(
             f"{place}: the tokenizer has {len(tokenizer):,} tokens and ends texts with token "
-            f"{tokenizer.eos_token_id}; the model has {vocabulary:,} tokens and reads a text at its highest one. Pass "
-            "--processor with the tokenizer that it was trained with."
+            f"{tokenizer.eos_token_id}, but the model has {vocabulary:,} tokens and pools a text at its highest one. "
+            "Pass --processor with the tokenizer of the model's training."
         )
     return tokenizer
 
 
 def siglip_tokenizer(place: str | None, *, vocabulary: int, length: int) -> Any:
-    """A SigLIP tokenizer, which pads to the full length."""
+    """Loads a SigLIP tokenizer, which pads to the full length."""
     # Google's three vocabularies differ in their number of tokens.
     place = place or SIGLIP_PLACES.get(vocabulary)
     if place is None:
         raise ValueError(
-            f"no SigLIP of Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer."
+            f"no SigLIP model from Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer."
         )
     tokenizer = _load(AutoTokenizer, place, length)
-    # Further tokens would be read from beyond the model's table. Fewer are harmless.
+    # Additional tokens would be looked up beyond the model's table. Fewer tokens are harmless.
     if len(tokenizer) > vocabulary:
         raise ValueError(
-            f"{place}: the tokenizer has {len(tokenizer):,} tokens, the model {vocabulary:,}. Pass --processor with "
-            "the tokenizer that it was trained with."
+            f"{place}: the tokenizer has {len(tokenizer):,} tokens, but the model has {vocabulary:,}. Pass "
+            "--processor with the tokenizer of the model's training."
         )
     return tokenizer
 
@@ -179,13 +180,13 @@ def _load(kind: Any, place: str, length: int) -> Any:
         return CLIPTokenizer(**{name: str(path) for name, path in files.items()}, model_max_length=length)
     try:
         tokenizer = kind.from_pretrained(place, model_max_length=length, trust_remote_code=False)
-        # transformers makes a tokenizer of nothing but special tokens from files that it did not find.
+        # If files are missing, transformers makes a tokenizer that has only special tokens.
         if len(tokenizer) <= len(tokenizer.all_special_tokens):
             raise ValueError("Its vocabulary was not found.")
         return tokenizer
     except (OSError, ValueError) as error:
         where = "" if Path(place).is_dir() else " (a Hub id, which needs a connection)"
         raise ValueError(
-            f"{place}{where}: no tokenizer can be loaded. Pass --processor with a folder or Hub id of a model that "
-            f"has the same tokens. {error}"
+            f"{place}{where}: the tokenizer cannot be loaded. Pass --processor with a folder or Hub id of a model "
+            f"that has the same tokens. {error}"
         ) from error

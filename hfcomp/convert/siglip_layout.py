@@ -1,4 +1,4 @@
-"""SigLIP as open_clip keeps it, with an image tower of timm, and `SiglipModel`."""
+"""Layout of SigLIP as stored by open_clip, with a timm image tower, and `SiglipModel`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hfcomp.convert.clip_layout import (
     count_layers,
     image_size,
     norm_epsilon,
-    refuse_other_networks,
+    reject_other_networks,
     text_blocks,
 )
 from hfcomp.convert.weight_table import Weight, pair
 
 TRUNK = "visual.trunk."
 EPSILON = 1e-6
-_EPSILON_OF_TEXT = 1e-5  # torch's, where norm_kwargs does not name another
-# Heads of the timm models for SigLIP.
+_TEXT_EPSILON = 1e-5  # torch's default, used unless norm_kwargs names another value
+# Number of heads of timm's SigLIP models.
 _HEADS = {"base": 12, "large": 16, "so400m": 16, "giantopt": 16}
 _NAME = re.compile(r"vit_(\w+?)_patch\d+_siglip_\d+")
 _BLOCK = (("norm1", "layer_norm1"), ("norm2", "layer_norm2"), ("attn.proj", "self_attn.out_proj"))
@@ -40,7 +40,7 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
     table = [
         *(Weight((name,), (name,), "list of one") for name in ("logit_scale", "logit_bias")),
         *pair(f"{TRUNK}patch_embed.proj", f"{image}.patch_embedding"),
-        # timm adds its positions to a batch, so they have a first dimension of 1.
+        # timm adds positions to a batch, so their first dimension is 1.
         Weight((f"{TRUNK}pos_embed",), (f"{image}.position_embedding.weight",), "of a batch"),
         *pair(f"{TRUNK}norm", "vision_model.post_layernorm"),
         Weight((f"{pool}.latent",), (f"{head}.probe",)),
@@ -53,8 +53,8 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
         *pair("text.ln_final", "text_model.final_layer_norm"),
         *pair("text.text_projection", "text_model.head"),
     ]
-    # The pooling query is one learned vector, so timm projects it apart from keys and values; transformers keeps the
-    # three in one tensor, in this order. In the blocks it is the other way round.
+    # The pooling query is one learned vector, so timm projects it separately from keys and values. transformers keeps
+    # the three in one tensor, in this order. In the blocks it is the other way round.
     for part in ("weight", "bias"):
         table.append(Weight((f"{pool}.q.{part}", f"{pool}.kv.{part}"), (f"{head}.attention.in_proj_{part}",)))
     for layer in range(image_layers):
@@ -66,27 +66,29 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
     return table
 
 
-def refuse_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> None:
-    """Raises for timm image towers that are not SigLIP's, and for a SigLIP without its configuration."""
+def reject_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> None:
+    """Raises ValueError for timm image towers that are not SigLIP's, and for SigLIP without its configuration."""
     if config is None:
         raise ValueError(
-            "an image tower of timm without open_clip_config.json: heads and activation of it are not in the weights. "
-            "Put the file of its Hub repository beside the weights."
+            "open_clip_config.json is missing: the weights of a timm image tower do not show its heads and "
+            "activation. Put the file from its Hub repository next to the weights."
         )
     tower = config.get("vision_cfg", {}).get("timm_model_name")
     if f"{TRUNK}attn_pool.latent" not in names or not _NAME.fullmatch(str(tower)):
-        raise ValueError(f"the image tower is timm's {tower}, not SigLIP's: transformers has no CLIP with it.")
+        raise ValueError(f"the image tower is timm's {tower}, not SigLIP's; transformers has no CLIP with this tower.")
 
 
 def siglip_sizes(
     tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], activation: Activation
 ) -> dict[str, Any]:
-    """The fields of a `SiglipConfig` except for the tokens; sizes are those of the weights."""
-    refuse_other_networks(config, _PLAIN)
+    """Returns the fields of a `SiglipConfig` except for the tokens; sizes are taken from the weights."""
+    reject_other_networks(config, _PLAIN)
     vision, text = config["vision_cfg"], config.get("text_cfg", {})
-    # A causal mask leaves no trace in the weights; in a SigLIP every token sees every other.
+    # The weights do not show a causal mask; in SigLIP, every token sees every other.
     if (vision.get("timm_pool"), vision.get("timm_proj")) != ("map", "none") or not text.get("no_causal_mask"):
-        raise ValueError("open_clip_config.json: a SigLIP has timm_pool=map, timm_proj=none and no_causal_mask=true.")
+        raise ValueError(
+            "open_clip_config.json: expected timm_pool=map, timm_proj=none and no_causal_mask=true for SigLIP."
+        )
     vocabulary, words = tensors["text.token_embedding.weight"].shape
     _, patches, width = tensors[f"{TRUNK}pos_embed"].shape
     patch = tensors[f"{TRUNK}patch_embed.proj.weight"].shape[-1]
@@ -111,6 +113,6 @@ def siglip_sizes(
             "max_position_embeddings": tensors["text.positional_embedding"].shape[0],
             "projection_size": tensors["text.text_projection.weight"].shape[0],
             "hidden_act": activation.text,
-            "layer_norm_eps": norm_epsilon(text, _EPSILON_OF_TEXT),
+            "layer_norm_eps": norm_epsilon(text, _TEXT_EPSILON),
         },
     }

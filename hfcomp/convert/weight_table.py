@@ -1,4 +1,4 @@
-"""One table of names for a layout of weights, read in both directions."""
+"""Table of weight names for a layout, which works in both directions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 Change = Callable[[torch.Tensor], torch.Tensor]
-# The change to the other layout, and back.
+# Conversion to the transformers layout, and back.
 FORMS: dict[str, tuple[Change, Change]] = {
     "same": (lambda value: value, lambda value: value),
     "transposed": (lambda value: value.T, lambda value: value.T),
@@ -19,11 +19,11 @@ FORMS: dict[str, tuple[Change, Change]] = {
 
 
 class Weight(NamedTuple):
-    """The tensors of a layout and of transformers' model that hold the same numbers.
+    """Tensors of a layout and of the transformers model that contain the same numbers.
 
     Attributes:
-        sources: Names in the layout. Several are joined along their first dimension.
-        targets: Names in transformers. Several are equal parts of one tensor, such as query, key and value.
+        sources: Names in the layout. Several tensors are joined along their first dimension.
+        targets: Names in transformers. Several tensors are equal parts of one, such as query, key and value.
         form: Key of `FORMS`.
     """
 
@@ -33,7 +33,7 @@ class Weight(NamedTuple):
 
 
 def pair(source: str, target: str) -> list[Weight]:
-    """Weight and bias of a layer that both layouts have."""
+    """Returns the weight and bias of a layer that both layouts have."""
     return [Weight((f"{source}.{part}",), (f"{target}.{part}",)) for part in ("weight", "bias")]
 
 
@@ -42,29 +42,29 @@ def source_names(table: Iterable[Weight]) -> list[str]:
 
 
 def to_transformers(table: Iterable[Weight], tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors of a layout under transformers' names; all of `source_names` are there."""
-    found = {}
+    """Converts the tensors of a layout to transformers names; all `source_names` must exist."""
+    converted = {}
     for weight in table:
-        joined = FORMS[weight.form][0](_joined(tensors, weight.sources))
-        found |= _parts(joined, weight.targets)
-    return found
+        joined = FORMS[weight.form][0](_join(tensors, weight.sources))
+        converted |= _parts(joined, weight.targets)
+    return converted
 
 
 def from_transformers(table: Iterable[Weight], tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The reverse of `to_transformers`, for tables whose weights have one source each."""
-    found = {}
+    """Reverses `to_transformers`, for tables whose weights have one source each."""
+    converted = {}
     for weight in table:
-        joined = FORMS[weight.form][1](_joined(tensors, weight.targets))
-        found |= _parts(joined, weight.sources)
-    return found
+        joined = FORMS[weight.form][1](_join(tensors, weight.targets))
+        converted |= _parts(joined, weight.sources)
+    return converted
 
 
-def _joined(tensors: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> torch.Tensor:
+def _join(tensors: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> torch.Tensor:
     return tensors[names[0]] if len(names) == 1 else torch.cat([tensors[name] for name in names])
 
 
 def _parts(value: torch.Tensor, names: tuple[str, ...]) -> dict[str, torch.Tensor]:
-    # Copies: safetensors does not write two tensors that share memory, as the parts of a chunk do.
+    # Copy the parts, because safetensors does not write tensors that share memory, like the parts of a chunk.
     return {
         name: part.clone(memory_format=torch.contiguous_format)
         for name, part in zip(names, value.chunk(len(names)) if len(names) > 1 else [value], strict=True)

@@ -1,4 +1,4 @@
-"""From a dataset of the Hub to batches: the column contract, images, collators and loading."""
+"""From a Hub dataset to batches: the column contract, images, collators and loading."""
 
 from hfcomp._lazy import attach
 

@@ -1,4 +1,4 @@
-"""From rows of the column contract to a batch of [`hfcomp.modeling.DualEncoder`]: one collator for CLIP and SigLIP."""
+"""Collator for CLIP and SigLIP: turns rows of the column contract into a batch for [`hfcomp.modeling.DualEncoder`]."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ class CompositionalCollator:
     """Turns rows of the column contract (`hfcomp.data.columns`) into a batch.
 
     Args:
-        processor: the model's processor (`AutoProcessor.from_pretrained`).
-        config: the model's configuration.
-        num_negatives: entries of `negative_captions` that are read, `K`; 0 reads none.
-        negative_image: whether `negative_image` is read. A row without one takes part with its texts.
-        max_concepts: concepts per image, 0 reads none; further ones are cut and counted.
-        max_image_pixels: an image with more, as it is or while it is resized, is refused.
-        urls: that images named by URLs are fetched, and within which limits; by default they are refused.
-        pixel_cache: a store of `hfcomp build pixels` that images are taken from; one that it lacks is decoded.
-        reduced_jpeg: whether JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as far as their shorter side
-            stays as long as the model's. It changes pixels; see [`for_evaluation`].
-        concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
-            its own. One that truncation or the tokenizer removes entirely is dropped, one that truncation shortens
-            keeps the rest; both are counted as shortened.
-        pad_to_multiple_of: CLIP's texts are padded to the longest of the batch, rounded up to such a multiple.
+        processor: The model's processor (`AutoProcessor.from_pretrained`).
+        config: The model's configuration.
+        num_negatives: Number of entries of `negative_captions` to read, `K`; 0 reads none.
+        negative_image: Whether to read `negative_image`. Rows without one still contribute their texts.
+        max_concepts: Maximum number of concepts per image; 0 reads none. Further ones are cut and counted.
+        max_image_pixels: Maximum number of pixels of an image, before or during resizing. Larger ones raise an error.
+        urls: Limits for downloading images that are given as URLs. By default, URLs raise an error.
+        pixel_cache: Store made by `hfcomp build pixels`, from which images are read. Missing images are decoded.
+        reduced_jpeg: Whether to decode JPEG files at 1/2, 1/4 or 1/8 of their size, as long as their shorter side
+            remains at least as long as the model's input. This changes pixels; see [`for_evaluation`].
+        concept_tokens: Whether a concept is the caption tokens at its `concept_spans` rather than a separate text. A
+            concept that truncation or the tokenizer removes entirely is dropped; one that truncation shortens keeps
+            the rest. Both are counted as shortened.
+        pad_to_multiple_of: CLIP texts are padded to the longest text of the batch, rounded up to a multiple of this.
 
-    The batch holds CPU tensors, first `row [B]` (index in the dataset), `truncated [B]` (texts of the row that were
-    cut), `tiny [B]` (images one pixel wide or high), `uncached [B]` (with `pixel_cache`, images that were decoded),
-    `cut_concepts [B]` (those over `max_concepts`) and `shortened_concepts [B]` (with `concept_tokens`), which the
-    trainer counts, then the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped as the model's
-    own processor does it; the model normalizes them. The images of rows that have a `crop_box`, as
-    `hfcomp.data.sampling.draws.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's
-    device. There is no other augmentation, and no flip: it would turn "left" into "right".
+    The batch contains CPU tensors. First come the counts for the trainer: `row [B]` (index in the dataset),
+    `truncated [B]` (truncated texts of the row), `tiny [B]` (images one pixel wide or high), `uncached [B]` (with
+    `pixel_cache`, decoded images), `cut_concepts [B]` (concepts over `max_concepts`) and `shortened_concepts [B]`
+    (with `concept_tokens`). Then come the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped
+    like by the model's own processor; the model normalizes them. If rows have a `crop_box`, which
+    `hfcomp.data.sampling.draws.DrawnCrops` adds for the option `random_crop`, their images are cropped to it on the
+    model's device. There is no other augmentation, and no flip, because it would turn "left" into "right".
 
     Raises:
-        ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of
-            negative, a concreteness outside 1 to 5 (NaN counts as missing), an entry of another type, or an image that
-            cannot be used, naming column, row and how to fix it.
+        ValueError: When called, if a caption is empty or a list, rows have unequal numbers of negatives, a negative's
+            kind is unknown, a concreteness is outside 1 to 5 (NaN counts as missing), an entry has another type, or an
+            image cannot be used. The message names the column, the row and the fix.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class CompositionalCollator:
         self._crops = True
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A batch of `len(rows)` rows; see the class."""
+        """Returns a batch of `len(rows)` rows; see the class."""
         names = [row.get("row", index) for index, row in enumerate(rows)]
         batch: dict[str, Any] = {"row": torch.tensor(names, dtype=torch.long)}
         if LEFT_OUT in rows[0]:
@@ -92,16 +92,16 @@ class CompositionalCollator:
         return batch | row_fields(rows, names) | self._images(rows, names) | self._texts(rows, names)
 
     def for_evaluation(self) -> CompositionalCollator:
-        """A copy with exact pixels of whole images: without `reduced_jpeg`, ignoring `crop_box`."""
-        # A shallow copy: tokenizer and pixel store are shared.
+        """Returns a copy that reads exact pixels of whole images: without `reduced_jpeg`, ignoring `crop_box`."""
+        # A shallow copy shares the tokenizer and the pixel store.
         exact = copy.copy(self)
         exact._read, exact._crops = replace(self._read, shortest_side=None), False
         return exact
 
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         where = [f"column 'image', row {name}" for name in names]
-        # Images and negative images become one tensor, which the model encodes in one pass.
-        values, of_row = [row["image"] for row in rows], list(range(len(rows)))
+        # Images and negative images form one tensor, which the model encodes in one pass.
+        values, row_index = [row["image"] for row in rows], list(range(len(rows)))
         batch: dict[str, Any] = {}
         if self.negative_image:
             exists = [row.get("negative_image") is not None for row in rows]
@@ -109,12 +109,12 @@ class CompositionalCollator:
                 if exists[index]:
                     where.append(f"column 'negative_image', row {name}")
                     values.append(row["negative_image"])
-                    of_row.append(index)
+                    row_index.append(index)
             batch["negative_image_mask"] = torch.tensor(exists)
-        images, places = self._read(values, where), torch.tensor(of_row, dtype=torch.long)
+        images, places = self._read(values, where), torch.tensor(row_index, dtype=torch.long)
         counts = {"tiny": images.tiny} | ({"uncached": images.decoded} if self._read.store is not None else {})
         zeros = torch.zeros(len(rows), dtype=torch.long)
-        counted = {name: zeros.index_add(0, places, torch.tensor(one).long()) for name, one in counts.items()}
+        counted = {name: zeros.index_add(0, places, torch.tensor(flags).long()) for name, flags in counts.items()}
         boxes = torch.tensor([row[CROP_BOX] for row in rows])[places] if self._crops and CROP_BOX in rows[0] else None
         return {**counted, **batch, "pixels": PixelBatch(images.pixels, boxes)}
 
@@ -128,15 +128,15 @@ class CompositionalCollator:
             texts, fields = self._negatives(rows, names)
             batch |= fields
             parts["negative_input_ids"], cut = self.tokenizer(texts)
-            of_row = fields["negative_text_mask"].nonzero()[:, 0]
-            truncated.index_add_(0, of_row, torch.tensor(cut, dtype=torch.long))
+            row_index = fields["negative_text_mask"].nonzero()[:, 0]
+            truncated.index_add_(0, row_index, torch.tensor(cut, dtype=torch.long))
         if self.max_concepts:
             concepts, fields = self._concepts(rows, names, captions)
             batch |= fields
             if not self.concept_tokens:
-                found = [one.text for part in concepts for one in part]
+                phrases = [concept.text for row_concepts in concepts for concept in row_concepts]
                 # A phrase such as "dog" occurs in many rows of a batch and is encoded once.
-                texts, batch["concept_text_index"] = listed_once(found)
+                texts, batch["concept_text_index"] = unique_texts(phrases)
                 parts["concept_input_ids"], cut = self.tokenizer(texts)
                 cut_of = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
                 truncated.index_add_(0, _present(fields["concept_image_index"]), cut_of)
@@ -170,48 +170,48 @@ class CompositionalCollator:
         image, number = torch.full(size, -1, dtype=torch.long), torch.zeros(size, dtype=torch.long)
         cut = torch.zeros(len(rows), dtype=torch.long)
         kept = []
-        # Equal phrases have equal ids, so "dog" of one image is not a negative of "dog" of another.
+        # Equal phrases have equal ids, so "dog" in one image is not a negative for "dog" in another.
         for index, (row, name, caption) in enumerate(zip(rows, names, captions, strict=True)):
-            concepts = _concepts_of(row, name, caption, self.concept_tokens)
+            concepts = _row_concepts(row, name, caption, self.concept_tokens)
             kept.append(concepts[: self.max_concepts])
             cut[index] = len(concepts) - len(kept[-1])
             image[index, : len(kept[-1])] = index
-            number[index, : len(kept[-1])] = torch.tensor([text_key(one.text) for one in kept[-1]])
+            number[index, : len(kept[-1])] = torch.tensor([text_key(concept.text) for concept in kept[-1]])
         return kept, {"concept_image_index": image.flatten(), "concept_id": number.flatten(), "cut_concepts": cut}
 
     def _token_mask(
         self, concepts: list[list[Concept]], captions: list[str], length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Which tokens make up each concept, `[B * max_concepts, L]`, and how many concepts of a row lost some."""
+        """Mask of each concept's tokens, `[B * max_concepts, L]`, and number of shortened concepts per row."""
         mask = torch.zeros((len(captions), self.max_concepts, length), dtype=torch.bool)
         shortened = torch.zeros(len(captions), dtype=torch.long)
-        for index, (of_row, places) in enumerate(zip(concepts, self.tokenizer.places(captions), strict=True)):
-            for slot, (tokens, whole) in enumerate(tokens_of(of_row, places)):
+        for index, (row_concepts, places) in enumerate(zip(concepts, self.tokenizer.places(captions), strict=True)):
+            for slot, (tokens, whole) in enumerate(tokens_of(row_concepts, places)):
                 mask[index, slot, tokens] = True
                 shortened[index] += not whole
         return mask.flatten(0, 1), shortened
 
 
-def listed_once(texts: Sequence[str]) -> tuple[list[str], torch.Tensor]:
+def unique_texts(texts: Sequence[str]) -> tuple[list[str], torch.Tensor]:
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return list(places), torch.tensor([places[text] for text in texts], dtype=torch.long)
 
 
 def exact_collator(collator: Any) -> Any:
-    """A collator for evaluation: that of `CompositionalCollator.for_evaluation`, or a user's own as it is."""
+    """Returns `CompositionalCollator.for_evaluation()`, or a user's own collator unchanged."""
     return collator.for_evaluation() if isinstance(collator, CompositionalCollator) else collator
 
 
 def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:
-    """A row's caption and its first negatives `[1 + K]`, as the collator reads them; a masked negative is empty."""
+    """A row's caption and first negatives `[1 + K]`, as the collator reads them; masked negatives are empty."""
     return [_caption(row.get("caption"), name), *(text for text, *_ in negative_entries(row, name, num_negatives))]
 
 
 def _caption(caption: Any, row: int) -> str:
     if isinstance(caption, list | tuple):
         raise ValueError(
-            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Give every caption a "
-            "row of its own, or choose one in Python: dataset.map(lambda row: {'caption': row['caption'][0]})."
+            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Put every caption in "
+            "its own row, or choose one in Python: dataset.map(lambda row: {'caption': row['caption'][0]})."
         )
     if not isinstance(caption, str) or not caption.strip() or lone_surrogate(caption) >= 0:
         raise ValueError(
@@ -221,7 +221,7 @@ def _caption(caption: Any, row: int) -> str:
     return caption
 
 
-def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> list[Concept]:
+def _row_concepts(row: dict[str, Any], name: int, caption: str, spans: bool) -> list[Concept]:
     named = _list_of(row, "concepts", name) or []
     if spans:
         concepts = with_spans(named, row.get("concept_spans"), caption=caption, row=name)
@@ -231,36 +231,35 @@ def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> l
 
 
 def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, dict[str, float]]]:
-    """The first negatives of a row, as the collator reads them.
+    """Reads the first negatives of a row, as the collator does.
 
     Returns:
-        For each its text, empty if masked, and its values by the names of their fields; those of a masked one are
-        missing.
+        The text of each negative, empty if masked, and its values by field name, which are missing if masked.
     """
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
         raise ValueError(too_few_negatives(name, None if texts is None else len(texts), number))
-    # Types and lengths of all entries are checked, also of those behind the first K: another epoch may draw them.
+    # Check the types and lengths of all entries, also after the first K, because another epoch may draw them.
     columns = {}
     for field_name, field in negative_fields().items():
         values = _list_of(row, field.column, name, text=isinstance(field.missing, str))
         if values is not None and len(values) != len(texts):
             raise ValueError(
                 f"column '{field.column}' has {len(values)} entries in row {name}, but 'negative_captions' has "
-                f"{len(texts)}. Every negative needs one; use null for an unknown value."
+                f"{len(texts)}. Every negative needs an entry; use null for an unknown value."
             )
         columns[field_name] = values if values is not None else [None] * len(texts)
     entries = []
     for place, text in enumerate(itertools.islice(texts, number)):
-        there = bool(text and text.strip())
-        numbers = {key: read_value(key, part[place] if there else None, name) for key, part in columns.items()}
-        entries.append((text if there else "", numbers))
+        is_given = bool(text and text.strip())
+        numbers = {key: read_value(key, part[place] if is_given else None, name) for key, part in columns.items()}
+        entries.append((text if is_given else "", numbers))
     return entries
 
 
-def too_few_negatives(row: int, found: int | None, number: int) -> str:
-    entries = "nothing" if found is None else f"{found} entries"
-    fewer = f" or set num_negatives={found}" if found else ""
+def too_few_negatives(row: int, count: int | None, number: int) -> str:
+    entries = "nothing" if count is None else f"{count} entries"
+    fewer = f" or set num_negatives={count}" if count else ""
     return (
         f"column 'negative_captions', row {row}: found {entries}, expected {number}. Every row needs the same number; "
         f"pad with empty strings (they are masked){fewer}."
@@ -268,7 +267,7 @@ def too_few_negatives(row: int, found: int | None, number: int) -> str:
 
 
 def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) -> list[Any] | None:
-    """A column's list of texts or numbers, whose entries may be missing; `None` for a missing list."""
+    """Reads a list of texts or numbers from a column; entries may be missing. `None` if there is no list."""
     kind = "texts" if text else "numbers"
     values = row.get(column)
     if values is None:
@@ -276,23 +275,23 @@ def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) 
     if isinstance(values, np.ndarray | torch.Tensor):
         values = values.tolist()
     if not isinstance(values, list | tuple):
-        found = f"the text {values!r}" if isinstance(values, str) else repr(values)
+        value_text = f"the text {values!r}" if isinstance(values, str) else repr(values)
         raise ValueError(
-            f"column '{column}', row {name}: found {found}, expected a list of {kind}. "
-            f"Put it into a list, in Python: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."
+            f"column '{column}', row {name}: found {value_text}, expected a list of {kind}. "
+            f"Wrap it in a list; in Python: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."
         )
     for index, value in enumerate(values):
         fits = isinstance(value, str) if text else isinstance(value, Real) and not isinstance(value, bool)
         if value is not None and not fits:
             raise ValueError(
-                f"column '{column}', row {name}, entry {index}: found {value!r}, expected one of a list of {kind}. "
-                "Correct it in the file, or use null for an unknown value."
+                f"column '{column}', row {name}, entry {index}: found {value!r}, expected an entry of a list of "
+                f"{kind}. Correct it in the file, or use null for an unknown value."
             )
         if text and value is not None and lone_surrogate(value) >= 0:
             raise ValueError(
-                f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It has a lone "
-                "surrogate, which tokenizers cannot encode: correct the row in its file, or in Python remove it with "
-                "dataset.filter."
+                f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It contains a "
+                "lone surrogate, which tokenizers cannot encode. Correct the row in its file, or remove it in Python "
+                "with dataset.filter()."
             )
     return list(values)
 

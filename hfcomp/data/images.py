@@ -1,4 +1,4 @@
-"""Whatever a dataset's row holds for an image, decoded to 8-bit RGB by one set of rules, or refused by name."""
+"""Image decoding: one set of rules turns any image value of a row into 8-bit RGB, or raises an error that names it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named, shown
+from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named, redact
 
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
-"""The formats that are read, whatever a file's extension; AVIF where this Pillow has it. JPEG covers the MPO files of
-phones. The others that Pillow knows are refused: PostScript would start Ghostscript, and readers of rare formats are
-little tested."""
+"""Supported formats, whatever a file's extension; AVIF only if this Pillow supports it. JPEG includes MPO files from
+phones. Pillow's other formats are rejected: PostScript would start Ghostscript, and the readers of rare formats are
+hardly tested."""
 MAX_IMAGE_PIXELS = 178_956_970
-"""Largest image, width times height, that is decoded or made by a resize: where Pillow refuses by default (it warns at
-half of it), so whatever opens elsewhere opens here. As RGB it is 512 MiB."""
+"""Largest image, width times height, that is decoded or created by resizing. Pillow raises above this size by default
+(it warns at half of it), so any image that opens elsewhere opens here. As RGB it takes 512 MiB."""
 
 _ORIENTATION_TAG = 0x0112
 _TURNS = {
@@ -37,25 +37,25 @@ _TURNS = {
 }
 _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 _ARRAY_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-# Formats with a single frame, which let go of their file once they are decoded.
+# Single-frame formats, which close their file once they are decoded.
 _OWNED_FORMATS = ("JPEG", "PNG")
-# For 16-bit gray in these formats Pillow may use mode I, in which the values cannot tell a dark image from an 8-bit
-# one.
+# For 16-bit gray images in these formats, Pillow may use mode I, whose values do not distinguish a dark image from an
+# 8-bit image.
 _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
 DROP_ROW = "Remove the row or replace the image"
 Unreadable = (ValueError, TypeError, OSError)
-"""What `decode_image` raises for an image."""
-SKIP_ADVICE = "Or leave such rows out and count them: --skip_damaged on the command line, skip_damaged=True in Python."
-"""What a command that has the option adds to the error of a damaged image."""
+"""Errors that `decode_image` raises for an image."""
+SKIP_ADVICE = "Or skip and count such rows: --skip_damaged on the command line, skip_damaged=True in Python."
+"""Advice that commands with this option add to the error about a damaged image."""
 
 
 class DamagedImage(ValueError):
-    """The content of an image cannot be used, whatever reads it."""
+    """Error for an image whose content cannot be used by any reader."""
 
 
 _pillow_limit_lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
-    # Without this, a DataLoader worker that was forked while another thread held the lock would wait for it forever.
+    # Otherwise a DataLoader worker forked while another thread holds the lock would wait for it forever.
     os.register_at_fork(
         before=_pillow_limit_lock.acquire,
         after_in_parent=_pillow_limit_lock.release,
@@ -71,63 +71,65 @@ def decode_image(
     urls: UrlAccess | None = None,
     shortest_side: int | None = None,
 ) -> Image.Image:
-    """Decodes any image value of a dataset's row to a new 8-bit RGB image, or raises an error with the reason.
+    """Decodes any image value of a dataset row to a new 8-bit RGB image, or raises an error with the reason.
 
-    | `value` | read as |
+    | `value` | interpreted as |
     |---|---|
-    | `{"bytes": ..., "path": ...}` | the bytes, else the file at `path` (an Image column with `decode=False`) |
-    | `PIL.Image.Image` | itself, at its current frame; it is never changed |
-    | `str`, `Path` | a file, a member of an archive (`zip://a.jpg::set.zip`), or a URL where they are allowed |
+    | `{"bytes": ..., "path": ...}` | the bytes, otherwise the file at `path` (an Image column with `decode=False`) |
+    | `PIL.Image.Image` | the image itself, at its current frame; it is never changed |
+    | `str`, `Path` | a file, a member of an archive (`zip://a.jpg::set.zip`), or a URL if URLs are allowed |
     | `bytes`, `bytearray`, `memoryview` | an encoded file |
-    | numpy array, bool, uint8 or uint16 | `[H, W]` or `[H, W, C]`, C = 1, 2 (grey and alpha), 3, 4 (RGB and alpha) |
+    | numpy array, bool, uint8 or uint16 | `[H, W]` or `[H, W, C]`, C = 1, 2 (gray and alpha), 3, 4 (RGB and alpha) |
 
-    | found | done |
+    | input | result |
     |---|---|
     | 1, L, P, CMYK, YCbCr, HSV, LAB | converted if this Pillow can; embedded color profiles are not applied |
     | RGBA, LA, PA, premultiplied, any mode with a transparent color | composited on white |
     | I;16 (all byte orders), uint16 array | 16 bits to 8: divided by 257 and rounded, so 65535 becomes 255 |
-    | I from a PNG or PPM | as I;16 |
-    | I from elsewhere | 8 bits if the largest value is at most 255, 16 bits if at most 65535, else refused |
-    | F, float array, other integer arrays | refused: the white level is unknown |
+    | I from a PNG or PPM | treated like I;16 |
+    | I from other sources | 8 bits if the largest value is at most 255, 16 bits if at most 65535, else error |
+    | F, float array, other integer arrays | error: the white level is unknown |
     | bool array | black and white |
     | 16-bit color PNG or TIFF | Pillow reads the high byte of each channel |
-    | EXIF orientation | turned upright; a damaged EXIF block counts as upright |
+    | EXIF orientation | rotated upright; a damaged EXIF block counts as upright |
     | animation, multi-page | the first frame |
-    | 1 pixel wide or high | used (see `is_tiny`) |
-    | a format not in `IMAGE_FORMATS` | refused by name, without decoding |
-    | over `max_pixels` | refused from the header, before any pixel is decoded |
-    | truncated or corrupt | refused (truncated ones pass if you set `PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True`) |
+    | 1 pixel wide or high | accepted (see `is_tiny`) |
+    | a format not in `IMAGE_FORMATS` | error that names the format, without decoding |
+    | over `max_pixels` | error based on the header, before any pixel is decoded |
+    | truncated or corrupt | error (truncated files pass if you set `PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True`) |
 
     Args:
-        value: What the row holds.
-        where: Named first in every error, such as `"column 'image', row 17"`.
-        max_pixels: Largest width times height. Pillow's own `MAX_IMAGE_PIXELS` has no say.
-        urls: That URLs are fetched, and within which limits; by default what was given to
-            `hfcomp.data.urls.set_url_access`, or none.
-        shortest_side: Lets the decoder read a JPEG file at 1/2, 1/4 or 1/8 of its size, as far as its shorter side
-            keeps so many pixels. That is faster and changes pixels: for training only.
+        value: Image value of the row.
+        where: Place that starts every error message, such as `"column 'image', row 17"`.
+        max_pixels: Maximum width times height. Pillow's own `MAX_IMAGE_PIXELS` has no effect.
+        urls: Limits for downloading URLs. Defaults to the value passed to `hfcomp.data.urls.set_url_access`; without
+            one, nothing is downloaded.
+        shortest_side: Allows the decoder to read a JPEG file at 1/2, 1/4 or 1/8 of its size, as long as its shorter
+            side keeps this many pixels. This is faster but changes pixels, so use it only for training.
 
     Returns:
-        A new image of mode RGB that holds all its pixels and no metadata.
+        A new image of mode RGB with all pixels loaded and no metadata.
 
     Raises:
-        ValueError: The value is empty, too large, truncated, corrupt, or has no known range; it is of a format that is
-            not read, or a URL that is not allowed.
-        TypeError: The value is of a kind that no row of the table above covers.
-        FileNotFoundError: There is no file at the path.
-        OSError: The file is there but cannot be read (a folder, or no permission), or a URL failed.
+        ValueError: If the value is empty, too large, truncated or corrupt, or its range is unknown; if its format is
+            not supported, or it is a URL that is not allowed.
+        TypeError: If the value is of a kind that the table above does not list.
+        FileNotFoundError: If there is no file at the path.
+        OSError: If the file exists but cannot be read (a folder, or no permission), or a URL failed.
     """
     if isinstance(value, Mapping):
         value, path = _bytes_or_path(value, where)
     else:
         path = None
     if value is None:
-        raise ValueError(f"{where} is empty. Every row needs an image here; remove the row or add the image.")
+        raise ValueError(
+            f"{where} is empty. Every row needs an image in this column; remove the row or add the image."
+        )
     if isinstance(value, (str, os.PathLike)):
         with _open_file(value, where, current_access(urls)) as stream:
-            return _decode(stream, f"{where} (file {shown(os.fspath(value))!r})", max_pixels, shortest_side)
+            return _decode(stream, f"{where} (file {redact(os.fspath(value))!r})", max_pixels, shortest_side)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        place = f"{where} (file {shown(path)!r})" if path else where
+        place = f"{where} (file {redact(path)!r})" if path else where
         return _decode(BytesIO(value), place, max_pixels, shortest_side)
     if isinstance(value, Image.Image):
         _check_size(value.size, where, max_pixels)
@@ -136,14 +138,14 @@ def decode_image(
     if isinstance(value, np.ndarray):
         return _to_rgb(_from_array(value, where, max_pixels), where)
     raise TypeError(
-        f"{where} holds a {type(value).__name__}. Expected a PIL image, a dict with 'bytes' or 'path', a path, "
-        "encoded bytes, or a numpy array [H, W, 3] of uint8. If the dataset has a format set, remove it with "
+        f"{where} contains a {type(value).__name__}. Expected a PIL image, a dict with 'bytes' or 'path', a path, "
+        "encoded bytes, or a uint8 numpy array [H, W, 3]. If a format is set on the dataset, remove it with "
         "dataset.with_format(None)."
     )
 
 
 def is_tiny(image: Image.Image) -> bool:
-    """Whether an image is 1 pixel wide or high: usable, but nearly always the placeholder of a failed download."""
+    """Whether an image is 1 pixel wide or high: usable, but nearly always a placeholder for a failed download."""
     return min(image.size) == 1
 
 
@@ -151,7 +153,7 @@ def _bytes_or_path(value: Mapping[str, Any], where: str) -> tuple[Any, str | Non
     if "bytes" not in value and "path" not in value:
         keys = sorted(map(str, value))
         raise TypeError(
-            f"{where} holds a dict with keys {keys}. Expected 'bytes' or 'path'; store it as datasets.Image()."
+            f"{where} contains a dict with keys {keys}. Expected 'bytes' or 'path'; store it as datasets.Image()."
         )
     path = value.get("path")
     content = value.get("bytes")
@@ -159,7 +161,7 @@ def _bytes_or_path(value: Mapping[str, Any], where: str) -> tuple[Any, str | Non
 
 
 def open_image(stream: BinaryIO) -> Image.Image:
-    # The only place where encoded images are opened. Without `formats`, Pillow offers the bytes to all of its readers.
+    # Encoded images are opened only here. Without `formats`, Pillow would try all of its readers.
     return Image.open(stream, formats=_formats())
 
 
@@ -169,16 +171,16 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in IMAGE_FORMATS if name in Image.OPEN)
 
 
-def format_of(start: bytes) -> str:
-    """The name of a format that is not read, by the first bytes of a file; empty for none that is known."""
-    # Only the tests of first bytes run here, never a reader: the name is for the error message.
+def unsupported_format(start: bytes) -> str:
+    """Names an unsupported format from the first bytes of a file; empty if the format is unknown."""
+    # This runs only Pillow's tests of the first bytes, never a reader; the name is for the error message.
     if start.startswith(b"%PDF"):
         return "PDF"
     for name, (_, accept) in Image.OPEN.items():
         try:
             if name not in IMAGE_FORMATS and accept is not None and accept(start) is True:
                 return name
-        except Exception:  # written for whole headers
+        except Exception:  # these tests expect whole headers
             continue
     return ""
 
@@ -192,7 +194,7 @@ def _open_file(path: str | os.PathLike[str], where: str, urls: UrlAccess | None)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{where} names the file {name!r}, which does not exist. Relative paths start at {os.getcwd()!r}; "
-            "give absolute paths, or load the set with the images inside it."
+            "use absolute paths, or load the dataset with the images embedded in it."
         ) from error
     except OSError as error:
         raise OSError(f"{where} names {name!r}, which cannot be read: {error}. Expected a readable file.") from error
@@ -200,9 +202,9 @@ def _open_file(path: str | os.PathLike[str], where: str, urls: UrlAccess | None)
 
 @contextmanager
 def _pillow_limit(pixels: int) -> Iterator[None]:
-    # Pillow's limit is one global for the process, read while a header is opened: it warns above the limit and raises
-    # above twice the limit. Ours replaces it for that moment, so neither a lower nor a lifted Pillow limit decides.
-    # The warning would only duplicate our own error.
+    # Pillow reads its limit, a process-wide global, while it opens a header: it warns above the limit and raises above
+    # twice the limit. Our limit replaces it for that moment, so a lower or disabled Pillow limit has no effect. The
+    # warning would only duplicate our own error.
     with _pillow_limit_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels
@@ -221,11 +223,11 @@ def _decode(stream: BinaryIO, where: str, max_pixels: int, shortest_side: int | 
     except UnidentifiedImageError as error:
         stream.seek(0)
         start = stream.read(32)
-        found = f"it starts with {start[:16]!r}" if start else "it has 0 bytes"
-        if name := format_of(start):
-            found = f"it looks like {name}"
+        content = f"it starts with {start[:16]!r}" if start else "it has 0 bytes"
+        if name := unsupported_format(start):
+            content = f"it looks like {name}"
         raise DamagedImage(
-            f"{where} is not in a supported image format ({', '.join(_formats())}): {found}. {DROP_ROW}."
+            f"{where} is not in a supported image format ({', '.join(_formats())}): {content}. {DROP_ROW}."
         ) from error
     except MemoryError:
         raise
@@ -236,19 +238,19 @@ def _decode(stream: BinaryIO, where: str, max_pixels: int, shortest_side: int | 
         scale = shortest_side / min(image.size)
         image.draft(image.mode, (math.ceil(scale * image.width), math.ceil(scale * image.height)))
     _load(image, where)
-    if _is_plain_rgb(image):  # a conversion would copy it
+    if _is_plain_rgb(image):  # a conversion would copy the image
         image.info = {}
         return image
     return _to_rgb(image, where)
 
 
 def _is_plain_rgb(image: Image.Image) -> bool:
-    """Whether a decoded file is RGB already, with no metadata that changes how it looks."""
+    """Whether a decoded file is already RGB and has no metadata that changes its appearance."""
     if image.mode != "RGB" or image.format not in _OWNED_FORMATS or "transparency" in image.info:
         return False
     try:
         return not len(image.getexif())
-    except Exception:  # damaged metadata, which _to_rgb leaves behind
+    except Exception:  # damaged metadata, which _to_rgb drops
         return False
 
 
@@ -257,19 +259,19 @@ def _load(image: Image.Image, where: str) -> None:
         image.load()
     except MemoryError:
         raise
-    except Exception as error:  # as in _decode
+    except Exception as error:  # the same range of errors as in _decode
         raise DamagedImage(_unreadable(where, error)) from error
 
 
 def _unreadable(where: str, error: Exception) -> str:
     reason = str(error) or type(error).__name__
-    return f"{where} cannot be decoded, it is truncated or corrupt: {reason}. {DROP_ROW}."
+    return f"{where} cannot be decoded because it is truncated or corrupt: {reason}. {DROP_ROW}."
 
 
-def _too_large(where: str, found: str, max_pixels: int) -> str:
+def _too_large(where: str, size: str, max_pixels: int) -> str:
     return (
-        f"{where} has {found}. The limit is {max_pixels:,} pixels; make the image smaller or, if you trust its "
-        "source, raise max_image_pixels of the trainer or collator (max_pixels of decode_image)."
+        f"{where} has {size}. The limit is {max_pixels:,} pixels. Shrink the image or, if you trust its source, "
+        "raise max_image_pixels of the trainer or collator (max_pixels of decode_image)."
     )
 
 
@@ -285,14 +287,14 @@ def _from_array(array: np.ndarray, where: str, max_pixels: int) -> Image.Image:
     kind = (array.dtype.kind, array.dtype.itemsize)
     if kind not in (("b", 1), ("u", 1), ("u", 2)):
         raise TypeError(
-            f"{where} holds an array of {array.dtype}, whose white level is unknown. Expected bool, uint8 or "
-            "uint16; scale it to 0..255 and cast it with .astype(numpy.uint8)."
+            f"{where} contains an array of {array.dtype}, whose white level is unknown. Expected bool, uint8 or "
+            "uint16. Scale it to 0..255 and cast it with .astype(numpy.uint8)."
         )
     channels = 1 if array.ndim == 2 else array.shape[-1]
     if array.ndim not in (2, 3) or channels not in _ARRAY_MODES:
         raise ValueError(
-            f"{where} holds an array of shape {list(array.shape)}. Expected [H, W] or [H, W, channels] with 1 to 4 "
-            "channels; if the channels come first, use array.transpose(1, 2, 0)."
+            f"{where} contains an array of shape {list(array.shape)}. Expected [H, W] or [H, W, channels] with 1 to 4 "
+            "channels. If the channels come first, use array.transpose(1, 2, 0)."
         )
     _check_size((array.shape[1], array.shape[0]), where, max_pixels)
     if kind[0] == "b":
@@ -303,18 +305,18 @@ def _from_array(array: np.ndarray, where: str, max_pixels: int) -> Image.Image:
 
 
 def _eight_bits(values: np.ndarray) -> np.ndarray:
-    # 65535 / 257 = 255 exactly, so white stays white; adding 128 rounds to the nearest.
+    # 65535 / 257 is exactly 255, so white stays white; adding 128 rounds to the nearest value.
     return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
 
-def _integers_to_grey(image: Image.Image, where: str) -> Image.Image:
+def _integers_to_gray(image: Image.Image, where: str) -> Image.Image:
     values = np.asarray(image)
     if image.mode == "I":
         lowest, highest = int(values.min()), int(values.max())
         if lowest < 0 or highest > 65535:
             raise DamagedImage(
                 f"{where} has 32-bit pixels from {lowest} to {highest}, whose white level is unknown. Expected "
-                "0..255 or 0..65535; scale it and save it with 8 bits."
+                "0..255 or 0..65535. Rescale the image and save it with 8 bits."
             )
         if highest <= 255 and image.format not in _SIXTEEN_BIT_FORMATS:
             return Image.fromarray(values.astype(np.uint8))
@@ -324,22 +326,22 @@ def _integers_to_grey(image: Image.Image, where: str) -> Image.Image:
 def _orientation(image: Image.Image) -> int:
     try:
         return image.getexif().get(_ORIENTATION_TAG, 1)
-    except Exception:  # damaged metadata does not affect the pixels, which have been decoded by now
+    except Exception:  # damaged metadata does not affect the pixels, which are already decoded
         return 1
 
 
 def _to_rgb(image: Image.Image, where: str) -> Image.Image:
-    turn = _TURNS.get(_orientation(image))
+    transpose = _TURNS.get(_orientation(image))
     if image.mode == "F":
         raise DamagedImage(
-            f"{where} has float pixels (mode F), whose white level is unknown. Expected 8 or 16 bits; scale it to "
-            "0..255 and save it with 8 bits."
+            f"{where} has float pixels (mode F), whose white level is unknown. Expected 8 or 16 bits. Rescale the "
+            "image to 0..255 and save it with 8 bits."
         )
     if image.mode == "I" or image.mode.startswith("I;16"):
-        image = _integers_to_grey(image, where)
+        image = _integers_to_gray(image, where)
     try:
         if image.mode in _TRANSPARENT_MODES or "transparency" in image.info:
-            # Premultiplied gray reaches RGBA only by way of LA.
+            # Premultiplied gray can be converted to RGBA only via LA.
             image = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
             ground = Image.new("RGB", image.size, "white")
             ground.paste(image, mask=image)
@@ -348,6 +350,6 @@ def _to_rgb(image: Image.Image, where: str) -> Image.Image:
             image = image.convert("RGB")
     except ValueError as error:
         raise DamagedImage(f"{where} has mode {image.mode}: {error}. Save it as RGB.") from error
-    # An orientation left in the metadata would turn the image again when it is decoded a second time.
+    # An orientation left in the metadata would rotate the image again if it were decoded a second time.
     image.info = {}
-    return image if turn is None else image.transpose(turn)
+    return image if transpose is None else image.transpose(transpose)

@@ -1,4 +1,4 @@
-"""What columns are called elsewhere: proposals for `column_names`, which the user copies or corrects."""
+"""Column names used by other tools, and proposals for `column_names`, which the user copies or corrects."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ KNOWN_NAMES = {
     "negative_captions": ("negative_caption", "neg_caption", "neg_captions", "hard_negatives", "negatives"),
     "image_id": ("img_id", "imgid", "coco_id", "cocoid"),
 }
-"""Of a column, names by which other tools know it: open_clip (`filepath`, `title`), img2dataset and WebDataset (`jpg`,
-`txt`, `url`), `datasets` (`file_name`), COCO and Karpathy's splits (`cocoid`, `raw`)."""
+"""Names of each column in other tools: open_clip (`filepath`, `title`), img2dataset and WebDataset (`jpg`, `txt`,
+`url`), `datasets` (`file_name`), COCO and Karpathy's splits (`cocoid`, `raw`)."""
 
 
 def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
@@ -32,48 +32,49 @@ def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
     own = {_plain(name): name for name in reversed(dataset.column_names)}
     texts = {plain: name for plain, name in own.items() if _may_be_text(features.get(name))}
     images = [name for name, feature in features.items() if isinstance(feature, Image)]
-    found: dict[str, str] = {}
+    proposals: dict[str, str] = {}
     for column in missing:
-        there = own if column == "image_id" else texts
-        names = [there[name] for name in KNOWN_NAMES.get(column, ()) if name in there]
-        # A column whose type is an image is one, whatever its name; a name such as `url` fits many columns.
+        candidates = own if column == "image_id" else texts
+        names = [candidates[name] for name in KNOWN_NAMES.get(column, ()) if name in candidates]
+        # A column of type Image is the image column, whatever its name; a name such as `url` fits many columns.
         if column == "image":
             names = images if len(images) == 1 else [name for name in names if not images or name in images]
-        names = [name for name in names if name not in found.values()]
-        names = names or _by_content(dataset, column, [*{*texts.values()} - {*found.values(), *images, *KNOWN_NAMES}])
+        names = [name for name in names if name not in proposals.values()]
+        others = {*texts.values()} - {*proposals.values(), *images, *KNOWN_NAMES}
+        names = names or _by_content(dataset, column, [*others])
         if names:
-            found[column] = names[0]
-    return found
+            proposals[column] = names[0]
+    return proposals
 
 
 def _by_content(dataset: Any, column: str, texts: Sequence[str]) -> list[str]:
-    """The column of texts whose first rows look like image files or URLs, or like sentences, if it is the only one."""
-    # A wrong proposal is worse than none: with two candidates nothing is proposed.
+    """The text column whose first rows look like image files or URLs (or like sentences), if only one column does."""
+    # A wrong proposal is worse than none, so nothing is proposed if there are two candidates.
     from datasets import Dataset
 
     if column not in _LOOKS or not isinstance(dataset, Dataset):
         return []
-    head = dataset.select_columns([*texts]).select(range(min(len(dataset), _LOOKED_AT)))
+    head = dataset.select_columns([*texts]).select(range(min(len(dataset), _SAMPLE_ROWS)))
     cells = {name: [cell for cell in head[name] if isinstance(cell, str) and cell] for name in texts}
     fitting = [name for name in texts if cells[name] and all(map(_LOOKS[column].fullmatch, cells[name]))]
     return fitting if len(fitting) == 1 else []
 
 
-_LOOKED_AT = 20
+_SAMPLE_ROWS = 20
 _LOOKS = {
     "image": re.compile(r"\w+://\S+|.*\.(jpe?g|png|webp|gif|bmp|tiff?|avif)", re.IGNORECASE),
     "caption": re.compile(r"(?!\w+://)\S+\s+\S.*", re.DOTALL),
 }
 
 
-def spelled(names: Mapping[str, str]) -> str:
+def column_names_text(names: Mapping[str, str]) -> str:
     pairs = ",".join(f"{ours}={theirs}" for ours, theirs in names.items())
     return f"--column_names {pairs}, in Python column_names={json.dumps(dict(names))}"
 
 
 def parse_column_names(text: str) -> dict[str, str]:
-    """`caption=text,image=photo`, or a JSON object, as a mapping."""
-    expected = """expected hfcomp's name=the set's own, as caption=text, or JSON, as '{"caption": "text"}'."""
+    """Parses `caption=text,image=photo` or a JSON object into a mapping."""
+    expected = """expected HFCOMP=YOURS, for example caption=text, or JSON, for example '{"caption": "text"}'."""
     if text.lstrip().startswith("{"):
         try:
             names = parse_json(text)

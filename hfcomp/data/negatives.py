@@ -1,4 +1,4 @@
-"""Negatives that are made when rows are loaded: by keyword, with ratings, or those of another row."""
+"""Negatives that are created when rows are loaded: from keywords, with ratings, or from another row."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def with_keyword_negatives(
     others: str = "take part without",
     log: Callable[[str], None],
 ) -> Dataset:
-    """The rows with keyword negatives; the negatives they had are removed with all columns that describe them."""
-    # Captions that are far too long or not Unicode are blanked for the search, which would hang or fail on them.
+    """Adds keyword negatives to rows; existing negatives are removed, with all columns that describe them."""
+    # Captions that are far too long or not Unicode are blanked, because the search would hang or fail on them.
     captions = [caption or "" for caption in dataset["caption"]]
     problems = {row: problem for row, caption in enumerate(captions) if (problem := caption_problem(caption))}
     for row in problems:
@@ -44,18 +44,18 @@ def with_keyword_negatives(
     )
     replaced = [name for name in dataset.column_names if name.startswith("negative_")]
     if replaced and "mask" in dataset.column_names:
-        replaced.append("mask")  # of the negative image
+        replaced.append("mask")  # the mask belongs to the negative image
     if replaced:
-        log(f"keyword negatives take the place of the dataset's own, with its columns {', '.join(replaced)}")
+        log(f"keyword negatives replace the dataset's own negatives; removed columns: {', '.join(replaced)}")
         dataset = dataset.remove_columns(replaced)
     for name, values in columns.items():
         dataset = dataset.add_column(name, values, feature=NEGATIVE_FEATURES[name])
-    made = sum(bool(texts[0]) for texts in columns["negative_captions"])
-    without = sum(caption is not None for caption in dataset["caption"]) - made
-    log(f"{made:,} captions have a keyword and got a negative; {without:,} {others}")
+    number = sum(bool(texts[0]) for texts in columns["negative_captions"])
+    without = sum(caption is not None for caption in dataset["caption"]) - number
+    log(f"{number:,} captions have a keyword and got a negative; {without:,} {others}")
     if problems:
         first = min(problems)
-        log(f"in {len(problems):,} of these keywords are not looked for; the first is row {first}: {problems[first]}")
+        log(f"{len(problems):,} of these were not searched for keywords; the first is row {first}: {problems[first]}")
     return dataset.add_column("negative_image", [None] * len(dataset), feature=Image())
 
 
@@ -69,29 +69,29 @@ def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -
 
 
 def rated_column(names: Sequence[str]) -> str:
-    # A set built by an older version has no rated words. Its keywords are looked up instead.
+    # A dataset built by an older version has no rated words, so its keywords are looked up instead.
     for name in (RATED_WORDS, KEYWORDS):
         if name in names:
             return name
     raise ValueError(
-        f"concreteness_ratings are joined to the column {KEYWORDS!r}, which the dataset does not have; it has: "
+        f"concreteness_ratings are joined on the column {KEYWORDS!r}, which the dataset does not have; it has: "
         f"{', '.join(names)}. Set keyword_negatives (object, color, location, size), map the column with "
-        "column_names, or leave concreteness_ratings out."
+        "column_names, or remove concreteness_ratings."
     )
 
 
 def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
-    """A random permutation of rows that gives each the number of another row, of another photograph if possible.
+    """Draws a random permutation that assigns another row to each row, from another photograph if possible.
 
-    If one photograph has more than half of the rows, some of them get rows of their own photograph.
+    If more than half of the rows show one photograph, some of them get rows of their own photograph.
     """
     order = np.random.default_rng(seed).permutation(len(photographs))
     places: dict[Any, int] = {}
     group = np.array([places.setdefault(photographs[row], len(places)) for row in order])
     order = order[np.argsort(group, kind="stable")]
-    # Rows of a photograph now stand together in a ring. A shift by the size of the largest group carries every row out
-    # of its own group if no group has more than half of the ring. Drawing until it fits would not end on sets with a
-    # larger group.
+    # The rows of each photograph are now adjacent in a ring. Shifting by the size of the largest group moves every row
+    # out of its own group if no group has more than half of the ring. Redrawing until it fits would never end for
+    # datasets with a larger group.
     most = min(int(np.bincount(group).max()), len(order) - 1)
     partners = np.empty(len(order), dtype=np.int64)
     partners[order] = np.roll(order, most)
@@ -104,7 +104,7 @@ def is_negative(column: str) -> bool:
 
 
 class ShuffledNegatives(TrainingRows):
-    """Training rows whose negatives are another row's, missing ones too; nothing is copied."""
+    """Training rows with the negatives of another row, even if those are missing; nothing is copied."""
 
     def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
         columns = [*dict.fromkeys((*columns_of(FIELDS), *NEIGHBOR_COLUMNS))]
@@ -124,7 +124,8 @@ class ShuffledNegatives(TrainingRows):
         shuffled = [values[partner] for partner in self.partners]
         if name not in self.by_caption:
             return shuffled
-        return [_fitted(one, captions) for one, captions in zip(shuffled, super().column("caption"), strict=True)]
+        pairs = zip(shuffled, super().column("caption"), strict=True)
+        return [_fit_length(negatives, captions) for negatives, captions in pairs]
 
     def number_of_entries(self, name: str) -> int:
         # The partners are a permutation of the rows, so the number of entries is the same.
@@ -134,10 +135,10 @@ class ShuffledNegatives(TrainingRows):
         own = super().__getitems__(indices)
         others = self.negatives.__getitems__(self.partners[indices].tolist())
         for row, other in zip(own, others, strict=True):
-            other |= {name: _fitted(other[name], row["caption"]) for name in self.by_caption}
+            other |= {name: _fit_length(other[name], row["caption"]) for name in self.by_caption}
         return [{**other, **row} for row, other in zip(own, others, strict=True)]
 
 
-def _fitted(values: list[Any] | None, captions: list[str]) -> list[Any] | None:
-    """Negatives of each caption of the partner, for as many captions as the row has: repeated where it has more."""
+def _fit_length(values: list[Any] | None, captions: list[str]) -> list[Any] | None:
+    """Fits the partner's negatives per caption to the row's number of captions, repeating them if it has more."""
     return [values[place % len(values)] for place in range(len(captions))] if values else values

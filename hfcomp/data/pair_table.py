@@ -1,11 +1,11 @@
-"""Rows with captions and negatives, read by one set of rules for pages, audits, analyses, evaluation and training.
+"""Rows with captions and negatives, read by the same rules for pages, audits, analyses, evaluation and training.
 
-| question | rule |
+| subject | rule |
 |---|---|
-| which photograph | `image_id`, else the image's file name, else a hash of its bytes ([`hfcomp.data.image_ids`]) |
-| which caption of a list | `CaptionChoice`: the longest, the first, or all, a row for each |
-| what is a text | a string with something but white space; a string in place of a list is a list of one |
-| what is a pair | a row's caption and one of its negatives, both of them texts |
+| photograph | `image_id`, otherwise the image's file name, otherwise a hash of its bytes ([`hfcomp.data.image_ids`]) |
+| caption from a list | `CaptionChoice`: the longest, the first, or all (one row per caption) |
+| text | a string that is not only white space; a string in place of a list is a list of one |
+| pair | a row's caption and one of its negatives, both of them texts |
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NEGATIVE_FACTS = {
     "negative_rated_words": "rated_word",
     "negative_concreteness": "concreteness",
 }
-"""Columns that have an entry for each negative caption, and what they are called in a table of pairs."""
+"""Columns with one entry per negative caption, and their names in a table of pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource:
-    """Where rows are read from (see `load_training_set`), with captions from a file (see `with_captions_of`)."""
+    """Source of rows (see `load_training_set`), optionally with captions from a file (see `with_captions_of`)."""
 
     name: str
     split: str = "train"
@@ -48,19 +48,19 @@ class RowSource:
     captions_file: str | None = None
     key_column: str | None = None
     captions_columns: str | None = None
-    condition: str | None = None  # column=value of the rows that are kept
+    condition: str | None = None  # column=value of the rows to keep
     streaming: bool = False
 
 
 def read_rows(source: RowSource, log: Log) -> Rows:
-    """Rows under the contract's names; `log` receives a line about what was read, joined and left out."""
+    """Reads rows under contract names; `log` receives lines about the rows that were read, joined and left out."""
     part = {"split": source.split, "config": source.config}
     rows = (load_training_stream if source.streaming else load_source)(source.name, **part)
     if source.streaming:
-        log(f"{source.name} is streamed: its rows are read while training goes on")
+        log(f"{source.name} is streamed: its rows are read during training")
     else:
         log(f"{len(rows):,} rows from {source.name}")
-    if source.captions_file:  # before renaming, as keys are columns of the dataset's own
+    if source.captions_file:  # before renaming, because key columns have the dataset's own names
         columns = {"key_column": source.key_column, "file_columns": source.captions_columns}
         rows = with_captions_of(rows, source.captions_file, column_names=source.column_names, log=log, **columns)
     if source.condition:
@@ -69,20 +69,21 @@ def read_rows(source: RowSource, log: Log) -> Rows:
 
 
 def rows_where(dataset: Dataset, condition: str, log: Log) -> Dataset:
-    """The rows that have a value in a column, `column=value`, compared as text in lower case."""
+    """Selects the rows that match `column=value`, compared as lower-case text."""
     column, _, wanted = condition.partition("=")
     if column not in dataset.column_names:
         raise ValueError(
-            f"dataset_filter={condition!r}: no column {column!r}; has: {', '.join(dataset.column_names)}."
+            f"dataset_filter={condition!r}: the dataset has no column {column!r}; it has: "
+            f"{', '.join(dataset.column_names)}."
         )
     keep = [index for index, value in enumerate(dataset[column]) if str(value).lower() == wanted.lower()]
-    log(f"{len(keep):,} of them have {condition}; {len(dataset) - len(keep):,} are left out")
+    log(f"{len(keep):,} rows match {condition}; {len(dataset) - len(keep):,} are left out")
     return dataset.select(keep)
 
 
 def complete_rows(dataset: Dataset, *, captions: bool, negatives: bool = False) -> Dataset:
-    """The rows that have a caption, or a first negative that is not masked, or both, as asked."""
-    # Called last, when no column is added any more: `add_column` writes selected rows out, with their images.
+    """Selects the rows that have a caption, an unmasked first negative, or both, as requested."""
+    # Call this last, after all columns were added: `add_column` writes selected rows to disk, with their images.
     keep = range(len(dataset))
     if captions:
         keep = [row for row, caption in enumerate(dataset[CAPTION]) if caption is not None]
@@ -99,21 +100,21 @@ def has_lists(features: Mapping[str, Any]) -> bool:
 def choose_captions(
     dataset: Dataset, choice: CaptionChoice, log: Log, *, keep_others: bool = False, allow_missing: bool = False
 ) -> Dataset:
-    """Rows with one caption each; those of a dataset that has no lists of captions are returned unchanged.
+    """Reduces lists of captions to one caption per row; a dataset without such lists is returned unchanged.
 
     Args:
-        dataset: in the column contract, with or without `caption`.
-        choice: of the captions of a row: the longest (see `choose_texts`), the first, or all, a row for each (see
+        dataset: Dataset in the column contract, with or without `caption`.
+        choice: Caption to keep: the longest (see `choose_texts`), the first, or all, in one row each (see
             `every_caption`).
-        log: receives a line about the choice, and one if captions are skipped.
-        keep_others: whether the captions that are not chosen become `positive_captions`.
-        allow_missing: whether a row may have no caption, which is then `None`.
+        log: Receives a line about the choice, and another if captions are skipped.
+        keep_others: Whether to move the other captions to `positive_captions`.
+        allow_missing: Whether a row may have no caption; its caption is then `None`.
     """
     if not has_lists(dataset.features):
         return dataset
     if choice == "all":
         rows = every_caption(dataset, log, allow_missing=allow_missing)
-        first = len(dataset) if allow_missing else 0  # the first rows are those of first captions, or of none
+        first = len(dataset) if allow_missing else 0  # these rows have first captions, or none
         texts = rows[CAPTION]
         return rows.select([row for row, text in enumerate(texts) if text is not None or row < first])
     chosen, others, problems = [], [], []
@@ -124,10 +125,10 @@ def choose_captions(
             raise without_text(captions, row)
         (caption, *_), skipped = choose_texts(texts, choice) if texts else ([None], [])
         chosen.append(caption)
-        # Negatives belong to the chosen caption. The other captions are still true of the image.
+        # The negatives belong to the chosen caption. The other captions are still true of the image.
         others.append([*(text for text in texts if text != caption), *texts_of(positives[row])])
         problems += [f"row {row}: {problem}" for problem in skipped]
-    log(f"several captions per image: the {choice} is used")
+    log(f"several captions per image: using the {choice}")
     if problems:
         log(f"{len(problems):,} captions are skipped; the first is in {problems[0]}")
     dataset = with_column(dataset, CAPTION, chosen, Value("string"))
@@ -135,15 +136,15 @@ def choose_captions(
 
 
 def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) -> Dataset:
-    """A row for every caption, which share their image, `image_id` and all other columns; no image is copied.
+    """Makes one row per caption. The rows of an image share it, its `image_id` and all other columns without copying.
 
-    An image with fewer captions than another has rows without any, `None`, until all columns are there. An `image_id`
-    that is missing is filled in by the image's file, else as `row n` for all captions of row n.
+    An image with fewer captions than others temporarily has rows whose caption is `None`, until all columns exist. A
+    missing `image_id` is derived from the image file; otherwise all captions of row n get `row n`.
     """
     if not has_lists(dataset.features):
         raise ValueError(
-            f"captions=all: column 'caption' holds {dataset.features.get(CAPTION) or 'nothing'}, expected lists of "
-            "texts. Leave captions out, or name the column of lists with column_names."
+            f"captions=all: column 'caption' contains {dataset.features.get(CAPTION) or 'nothing'}, expected lists of "
+            "texts. Remove captions, or map the column with the lists with column_names."
         )
     texts = [texts_of(captions) for captions in dataset[CAPTION]]
     for row, captions in enumerate(texts):
@@ -152,18 +153,18 @@ def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) ->
     named = IMAGE_ID in dataset.column_names
     names, kind = _image_names(dataset)
     images = dataset.remove_columns([CAPTION, IMAGE_ID] if named else CAPTION)
-    # Added again, so filtered rows are written out here, once.
+    # Adding the column again writes filtered rows to disk once, at this point.
     images = images.add_column(IMAGE_ID, names, feature=kind)
     most = max(1, *map(len, texts)) if texts else 0
-    log(f"every caption is a row: {sum(map(len, texts)):,} rows of {len(images):,} images")
-    # The table is concatenated with itself once per caption of an image, which shares its memory. Rows taken twice by
-    # `select` would instead be written out, with their images, by the next column that is added.
+    log(f"one row per caption: {sum(map(len, texts)):,} rows from {len(images):,} images")
+    # Concatenate the table with itself, once per caption of an image, which shares memory. If `select` repeated rows,
+    # the next added column would write them to disk, with their images.
     captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
     return concatenate_datasets([images] * most).add_column(CAPTION, captions, feature=Value("string"))
 
 
 def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
-    """The column `image_id` and its type; if entries are missing, with texts in their place."""
+    """Returns the column `image_id` and its type; missing entries are replaced by texts."""
     names = column_of(dataset, IMAGE_ID)
     if min([image_key(name, row) for row, name in enumerate(names)], default=0) >= 0:
         return names, dataset.features.get(IMAGE_ID, Value("string"))
@@ -172,21 +173,21 @@ def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
 
 def without_text(captions: Any, row: int) -> ValueError:
     return ValueError(
-        f"column 'caption', row {row}: {captions!r} holds no text. Remove the row, give it a caption, or leave such "
-        "rows out with dataset_filter."
+        f"column 'caption', row {row}: found {captions!r}, expected a text. Remove the row, add a caption, or exclude "
+        "such rows with dataset_filter."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """The texts of rows, and their pairs.
+    """Texts and pairs of a dataset's rows.
 
     Attributes:
-        texts: a row for each true caption, the row's own caption first: `row`, `image_id`, `text`.
-        pairs: a row for each negative that is a text, of a row with a caption: `row`, `place` in its list, `image_id`,
-            `caption`, `negative`, and the names of `NEGATIVE_FACTS`, `None` without an entry.
-        without_caption: rows without a caption.
-        masked: negatives that are no texts, or are of a row without a caption.
+        texts: Table with a row for each true caption, a row's own caption first: `row`, `image_id`, `text`.
+        pairs: Table with a row for each negative that is a text, if its row has a caption: `row`, `place` in the list,
+            `image_id`, `caption`, `negative`, and the names in `NEGATIVE_FACTS`, which are `None` if missing.
+        without_caption: Indices of rows without a caption.
+        masked: Number of negatives that are not texts or belong to a row without a caption.
     """
 
     texts: pd.DataFrame
@@ -196,7 +197,7 @@ class PairTable:
 
 
 def pair_table(columns: Mapping[str, Sequence[Any]], image_ids: Sequence[str]) -> PairTable:
-    """The captions and negatives of rows, with one caption each or `captions` as benchmarks have, as tables."""
+    """Makes tables of captions and negatives from rows with one `caption` each or, as in benchmarks, `captions`."""
     texts: list[tuple[Any, ...]] = []
     pairs: list[tuple[Any, ...]] = []
     masked, without = 0, []
@@ -206,7 +207,7 @@ def pair_table(columns: Mapping[str, Sequence[Any]], image_ids: Sequence[str]) -
         captions = row_captions(row)
         without += [] if captions else [number]
         texts += [(number, image_id, text) for text in (*captions, *texts_of(row.get(POSITIVES)))]
-        for place, text in enumerate(listed(row.get(NEGATIVES))):
+        for place, text in enumerate(as_list(row.get(NEGATIVES))):
             if not captions or not is_text(text):
                 masked += 1
                 continue
@@ -219,49 +220,49 @@ def pair_table(columns: Mapping[str, Sequence[Any]], image_ids: Sequence[str]) -
 
 
 def row_captions(row: Mapping[str, Any]) -> list[str]:
-    """A row's own captions, that of the column `caption` before those that a benchmark has in `captions`."""
+    """Returns a row's own captions: the column `caption`, otherwise `captions`, which benchmarks have."""
     return texts_of(row.get(CAPTION)) or texts_of(row.get("captions"))
 
 
 def entry(row: Mapping[str, Any], column: str, place: int) -> Any:
-    """A row's entry for the negative at a place in its list; `None` without one."""
-    values = listed(row.get(column))
+    """Returns a row's entry for the negative at `place` in its list; `None` if missing."""
+    values = as_list(row.get(column))
     return values[place] if place < len(values) else None
 
 
 def check_entries(columns: Mapping[str, Sequence[Any]], place: str) -> None:
-    """Raises ValueError for a caption or negative that is no text, or a column without an entry for each negative."""
+    """Raises ValueError if a caption or negative is not a text, or a column lacks an entry for a negative."""
     for row, (caption, negatives) in enumerate(zip(columns[CAPTION], columns[NEGATIVES], strict=True)):
         if caption is not None and not isinstance(caption, str):
             raise ValueError(
-                f"{place}, column {CAPTION!r}, row {row}: found {caption!r}, expected a text. Name the column of "
-                "captions: --column_names caption=..."
+                f"{place}, column {CAPTION!r}, row {row}: found {caption!r}, expected a text. Name the caption "
+                "column: --column_names caption=..."
             )
-        if not all(one is None or isinstance(one, str) for one in listed(negatives)):
+        if not all(text is None or isinstance(text, str) for text in as_list(negatives)):
             raise ValueError(f"{place}, column {NEGATIVES!r}, row {row}: found {negatives!r}, expected texts.")
         for name in NEGATIVE_FACTS:
             values = columns[name][row] if name in columns else None
-            number = len(listed(negatives))
-            if values is not None and len(listed(values)) != number:
+            number = len(as_list(negatives))
+            if values is not None and len(as_list(values)) != number:
                 raise ValueError(
-                    f"{place}, column {name!r}, row {row}: found {values!r}, expected a list of {number}, an entry "
-                    "for each of negative_captions. Correct the row, or remove the column."
+                    f"{place}, column {name!r}, row {row}: found {values!r}, expected a list with {number} "
+                    "entries, one per entry of negative_captions. Correct the row, or remove the column."
                 )
 
 
 def column_of(dataset: Dataset, name: str) -> list[Any]:
-    """A column of all rows; `None` in each if the dataset has none of the name."""
+    """Returns a column of all rows, or a list of `None` if the dataset has no such column."""
     return dataset.with_format(None)[name][:] if name in dataset.column_names else [None] * len(dataset)
 
 
-def listed(value: Any) -> list[Any]:
-    """An entry as a list: of one for a single value, empty for none."""
+def as_list(value: Any) -> list[Any]:
+    """Wraps an entry in a list: a single value becomes a list of one, `None` an empty list."""
     return [] if value is None else list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
 
 
 def texts_of(value: Any) -> list[str]:
-    """The texts of an entry that is a text, a list of texts or nothing, without blank ones."""
-    return [one for one in listed(value) if is_text(one)]
+    """Returns the non-blank texts of an entry that is a text, a list of texts or `None`."""
+    return [text for text in as_list(value) if is_text(text)]
 
 
 def is_text(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What others will read: texts without local paths and tokens, safe inside Markdown, licenses, and texts of cards."""
+"""Texts for publication: without local paths and tokens, safe inside Markdown; licenses, and texts for cards."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
-    """A text, or a list or mapping of texts, with `LOCAL/name` for each absolute path and without tokens.
+    """Replaces absolute paths with `LOCAL/name`, and tokens, in a text or in a list or mapping of texts.
 
     Args:
-        value: other kinds of value are returned as they are.
-        known: paths to be replaced as they stand, blanks in them included.
+        value: Text, list or mapping; other values are returned unchanged.
+        known: Paths to replace exactly as given, even if they contain blanks.
     """
     if isinstance(value, dict):
         return {key: without_local_paths(part, known=known) for key, part in value.items()}
@@ -32,14 +32,14 @@ def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
         return value
     if is_absolute(value):
         return _last_part(value)
-    # The longest first: a path inside another known one would otherwise lose its beginning and stay readable.
+    # Longest first: otherwise, a path inside another known path would lose only its beginning and stay readable.
     for path in sorted(known, key=len, reverse=True):
         value = re.sub(rf"(?<![\w/.:]){re.escape(path)}", lambda match: _last_part(match[0]), value)
     return TOKEN.sub("TOKEN", ABSOLUTE.sub(lambda match: _last_part(match[0]), value))
 
 
 def is_absolute(text: str) -> bool:
-    """Whether a text is a path from the root, a drive or a home directory."""
+    """Whether a text is a path that starts at the root, a drive or a home directory."""
     return "\n" not in text and re.match(r"/(?!/)|~|[A-Za-z]:[/\\]", text) is not None and text not in ("/", "~")
 
 
@@ -49,20 +49,21 @@ def _last_part(path: str) -> str:
 
 
 def is_on_hub(name: str | None) -> bool:
-    """Whether a name has the form of an id of the Hub and is nothing on this machine."""
+    """Whether a name looks like a Hub id and is not a path that exists on this machine."""
     return bool(name) and HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
 def fenced(text: str, language: str) -> str:
-    """A block of Markdown that ends where it should, whatever backticks its text holds."""
-    # A fence ends at a line with the same number of backticks. A stranger's text could close it and go on as Markdown.
+    """Makes a Markdown code block that ends in the right place, whatever backticks its text contains."""
+    # A fence ends at a line with the same number of backticks. A stranger's text could close it and continue as
+    # Markdown.
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 LICENSE = "license"
-"""The column of rows that state a license each."""
+"""Column with the license of each row."""
 COCO_LICENSES = {
     1: "Attribution-NonCommercial-ShareAlike License",
     2: "Attribution-NonCommercial License",
@@ -73,7 +74,7 @@ COCO_LICENSES = {
     7: "No known copyright restrictions",
     8: "United States Government Work",
 }
-"""The licenses of COCO's photographs by their number, as its annotation files list them."""
+"""Licenses of COCO's photographs by number, as listed in its annotation files."""
 _FORBIDS = re.compile(r"no[ -]?deriv|\bnd\b|all rights reserved", re.IGNORECASE)
 _ALLOWS = re.compile(
     r"\bcc[ -]?(?:by|0|zero)\b|creativecommons\.org|creative commons|attribution|public domain|\bpdm?\b"
@@ -83,14 +84,14 @@ _ALLOWS = re.compile(
 
 
 def allows_adaptation(license: str | None) -> bool | None:
-    """Whether a license lets changed copies be published, for some purpose and under its conditions.
+    """Whether a license allows modified copies to be published, for some purpose and under its conditions.
 
     Args:
-        license: the name or address of a Creative Commons license, one of `COCO_LICENSES`, an id of the Hub such as
-            `cc-by-nd-4.0`, or any other text.
+        license: Name or URL of a Creative Commons license, one of `COCO_LICENSES`, a Hub id such as `cc-by-nd-4.0`, or
+            any other text.
 
     Returns:
-        False for licenses without derivatives, None for a text that names no known license, or none.
+        False for licenses that forbid derivatives, None if the text is missing or names no known license.
     """
     text = str(license or "")
     # Restrictions are tested first: "Attribution-NoDerivs" matches both.
@@ -102,9 +103,9 @@ def allows_adaptation(license: str | None) -> bool | None:
 DEFAULT = "default"
 """Name of a dataset's only configuration."""
 UNKNOWN = "unknown"
-"""Name of the license in the metadata if none is known."""
+"""License name in the metadata if the license is unknown."""
 PLACE = "<this dataset's id or folder>"
-"""Placeholder for the dataset's place, which is not known before it is pushed."""
+"""Placeholder for the dataset's location, which is not known until it is pushed."""
 _SIZES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -116,26 +117,26 @@ _SIZES = (
 
 
 def stated_license(name: str) -> str | None:
-    """The license that the card of a source states, on disk or on the Hub; None if it states none."""
+    """Reads the license from a source's card, on disk or on the Hub; None if the card states none."""
     from huggingface_hub import DatasetCard
 
     try:
-        place = Path(name) / CARD
-        if Path(name).exists() and not place.is_file():
+        card = Path(name) / CARD
+        if Path(name).exists() and not card.is_file():
             return None
-        stated = DatasetCard.load(place if place.is_file() else name).data.license
-    except Exception:  # whatever the Hub's client and YAML raise: a card that cannot be read states nothing
+        license = DatasetCard.load(card if card.is_file() else name).data.license
+    except Exception:  # the Hub client and YAML raise many types; a card that cannot be read states nothing
         return None
-    return ", ".join(stated) if isinstance(stated, list) else stated
+    return ", ".join(license) if isinstance(license, list) else license
 
 
 def size_category(rows: int) -> str:
-    """The Hub's category for a number of rows."""
+    """Returns the Hub's size category for a number of rows."""
     return next((name for limit, name in _SIZES if rows < limit), "n>100M")
 
 
 def loading_text(names: Sequence[str], split: str = TRAIN) -> str:
     config = "" if names == [DEFAULT] else f'"{names[0]}", '
-    others = [f"The other configurations: {', '.join(f'`{name}`' for name in names[1:])}."] if names[1:] else []
+    others = [f"Other configurations: {', '.join(f'`{name}`' for name in names[1:])}."] if names[1:] else []
     code = f'rows = load_dataset("{PLACE}", {config}split="{split}")'
     return "\n\n".join([f"```python\nfrom datasets import load_dataset\n\n{code}\n```", *others])

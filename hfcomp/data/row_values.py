@@ -1,4 +1,4 @@
-"""Columns of one number for each row, or each negative of a row, as tensors; and which texts are equal."""
+"""Converts columns with one number per row or per negative to tensors, and detects equal texts."""
 
 from __future__ import annotations
 
@@ -16,45 +16,47 @@ from hfcomp.fields import FIELDS, Field
 
 
 def text_key(text: str) -> int:
-    """A number for a text, 0 to 2^63 - 1, the same in every process: equal but for upper case and white space."""
-    # blake2b and not hash(): the ids of all processes are compared, and hash() differs between processes. One bit is
+    """Returns a number for a text, 0 to 2^63 - 1, the same in every process and regardless of case and white space."""
+    # blake2b rather than hash(), because ids are compared across processes and hash() differs between them. One bit is
     # dropped so that the number fits into a signed 64-bit tensor.
     words = " ".join(text.casefold().split())
-    # A lone surrogate is reported elsewhere, with its row, when the text is read.
+    # Lone surrogates are reported elsewhere, with their row, when the text is read.
     return int.from_bytes(blake2b(words.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def row_text_key(value: Any, row: int) -> int:
-    # Below 0 and different in every row: an entry that is not a text equals nothing.
+    # Below 0 and different in every row, so an entry that is not a text never equals another.
     return text_key(value) if isinstance(value, str) else -1 - row
 
 
 def rows_with_equal_texts(captions: Sequence[Any]) -> int:
-    """Number of rows with a caption that another row has too; of a list of captions any one counts."""
-    of_row = [
-        set(map(text_key, one)) if isinstance(one, list) else {row_text_key(one, row)}
-        for row, one in enumerate(captions)
+    """Number of rows that share a caption with another row; in lists of captions, any shared caption counts."""
+    row_keys = [
+        set(map(text_key, caption)) if isinstance(caption, list) else {row_text_key(caption, row)}
+        for row, caption in enumerate(captions)
     ]
-    number = Counter(key for keys in of_row for key in keys)
-    return sum(any(number[key] > 1 for key in keys) for keys in of_row)
+    number = Counter(key for keys in row_keys for key in keys)
+    return sum(any(number[key] > 1 for key in keys) for keys in row_keys)
 
 
 def row_fields(rows: Sequence[dict[str, Any]], names: Sequence[int]) -> dict[str, torch.Tensor]:
-    """The batch's keys `[B]` of which rows have the column: `image_id`, `text_id`; a collator adds them to its batch.
+    """Makes the batch tensors `[B]` for columns that the rows have, such as `image_id` and `text_id`.
+
+    A collator adds them to its batch.
 
     Args:
-        rows: of a batch.
-        names: their indices in the dataset.
+        rows: Rows of a batch.
+        names: Indices of the rows in the dataset.
 
     Raises:
-        ValueError: for an invalid entry, naming column and row.
+        ValueError: If an entry is invalid. The message names column and row.
     """
-    found = {}
+    tensors = {}
     for name, field in FIELDS.items():
         if field.dtype is not None and not field.per_negative and field.column in rows[0]:
             values = [read_value(name, row[field.column], index) for row, index in zip(rows, names, strict=True)]
-            found[name] = torch.tensor(values, dtype=field.dtype)
-    return found
+            tensors[name] = torch.tensor(values, dtype=field.dtype)
+    return tensors
 
 
 def negative_fields() -> dict[str, Field]:
@@ -62,7 +64,7 @@ def negative_fields() -> dict[str, Field]:
 
 
 def read_value(name: str, value: Any, row: int) -> float:
-    """An entry of a column, or of one negative in it, as the number in the batch; null is the field's `missing`."""
+    """Converts an entry of a column, or of one negative in it, to its number; null becomes the field's `missing`."""
     field = FIELDS[name]
     value = field.missing if value is None else value
     if name in READERS:
@@ -72,7 +74,7 @@ def read_value(name: str, value: Any, row: int) -> float:
     except (TypeError, ValueError):
         raise ValueError(
             f"column {field.column!r}, row {row}: found {value!r}, expected a number. Correct it in the file, or "
-            "remove the row, in Python with dataset.filter."
+            "remove the row in Python with dataset.filter."
         ) from None
 
 
@@ -81,7 +83,7 @@ def _kind(kind: str, row: int) -> int:
 
 
 def _rating(rating: float, row: int) -> float:
-    """A rating of concreteness, which NaN leaves out as null does."""
+    """Checks a concreteness rating; NaN means missing, like null."""
     if not math.isnan(rating) and not 1 <= rating <= 5:
         raise ValueError(
             f"column 'negative_concreteness', row {row}: found {rating!r}, expected 1 (abstract) to 5 (concrete). "
@@ -97,4 +99,4 @@ READERS: dict[str, Callable[[Any, int], float]] = {
     "negative_kind": _kind,
     "negative_concreteness": _rating,
 }
-"""Of fields whose entries are not plain numbers: the entry and its row to the number in the batch."""
+"""Converters for fields whose entries are not plain numbers: from the entry and its row to the number in the batch."""

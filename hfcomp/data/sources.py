@@ -1,4 +1,4 @@
-"""Rows as they are stored, by Hub id or path, under their own names, in valid Unicode; where file names start."""
+"""Loads rows as stored, by Hub id or path, under their own column names; checks Unicode and resolves file names."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from hfcomp.reading import FileError, check_dataset_place
 
 
 def check_unicode(rows: Any, name: str) -> None:
-    """Checks that all texts of a table are valid UTF-8, also those in lists and in images' names."""
-    # Arrow reads the bytes of a Parquet file as text without a check. Later they fail in whatever library reads them
-    # first, without column and row. Each chunk is checked as a whole, and searched row by row only if it is damaged.
+    """Checks that all texts of a table are valid UTF-8, including texts in lists and image names."""
+    # Arrow reads the bytes of a Parquet file as text without a check. They would fail later, in whichever library
+    # reads them first, without column and row. Each chunk is checked as a whole, and by row only if it is damaged.
     if not isinstance(rows, Dataset):
         return
     for column in rows.column_names:
@@ -52,8 +52,8 @@ def check_unicode(rows: Any, name: str) -> None:
             if not _is_valid(chunk):
                 row = start + next(place for place in range(len(chunk)) if not _is_valid(chunk.take([place])))
                 raise ValueError(
-                    f"{name}: column {column!r}, row {row}: damaged, as the text is not valid UTF-8. Write the file "
-                    "again from its source, or download it again."
+                    f"{name}: column {column!r}, row {row}: the text is not valid UTF-8, so the file is damaged. "
+                    "Recreate the file from its source, or download it again."
                 )
             start += len(chunk)
 
@@ -67,12 +67,12 @@ def _is_valid(values: Any) -> bool:
 
 
 def load_source(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
-    """The rows as they are stored, under their own names and with file names as texts; see [`load_training_set`]."""
+    """Loads rows as stored, under their own column names and with file names as texts; see [`load_training_set`]."""
     try:
         rows = _stored_rows(name, split=split, config=config, **kwargs)
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{name}: the name of a file, or a text, is not valid Unicode: {error.object!a}. Rename or correct it."
+            f"{name}: a file name or text is not valid Unicode: {error.object!a}. Rename or correct it."
         ) from error
     check_unicode(rows, name)
     return current_columns(rows)
@@ -85,18 +85,18 @@ def _stored_rows(name: str, *, split: str = "train", config: str | None = None, 
     if whole := set_of_part(Path(name)):
         known = ", ".join(read_views(whole) or ())
         raise ValueError(
-            f"{name} is a part of the set {whole}. Name that folder, and one of its configurations: {known}."
+            f"{name} is only a part of the dataset {whole}. Pass that folder and one of its configurations: {known}."
         )
     path = configuration(Path(name), config)
     shards = checked_shards(path)
-    # A tar file that was cut off ends as if it were whole, and `datasets` would silently read fewer rows.
+    # A truncated tar file ends as if it were complete, and `datasets` would silently read fewer rows.
     for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
         check_tail(archive)
     if shards and path.is_dir() and "data_files" not in kwargs:
         own = shards[0].name.partition("-")[0]
         if split.partition("[")[0] != own:
             raise ValueError(_no_split(name, split, [own]))
-        # Loaded by its files: the card of a built set, which `datasets` would read, is not verified.
+        # Load from the files, because `datasets` would read the card of a built dataset, which is not verified.
         return _load(name, "parquet", data_files={own: literal_files(shards)}, split=split, **kwargs)
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         return _part(name, load_from_disk(name), split)
@@ -119,19 +119,19 @@ def listing_folders(name: str, split: str, config: str | None, options: Mapping[
         return Folders((path.parent,))
     splits = split_names(split)
     if "data_files" not in options and (tables := tables_of_images(path)):
-        return Folders(tuple(dict.fromkeys(table.parent for one in splits for table in tables[one])), path)
+        return Folders(tuple(dict.fromkeys(table.parent for name in splits for table in tables[name])), path)
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists() or read_views(path) is not None:
         return Folders((path,))
     given = {key: value for key, value in options.items() if key != "streaming"}
     given = literal_options(name, config, given)
     files = load_dataset_builder(name, config, **given).config.data_files or {}
-    places = dict.fromkeys(Path(file).parent for one in splits for file in files.get(one, ()))
+    places = dict.fromkeys(Path(file).parent for split_name in splits for file in files.get(split_name, ()))
     return Folders(tuple(places) or (path,), path)
 
 
 def _load_view(name: str, views: Mapping[str, View], split: str, config: str | None, kwargs: dict[str, Any]) -> Any:
     view = choose_view(Path(name), views, config)
-    files = {one: literal_files(view_files(Path(name), view, one)) for one in split_names(split)}
+    files = {part: literal_files(view_files(Path(name), view, part)) for part in split_names(split)}
     return _load(name, "parquet", data_files=files, split=split, columns=list(view.columns), **kwargs)
 
 
@@ -143,35 +143,35 @@ def _load_table(path: Path, **kwargs: Any) -> DatasetDict:
 
 
 def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str, **kwargs: Any) -> Any:
-    wanted = split_names(split)
-    if any(name not in tables for name in wanted):
+    names = split_names(split)
+    if any(name not in tables for name in names):
         raise ValueError(_no_split(str(folder), split, tables))
-    builder, settings = reader_of(tables[wanted[0]][0])
-    files = {name: literal_files(tables[name]) for name in wanted}
+    builder, settings = reader_of(tables[names[0]][0])
+    files = {name: literal_files(tables[name]) for name in names}
     return _load(str(folder), builder, data_files=files, split=split, **{**settings, **kwargs})
 
 
 def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
-    # `datasets` wraps whatever a reader raises into one error that names neither file nor cause. Causes that a user
-    # can act on, such as our own error with line and column or a full disk, are taken out again.
+    # `datasets` wraps any reader's error in one that names neither file nor cause. Causes on which a user can act,
+    # such as our own error with line and column or a full disk, are unwrapped here.
     try:
         return load_dataset(builder, *args, **kwargs)
     except (DatasetGenerationError, ValueError, StopIteration, OSError) as error:
         if isinstance(error.__cause__, FileError):
             raise FileError(str(error.__cause__)) from error
-        if "corresponds to no data" in str(error):  # a table of a header alone
+        if "corresponds to no data" in str(error):  # a table with only a header
             raise ValueError(f"{name} has no rows.") from error
         if isinstance(error, ValueError) and not isinstance(error, pa.ArrowInvalid):
             raise
         reason = error.__cause__ or error if isinstance(error, DatasetGenerationError) else error
         if getattr(reason, "errno", None) == errno.ENOSPC or "Not enough disk space" in str(reason):
             raise OSError(
-                f"{name} cannot be loaded: no space left on the disk of the cache, {HF_DATASETS_CACHE}. Make room, or "
-                "set HF_DATASETS_CACHE to another folder, and repeat."
+                f"{name} cannot be loaded: no space left on the disk of the cache, {HF_DATASETS_CACHE}. Free some "
+                "space, or set HF_DATASETS_CACHE to another folder, and try again."
             ) from error
         if isinstance(error, OSError):
             raise
-        # `datasets` raises these two for a file without a line. StopIteration comes from versions before 5.
+        # `datasets` raises these two if a file has no lines. StopIteration comes from versions before 5.
         if isinstance(reason, SchemaInferenceError | StopIteration):
             raise ValueError(f"{name} has no rows.") from error
         kind = builder if any(builder == known for known, _ in READERS.values()) else "a dataset"
@@ -179,7 +179,7 @@ def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _captioned_folder(path: Path, split: str, config: str | None) -> Dataset | None:
-    """The rows of a COCO folder, or of one with texts beside its images; None for any other."""
+    """Loads a COCO folder or a folder with texts next to its images; returns None for any other folder."""
     if is_coco_folder(path):
         splits, known = read_coco_folder(path, split_names(split), config), coco_splits(path)
     elif is_captioned_folder(path):
@@ -196,42 +196,44 @@ def split_names(split: str) -> list[str]:
 
 
 def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
-    """What a split such as `train[:90%]` or `train+test` names; rows without splits are those of any one name."""
+    """Selects a split such as `train[:90%]` or `train+test`; rows without splits match any single split name."""
     names = split_names(split)
     if isinstance(loaded, Dataset):
         if len(names) > 1:
-            raise ValueError(f"{name} has one split, but {split!r} names {len(names)}. Name one.")
+            raise ValueError(f"{name} has one split, but {split!r} names {len(names)}. Name only one.")
         loaded = DatasetDict({names[0]: loaded})
-    if any(one not in loaded for one in names):
+    if any(split_name not in loaded for split_name in names):
         raise ValueError(_no_split(name, split, loaded))
     if split in loaded:
         return loaded[split]
-    parts = ReadInstruction.from_spec(split).to_absolute({one: len(loaded[one]) for one in names})
-    return concatenate_datasets([loaded[one.splitname].select(range(one.from_, one.to)) for one in parts])
+    parts = ReadInstruction.from_spec(split).to_absolute({part: len(loaded[part]) for part in names})
+    return concatenate_datasets([loaded[part.splitname].select(range(part.from_, part.to)) for part in parts])
 
 
 def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
-    """One split of a folder or a set of the Hub; `datasets` may also prepare the configuration's others."""
+    """Loads one split of a folder or Hub dataset; `datasets` may also prepare the configuration's other splits."""
     if not Path(name).exists():
         check_dataset_place(name)
         add_repositories([name])
-    # `datasets` would raise that scripts are not supported, about a file that its owner does not see as a script.
+    # `datasets` would raise that scripts are not supported, about a file that its owner does not consider a script.
     script = Path(name) / f"{Path(name).resolve().name}.py"
     if script.is_file():
         raise ValueError(
-            f"{script}: `datasets` takes a file of its folder's name for a loading script, which it does not run. "
+            f"{script}: `datasets` considers a file named like its folder a loading script, which it does not run. "
             "Rename the file or the folder."
         )
     kwargs = literal_options(name, config, kwargs)
     try:
         return _load(name, name, config, split=split, **kwargs)
     except ConnectionError as error:
-        raise ConnectionError(f"{name} is not a local file or folder, and as a Hub id: {error}") from error
+        raise ConnectionError(
+            f"{name} is not a local file or folder, and loading it as a Hub id failed: {error}"
+        ) from error
     except ValueError as error:
         options = {key: kwargs[key] for key in ("revision", "token", "data_files", "data_dir") if key in kwargs}
         try:
             splits = get_dataset_split_names(name, config, **options)
-        except Exception:  # such as no network: the first error says more
+        except Exception:  # for example, no network; the first error is more helpful
             raise error from None
         if split.partition("[")[0] in splits:
             raise
@@ -240,4 +242,4 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
 
 def _no_split(name: str, split: str, splits: Iterable[str]) -> str:
     known = ", ".join(splits)
-    return f"{name} has no split {split!r}; it has: {known}. Choose one with --split."
+    return f"{name} has no split {split!r}. Choose one with --split: {known}."

@@ -1,7 +1,7 @@
-"""Files that a dataset names: on this machine, or, only when asked, fetched with a limit of time and size.
+"""Opens files that a dataset names: local files, and URLs only if allowed, with limits on time and size.
 
-Whoever writes a dataset chooses its texts. A URL in it, read without being asked for, would make this machine call
-any address, including internal ones, and would hang on an unresponsive one.
+The author of a dataset chooses its texts. If a URL in it were downloaded without permission, this machine would call
+any address, including internal ones, and would hang on unresponsive ones.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from urllib.parse import unquote
 from hfcomp import __version__
 
 SCHEMES = ("http", "https", "hf")
-"""What is fetched when URLs are allowed; `hf` is the Hub, as sets streamed from it name their files."""
+"""URL schemes that can be downloaded; `hf` is the Hub, used in the file names of datasets streamed from it."""
 LOCAL_SCHEMES = ("zip", "tar")
-"""Archives on this machine, as `datasets` names their members: `zip://a.jpg::/data/set.zip`."""
+"""Local archives, whose members `datasets` names like this: `zip://a.jpg::/data/set.zip`."""
 DEFAULT_TIMEOUT = 20.0
-"""Seconds for one file, from the first look-up of the name to the last byte."""
+"""Seconds allowed for one file, from the first name lookup to the last byte."""
 MAX_BYTES = 64 * 1024**2
-"""Of one fetched file."""
+"""Maximum size of one downloaded file."""
 _CHUNK = 1 << 16
 _FIX = "Remove the row, or download the file and name its path"
 
 
 @dataclass(frozen=True)
 class UrlAccess:
-    """That URLs inside data are fetched.
+    """Permission to download URLs inside data, with its limits.
 
     Attributes:
-        timeout: seconds for one file, as a whole.
-        max_bytes: of one file.
-        repositories: datasets of the Hub that are loaded. Their own files are read with the user's token.
-        others: whether anything else is fetched, without the token.
+        timeout: Total time per file, in seconds.
+        max_bytes: Maximum size of a file.
+        repositories: Hub datasets that are loaded. Their own files are read with the user's token.
+        others: Whether anything else is downloaded, without the token.
 
     Raises:
-        ValueError: for a limit that is not above 0.
+        ValueError: If a limit is not above 0.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -53,21 +53,21 @@ class UrlAccess:
     def __post_init__(self) -> None:
         if not 0 < self.timeout < float("inf") or self.max_bytes < 1:
             raise ValueError(
-                f"url_timeout={self.timeout!r}, max_bytes={self.max_bytes!r}: expected numbers above 0. Without a "
-                "limit an unresponsive server would block the run."
+                f"url_timeout={self.timeout!r}, max_bytes={self.max_bytes!r}: expected numbers above 0. Without these "
+                "limits, an unresponsive server would block the run."
             )
 
     @classmethod
-    def asked(cls, allow_urls: bool, url_timeout: float) -> UrlAccess | None:
-        """The access that settings `allow_urls` and `url_timeout` ask for; None for none."""
+    def from_settings(cls, allow_urls: bool, url_timeout: float) -> UrlAccess | None:
+        """Makes the access for the settings `allow_urls` and `url_timeout`; None if URLs are not allowed."""
         return cls(url_timeout) if allow_urls else None
 
     def is_own(self, url: str) -> bool:
-        """Whether a URL names a file of `repositories`, or a member of an archive there."""
+        """Whether a URL names a file in `repositories`, or a member of an archive there."""
         path = url.rpartition("::")[2].removeprefix("hf://datasets/")
         if path == url.rpartition("::")[2] or ".." in re.split("[/@]", unquote(path)):
-            return False  # a client may follow the dots into another repository
-        # Without an owner in the repository's name, "name/..." could be a repository of an owner with that name.
+            return False  # a client may resolve the dots into another repository
+        # If a repository's name has no owner, "name/..." could be a repository whose owner has that name.
         ends = {name: ("/", "@") if "/" in name else ("@",) for name in self.repositories}
         return any(path.startswith(name + end) for name in ends for end in ends[name])
 
@@ -81,9 +81,9 @@ _repositories: frozenset[str] = frozenset()
 
 
 def set_url_access(access: UrlAccess | None) -> None:
-    """What `decode_image` may fetch from now on, in this process, where it is not given an access of its own.
+    """Sets the default URL access of `decode_image` in this process; its `urls` argument takes precedence.
 
-    Commands call it with what they were asked for: `allow_urls` and `url_timeout`.
+    Commands call it with their options `allow_urls` and `url_timeout`.
     """
     global _current
     _current = access
@@ -91,7 +91,7 @@ def set_url_access(access: UrlAccess | None) -> None:
 
 @contextmanager
 def url_access(access: UrlAccess | None) -> Iterator[None]:
-    """`set_url_access` for the length of a block."""
+    """Applies `set_url_access` for the duration of a block."""
     before = _current
     set_url_access(access)
     try:
@@ -101,16 +101,16 @@ def url_access(access: UrlAccess | None) -> Iterator[None]:
 
 
 def add_repositories(names: Iterable[str]) -> None:
-    """Datasets of the Hub that this process loads: what their files name of their own is read without being asked.
+    """Registers Hub datasets that this process loads, so their own files can be read without `allow_urls`.
 
-    An image folder that is streamed is nothing but such names: `hf://datasets/x/y@revision/a.png`.
+    A streamed image folder consists only of such names: `hf://datasets/x/y@revision/a.png`.
     """
     global _repositories
     _repositories |= frozenset(names)
 
 
 def current_access(access: UrlAccess | None = None) -> UrlAccess | None:
-    """What `access`, or else `set_url_access`, and the repositories that are loaded allow; None if nothing."""
+    """Combines `access`, or that of `set_url_access`, with the loaded repositories; None if nothing is allowed."""
     access = access or _current
     if not _repositories:
         return access
@@ -118,30 +118,30 @@ def current_access(access: UrlAccess | None = None) -> UrlAccess | None:
 
 
 def is_url(name: str) -> bool:
-    """Whether a name is read from another machine, or by any means but this machine's files and their archives."""
+    """Whether a name refers to anything other than a local file or a member of a local archive."""
     return any("://" in link and link.partition("://")[0] not in LOCAL_SCHEMES for link in name.split("::"))
 
 
-def shown(name: str) -> str:
-    """A name without what may be secret in a URL: user and password, query (as of signed URLs) and fragment."""
-    # Errors and results are pasted into issues, and a signed URL opens the file for everybody who reads it.
+def redact(name: str) -> str:
+    """Removes possible secrets from URLs: user and password, query (as in signed URLs) and fragment."""
+    # People paste errors and results into issues, and a signed URL opens the file to everyone who reads it.
     return "::".join(map(_without_secrets, name.split("::")))
 
 
 def _without_secrets(link: str) -> str:
     scheme, colon, rest = link.partition("://")
-    if not colon or scheme in (*LOCAL_SCHEMES, "hf"):  # a file's name may hold these signs
+    if not colon or scheme in (*LOCAL_SCHEMES, "hf"):  # a file name may contain these characters
         return link
     host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
-    """A binary stream of a file by path, of a member of an archive (`zip://member::archive`), or of an allowed URL.
+    """Opens a file, a member of an archive (`zip://member::archive`) or an allowed URL as a binary stream.
 
     Raises:
-        ValueError: for a URL that is not allowed, has another scheme, or is too large, or a name with a NUL.
-        OSError: for a file that is not there or cannot be read, or a URL that fails or takes too long.
+        ValueError: If a URL is not allowed, has another scheme or is too large, or the name contains a NUL.
+        OSError: If a file does not exist or cannot be read, or a URL fails or takes too long.
     """
     if "\0" in name:
         raise ValueError(f"{where} names the file {name!r}, which contains a NUL character. Correct or remove it.")
@@ -150,7 +150,7 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
     if "://" in name:
         import fsspec
 
-        # Read as a whole: Pillow seeks, which is slow in an archive.
+        # Read the whole file, because Pillow seeks, which is slow in an archive.
         with fsspec.open(name, "rb") as file:
             return BytesIO(file.read())
     return open(name, "rb")
@@ -158,46 +158,46 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
 
 def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
     *members, last = url.split("::")
-    scheme, name = last.partition("://")[0].lower(), shown(url)
+    scheme, name = last.partition("://")[0].lower(), redact(url)
     if access is None or not access.allows(url):
         raise ValueError(
-            f"{where} names the URL {name!r}. URLs in data are not fetched by default: embed the images in the set "
-            "or, if you trust it, pass allow_urls (--allow_urls)."
+            f"{where} names the URL {name!r}. URLs in data are not downloaded by default. Embed the images in the "
+            "dataset or, if you trust it, pass allow_urls (--allow_urls)."
         )
-    of_archive = len(members) == 1 and scheme == "hf" and members[0].partition("://")[0] in LOCAL_SCHEMES
-    if scheme not in SCHEMES or (members and not of_archive):
+    is_archive_member = len(members) == 1 and scheme == "hf" and members[0].partition("://")[0] in LOCAL_SCHEMES
+    if scheme not in SCHEMES or (members and not is_archive_member):
         raise ValueError(
-            f"{where} names the URL {name!r}; only {', '.join(SCHEMES)} are fetched, and members of zip and tar "
-            f"archives on the Hub. {_FIX}."
+            f"{where} names the URL {name!r}, but only {', '.join(SCHEMES)} URLs and members of zip and tar archives "
+            f"on the Hub can be downloaded. {_FIX}."
         )
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def fetch() -> None:
         try:
-            found["content"] = (_from_hub if scheme == "hf" else _from_web)(url, access)
-        except Exception as error:  # of whatever library; raised below in the thread that asked
-            found["error"] = error
+            result["content"] = (_from_hub if scheme == "hf" else _from_web)(url, access)
+        except Exception as error:  # from any library; raised again below, in the calling thread
+            result["error"] = error
 
-    # Fetched in a thread: a name look-up, or a server that sends a byte now and then, ignores the timeout of a socket.
+    # Download in a thread, because name lookups and servers that send a byte now and then ignore socket timeouts.
     thread = threading.Thread(target=fetch, daemon=True)
     thread.start()
     thread.join(access.timeout)
-    if not found:
+    if not result:
         raise TimeoutError(f"{where}: {name!r} took more than {access.timeout:g} s (url_timeout). {_FIX}.")
-    if "error" in found:
-        error = found["error"]
-        # Messages about an invalid URL repeat it.
+    if "error" in result:
+        error = result["error"]
+        # Messages about an invalid URL repeat it, with its secrets.
         reason = error if isinstance(error, OSError) or name == url else type(error).__name__
-        raise OSError(f"{where}: {name!r} could not be fetched: {reason}. {_FIX}.") from error
-    content: bytes = found["content"]
+        raise OSError(f"{where}: {name!r} could not be downloaded: {reason}. {_FIX}.") from error
+    content: bytes = result["content"]
     if len(content) > access.max_bytes:
-        raise ValueError(f"{where}: {name!r} has more than {access.max_bytes:,} bytes, the most fetched. {_FIX}.")
+        raise ValueError(f"{where}: {name!r} exceeds the download limit of {access.max_bytes:,} bytes. {_FIX}.")
     return content
 
 
 def _from_web(url: str, access: UrlAccess) -> bytes:
-    # This opener has these handlers only. The usual one has more, and a redirect could then lead to ftp://. One byte
-    # more than allowed is read, so the caller sees that there is more.
+    # This opener has only these handlers. With the default opener, a redirect could lead to ftp://. It reads one byte
+    # more than allowed, so the caller can detect that the file is too large.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,
@@ -224,7 +224,7 @@ def _from_web(url: str, access: UrlAccess) -> bytes:
 def _from_hub(url: str, access: UrlAccess) -> bytes:
     import fsspec
 
-    # The user's token goes only to the repositories that are loaded: a stranger's data could name a private repository
-    # of the user.
+    # The user's token is sent only to the loaded repositories, because a stranger's data could name one of the user's
+    # private repositories.
     with fsspec.open(url, "rb", hf={} if access.is_own(url) else {"token": False}) as file:
         return bytes(file.read(access.max_bytes + 1))

@@ -123,7 +123,7 @@ def evaluate(
     embedding_cache = open_cache(cache, cache_limit)
     settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": embedding_cache, "split": True}
     bars = sys.stderr.isatty() if progress is None else progress
-    access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
+    access = UrlAccess.from_settings(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
         # opened before any data is read: a model that is not supported ends the run at once
         encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}

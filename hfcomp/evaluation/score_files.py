@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.urls import shown
+from hfcomp.data.urls import redact
 from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
 from hfcomp.evaluation.benchmarks.own import is_place
 from hfcomp.evaluation.cells import decoded
@@ -270,7 +270,7 @@ def _files(pairs: PairList, folder: Path) -> Iterator[str]:
         cell = pairs.cell(number)
         place = cell.get("path") if isinstance(cell, dict) and cell.get("bytes") is None else cell
         if isinstance(place, str):
-            yield shown(place)  # without the signature of an address
+            yield redact(place)  # without the signature of an address
             continue
         content, ending = _content(cell, str(pairs.first[number]))
         # Named by content: an image that several pairs or benchmarks share is written once.

@@ -17,7 +17,7 @@ from datasets import Dataset, IterableDataset
 from hfcomp.data.collators import negative_entries
 from hfcomp.data.concepts.spans import RandomSpans
 from hfcomp.data.image_ids import photographs_or_rows
-from hfcomp.data.loading import entries_there
+from hfcomp.data.loading import present_entries
 from hfcomp.data.negatives import ShuffledNegatives, derangement, is_negative, with_concreteness
 from hfcomp.data.sampling.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
@@ -122,7 +122,7 @@ def mean_margin(arm: Arm, config: CementConfig) -> float:
     # negative image has none. In float64, because the mean of millions of rows would lose digits in float32.
     margins = margin_function(config)(torch.tensor([values["negative_concreteness"] for _, values in found]))
     texts = torch.tensor([bool(text) for text, _ in found], dtype=torch.bool)
-    images = torch.tensor(entries_there(arm.rows, "negative_image"), dtype=torch.bool)
+    images = torch.tensor(present_entries(arm.rows, "negative_image"), dtype=torch.bool)
     return margins[texts | images].double().mean().item()
 
 

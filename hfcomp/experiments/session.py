@@ -62,7 +62,9 @@ def open_session(arguments: dict[str, Any]) -> Session:
     check_world_size(state.num_processes)
     _use_all_cores(state)
     set_url_access(
-        UrlAccess.asked(bool(arguments.get("allow_urls")), float(arguments.get("url_timeout") or DEFAULT_TIMEOUT))
+        UrlAccess.from_settings(
+            bool(arguments.get("allow_urls")), float(arguments.get("url_timeout") or DEFAULT_TIMEOUT)
+        )
     )
     # Bars for loading and writing weights are hidden. The stages show their own.
     disable_progress_bar()

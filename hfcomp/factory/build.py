@@ -71,7 +71,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     """
     # A missing device is reported before a source is downloaded.
     check_device(getattr(options, "device", None))
-    set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
+    set_url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout))
     builder = find_builder(options.what)
     return resolve_name(builder.build)(builder.card, options, log, progress).build()
 

@@ -127,7 +127,7 @@ def quiet_logs() -> Iterator[None]:
     """
     import datasets
 
-    from hfcomp.modeling.weight_checks import no_report
+    from hfcomp.modeling.weight_checks import silence_library
 
     if sys.stderr.isatty():
         yield
@@ -138,7 +138,7 @@ def quiet_logs() -> Iterator[None]:
     added = {name: value for name, value in QUIET.items() if name not in os.environ}
     os.environ.update(added)
     try:
-        with no_report():
+        with silence_library():
             yield
     finally:
         for name in added:

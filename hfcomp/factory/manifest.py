@@ -30,8 +30,8 @@ from hfcomp.data.built_sets.files import (
     SET_ASIDE_FILE,
     TRAIN,
     UNFINISHED,
-    build_anew,
     lost_manifest,
+    rebuild_advice,
 )
 from hfcomp.old_names import current_name, current_spelling
 from hfcomp.writing import LOCK_FILE, remove_unfinished, replacing, write_json
@@ -185,7 +185,7 @@ def _check_free(folder: Path) -> None:
     if _has_records(folder):
         raise ValueError(
             f"{folder / UNFINISHED / PLAN} is missing, so the records next to it cannot be identified. "
-            f"{build_anew(folder)}"
+            f"{rebuild_advice(folder)}"
         )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / UNFINISHED).iterdir()] if there == [UNFINISHED] else there
@@ -222,7 +222,7 @@ def _is_whole(folder: Path, record: Record) -> bool:
 
 def _read_json(path: Path) -> Any:
     """The content of a JSON file, or None if missing."""
-    return read_checked(path, build_anew(path.parent)) if path.is_file() else None
+    return read_checked(path, rebuild_advice(path.parent)) if path.is_file() else None
 
 
 def _read_record(path: Path) -> Record | None:

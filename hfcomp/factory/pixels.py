@@ -120,7 +120,7 @@ class _Chunks(torch.utils.data.Dataset):
         options: PixelOptions,
     ) -> None:
         self.rows, self.columns, self.transform, self.store = rows, columns, transform, store
-        self.urls = UrlAccess.asked(options.allow_urls, options.url_timeout)
+        self.urls = UrlAccess.from_settings(options.allow_urls, options.url_timeout)
         self.max_pixels = options.max_image_pixels
         self.seen: set[bytes] = set()  # keys of this process, whose chunks reach the writer in order
 
@@ -151,10 +151,10 @@ class _Chunks(torch.utils.data.Dataset):
         keys = ImageKeys(value, urls=self.urls)
         # The key of a place is known without reading the file. Only if it is not in the store, the file is read and
         # hashed by its content.
-        place = keys.of_place()
+        place = keys.place_key()
         if place is not None and self._is_known(place):
             return [place], None
-        content = keys.of_content()
+        content = keys.content_key()
         known_as = [key for key in (place, content) if key is not None]
         image = None
         if content is None or not self._is_known(content):

@@ -20,7 +20,7 @@ from hfcomp.checksums import file_hash
 from hfcomp.data.built_sets.files import TRAIN
 from hfcomp.data.images import SKIP_ADVICE, Unreadable, decode_image, open_image
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
+from hfcomp.data.urls import UrlAccess, is_url, open_named, redact
 from hfcomp.factory.builder import IMAGES
 from hfcomp.factory.manifest import SET_ASIDE_ROWS, Record, shard_file, without_rows, write_record
 from hfcomp.writing import write_parquet
@@ -374,7 +374,7 @@ def embed_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple
 
 def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
     """Reads a file. A dataset may reference any local file, so files other than images are rejected."""
-    name = shown(path).replace("\\", "/").rpartition("/")[2]
+    name = redact(path).replace("\\", "/").rpartition("/")[2]
     if is_url(path) and (urls is None or not urls.allows(path)):
         return None, f"{name!r} is a URL, which is not fetched without --allow_urls"
     try:

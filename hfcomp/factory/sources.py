@@ -21,7 +21,7 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.image_files import TEXTS, check_image_files, named_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids
 from hfcomp.data.images import decode_image
-from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
+from hfcomp.data.known_names import column_names_text, parse_column_names, proposed_names
 from hfcomp.data.loading import undecoded
 from hfcomp.data.pair_table import Log, RowSource, has_lists, read_rows, texts_of
 from hfcomp.data.publishing import LICENSE, allows_adaptation, without_local_paths
@@ -142,7 +142,8 @@ def _check_images_are_named(dataset: Dataset, source: str, part: Mapping[str, An
     fix = {**names, "image": column, **proposed_names(dataset, missing)}
     raise ValueError(
         f"{source}: column {column!r} names image files such as {file!r}, but no column is called 'image', so the "
-        f"built dataset would have no images. Name it: {spelled(fix)}. Or build a dataset of texts: --columns caption"
+        f"built dataset would have no images. Name it: {column_names_text(fix)}. Or build a dataset of texts: "
+        "--columns caption"
     )
 
 
@@ -156,7 +157,7 @@ def _sampled_captions(dataset: Dataset) -> list[str]:
 def _check_captions(dataset: Dataset, source: str) -> None:
     if "caption" not in dataset.column_names:
         known = proposed_names(dataset, [name for name in ("image", "caption") if name not in dataset.column_names])
-        fix = f"You may mean: {spelled(known)}" if known else f"Name it: {RENAME.format('caption')}"
+        fix = f"You may mean: {column_names_text(known)}" if known else f"Name it: {RENAME.format('caption')}"
         raise ValueError(f"{source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
     kind = dataset.features["caption"]
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:

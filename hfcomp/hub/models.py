@@ -24,7 +24,7 @@ from hfcomp.hub.options import ModelPushOptions
 from hfcomp.hub.repositories import ADVICE, Repository, check_replaceable, record_push
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_config, load_processor
 from hfcomp.modeling.checkpoints import ADAPTER_FILE, MODULE_CONFIG_FILE, MODULES_FILE, sentence_transformers_files
-from hfcomp.modeling.weight_checks import damage_named, read_tensors
+from hfcomp.modeling.weight_checks import name_damaged_weights, read_tensors
 from hfcomp.reading import parse_json, read_yaml
 from hfcomp.reporting.cards.card import PLACE
 from hfcomp.reporting.cards.metadata import card_metadata
@@ -175,7 +175,7 @@ def _check_adapter(folder: Path) -> None:
             f"{path}: base_model_name_or_path is {base!r}, which others do not have. Push the base and name its id "
             "there, or merge the adapter into the base and push the whole model."
         )
-    with damage_named(folder):
+    with name_damaged_weights(folder):
         read_tensors(folder / ADAPTER_FILE)
 
 

@@ -142,7 +142,7 @@ def merge_by_sweep(
         batch_size=options.batch_size,
         device=options.device,
     )
-    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+    with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         outcomes = Outcomes(embedder.score(evaluator, progress=sys.stderr.isatty()))
     # The best of 11 on some items looks better on these than on others, so the report uses the other half.
     choosing, reported = halves(outcomes)

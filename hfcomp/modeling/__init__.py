@@ -1,8 +1,8 @@
-"""One face for the dual encoders of the Hub (CLIP, MetaCLIP 2, SigLIP, SigLIP 2), as the trainers need it.
+"""A common interface for Hub dual encoders (CLIP, MetaCLIP 2, SigLIP, SigLIP 2), as needed by the trainers.
 
-[`DualEncoder`] holds a plain backbone and the objective's own learned state. Everything that a loss differentiates
-leaves through its one `forward` as [`Features`]: state that is used outside `forward` is neither synchronized by DDP
-nor saved.
+[`DualEncoder`] contains a plain backbone and the objective's own learned state. Everything that a loss differentiates
+is returned by its single `forward` as [`Features`], because DDP neither synchronizes nor saves state that is used
+outside `forward`.
 """
 
 from hfcomp._lazy import attach

@@ -1,8 +1,8 @@
-"""Adapters of PEFT for dual encoders: which modules they adapt, adding one, and merging one into a plain model.
+"""PEFT adapters for dual encoders: resolves target modules, adds an adapter, and merges one into a plain model.
 
 PEFT matches names, not effects. A suffix such as `out_proj` also matches the output projection of SigLIP's attention
 pooling, where an adapter does nothing: `nn.MultiheadAttention` reads its weight and never calls the module. Targets
-are therefore resolved here, and one without an effect is an error.
+are therefore resolved here, and a target without effect raises an error.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ TARGETS = {
     "head": r"text_projection|visual_projection|text_model\.head|vision_model\.head\.mlp\.fc[12]",
     "pooling": r"vision_model\.head\.attention",
 }
-"""Groups of modules by name: the encoders' layers, what maps a pooled state to the embedding, SigLIP's pooling."""
+"""Named groups of modules: the encoders' layers, the maps from pooled state to embedding, and SigLIP's pooling."""
 DEFAULT_TARGETS = ("attention", "mlp")
 SCALARS = ("logit_scale", "logit_bias")
-# PEFT's word for all linear layers, instead of names.
+# PEFT's keyword for all linear layers, used instead of names.
 PEFT_ALL = "all-linear"
 _ADAPTED = (nn.Linear, nn.Conv2d, nn.Embedding, nn.MultiheadAttention)
 _WITHOUT_EFFECT = "nn.MultiheadAttention reads the weight of its out_proj and never calls the module"
 
 
 class _Targets(NamedTuple):
-    """`pattern` matches modules' whole names; `parameters` are names of parameters."""
+    """Resolved targets: `pattern` matches whole module names, and `parameters` are parameter names."""
 
     pattern: str | None
     parameters: list[str]
@@ -62,47 +62,47 @@ def lora_config(
     targets: Sequence[str] | None = None,
     frozen_towers: Collection[str] = (),
 ) -> LoraConfig:
-    """A `LoraConfig` whose targets are exactly the modules that they name.
+    """Makes a `LoraConfig` whose targets match exactly the intended modules.
 
     Args:
-        backbone: a plain CLIP or SigLIP.
+        backbone: A plain CLIP or SigLIP model.
         kind: `lora` or `dora`.
-        rank: rank of an update.
-        alpha: the update is multiplied by `alpha / rank`; unset: twice the rank.
-        dropout: dropout of the adapters' inputs, 0 to 1.
-        targets: keys of `TARGETS`, ends of module names (`q_proj`), or regular expressions of whole names; by default
-            `DEFAULT_TARGETS`.
-        frozen_towers: `image`, `text`: towers without adapters.
+        rank: Rank of an update.
+        alpha: Numerator of the update's scale `alpha / rank`. Defaults to twice the rank.
+        dropout: Dropout of the adapters' inputs, 0 to 1.
+        targets: Keys of `TARGETS`, ends of module names (`q_proj`), or regular expressions for whole names. Defaults
+            to `DEFAULT_TARGETS`.
+        frozen_towers: Towers without adapters: `image`, `text`.
 
     Raises:
-        ValueError: for a target that no module has, that has no effect, or that DoRA or dropout cannot adapt.
+        ValueError: If a target matches no module, has no effect, or cannot be adapted with DoRA or dropout.
     """
     from peft import LoraConfig
 
-    found = _resolve(backbone, targets or DEFAULT_TARGETS, frozen_towers)
-    if found.parameters and (kind == "dora" or dropout):
-        what = "DoRA" if kind == "dora" else f"dropout ({dropout:g})"
+    resolved = _resolve(backbone, targets or DEFAULT_TARGETS, frozen_towers)
+    if resolved.parameters and (kind == "dora" or dropout):
+        feature = "DoRA" if kind == "dora" else f"dropout ({dropout:g})"
         raise ValueError(
-            f"lora_targets: {', '.join(found.parameters)} is adapted as a parameter, for which PEFT has no {what}. "
-            "Leave SigLIP's pooling out of the targets, or use lora without dropout."
+            f"lora_targets: {', '.join(resolved.parameters)} is adapted as a parameter, for which PEFT does not "
+            f"support {feature}. Remove SigLIP's pooling from the targets, or use lora without dropout."
         )
     return LoraConfig(
         r=rank,
         lora_alpha=2 * rank if alpha is None else alpha,
         lora_dropout=dropout,
         use_dora=kind == "dora",
-        target_modules=found.pattern or [],
-        target_parameters=found.parameters or None,
+        target_modules=resolved.pattern or [],
+        target_parameters=resolved.parameters or None,
     )
 
 
 def add_adapter(backbone: PreTrainedModel, config: PeftConfig, *, seed: int) -> PeftModel:
-    """Wraps a plain CLIP or SigLIP in a new adapter, in place; a trained `logit_scale` or `logit_bias` stays trained.
+    """Wraps a plain CLIP or SigLIP in a new adapter, in place; trainable scalars such as `logit_scale` stay trainable.
 
     A `config` without `target_modules` gets those of `lora_config`.
 
     Raises:
-        ValueError: for a target or a `modules_to_save` that no module has, or targets without effect.
+        ValueError: If a target or a name in `modules_to_save` matches no module, or a target has no effect.
     """
     from peft import get_peft_model
 
@@ -110,39 +110,39 @@ def add_adapter(backbone: PreTrainedModel, config: PeftConfig, *, seed: int) -> 
     _check_names(backbone, config)
     if hasattr(config, "target_modules") and not config.target_modules and not _parameters(config):
         config.target_modules = lora_config(backbone).target_modules
-    # PEFT freezes everything that it does not adapt. The losses need their scale and bias trained, and no adapter has
-    # them.
+    # PEFT freezes everything that it does not adapt. But the losses need a trained scale and bias, which no adapter
+    # has.
     trained = [parameter for parameter in _scalars(backbone).values() if parameter.requires_grad]
-    # Every process draws its own adapter, and so does a run that is resumed: with one seed they begin with the same.
+    # Every process, and every resumed run, draws its own adapter. With the same seed, all start with the same one.
     set_seed(seed)
-    # The commit of a base from the Hub: the adapter is for that commit and no later one.
-    adapted = get_peft_model(backbone, config, revision=getattr(backbone.config, "_commit_hash", None))
-    check_adapter(adapted)
+    # Pin the commit of a Hub base: the adapter belongs to that commit and not to a later one.
+    peft_model = get_peft_model(backbone, config, revision=getattr(backbone.config, "_commit_hash", None))
+    check_adapter(peft_model)
     for parameter in trained:
         parameter.requires_grad_(True)
-    return adapted
+    return peft_model
 
 
 def check_adapter(adapted: nn.Module) -> None:
-    """Looks for adapters without an effect in a `PeftModel`, and warns of PEFT's layer for `nn.MultiheadAttention`.
+    """Checks a `PeftModel` for adapters without effect, and warns about PEFT's layer for `nn.MultiheadAttention`.
 
     Raises:
-        ValueError: naming the modules that are adapted without an effect; for a plain model with layers of an adapter,
-            which would be saved under their names.
+        ValueError: If modules are adapted without effect (the message names them), or a plain model contains adapter
+            layers, which would be saved under their names.
     """
     if not is_peft(adapted):
         if any(hasattr(module, "base_layer") for module in adapted.modules()):
             raise ValueError(
-                "the model has layers of an adapter, which an earlier trainer or get_peft_model added in place. Pass "
-                "its PeftModel, or load the model again."
+                "the model contains adapter layers, which an earlier trainer or get_peft_model added in place. Pass "
+                "its PeftModel, or reload the model."
             )
         return
     from peft.tuners.lora.layer import MultiheadAttention
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     modules = dict(adapted.named_modules())
-    # PEFT's layer for nn.MultiheadAttention writes the update of out_proj into the base's weight in each forward, so
-    # there an adapter of out_proj does have an effect.
+    # PEFT's layer for nn.MultiheadAttention writes the update of out_proj into the base's weight in each forward pass,
+    # so in this case an adapter for out_proj does have an effect.
     own = {f"{name}.base_layer" for name, module in modules.items() if isinstance(module, MultiheadAttention)}
     idle = [
         f"{_plain(name)}.out_proj"
@@ -153,13 +153,13 @@ def check_adapter(adapted: nn.Module) -> None:
     ]
     if idle:
         raise ValueError(
-            f"an adapter of {', '.join(idle)} has no effect: {_WITHOUT_EFFECT}. Exclude it, for example with "
+            f"an adapter for {', '.join(idle)} has no effect: {_WITHOUT_EFFECT}. Exclude it, for example with "
             rf"target_modules=r'{TARGETS['attention']}'."
         )
     if own:
         logger.warning(
             "PEFT's layer for nn.MultiheadAttention applies the update of its output projection twice and rounds the "
-            "base's weights in each step, so that a resumed run may differ by rounding. "
+            "base's weights in each step, so a resumed run may differ by rounding. "
             "target_parameters=['vision_model.head.attention.in_proj_weight'] is exact."
         )
 
@@ -167,23 +167,23 @@ def check_adapter(adapted: nn.Module) -> None:
 def merge_adapter(adapter: str | Path, output_dir: str | Path) -> Path:
     """Merges an adapter into its base and writes the plain model, its processor and the objective's state.
 
-    The result is what full fine-tuning writes: `CLIPModel.from_pretrained(output_dir)` loads it without PEFT. The
-    `logit_scale` that was trained with the adapter is in it.
+    The result has the same form as after full fine-tuning: `CLIPModel.from_pretrained(output_dir)` loads it without
+    PEFT. It includes the `logit_scale` that was trained with the adapter.
 
     Args:
-        adapter: folder or Hub id of an adapter.
-        output_dir: a new folder, or an empty one.
+        adapter: Folder or Hub id of an adapter.
+        output_dir: New or empty folder.
 
     Returns:
         `output_dir`.
 
     Raises:
-        ValueError: for a model that is not an adapter.
-        OSError: where the base is not found, or `output_dir` is not empty.
+        ValueError: If the model is not an adapter.
+        OSError: If the base is not found, or `output_dir` is not empty.
     """
     output_dir = Path(output_dir)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
-        raise FileExistsError(f"{output_dir} is not an empty folder. Choose another, or remove it first.")
+        raise FileExistsError(f"{output_dir} is not an empty folder. Choose another folder, or delete it first.")
     merged = load_merged(adapter)
     with replacing_folder(output_dir) as part:
         _write(merged, adapter, part)
@@ -195,11 +195,11 @@ def write_merged(adapter: Path, folder: Path) -> None:
 
 
 def load_merged(adapter: str | Path) -> PreTrainedModel:
-    """The plain model that an adapter makes of its base, as fp32, by the adapter's folder or Hub id."""
+    """Loads an adapter by folder or Hub id and merges it into its base; returns a plain fp32 model."""
     backbone = load_backbone(adapter, dtype=torch.float32)
     if not is_peft(backbone):
         raise ValueError(f"{adapter} is a plain model, not an adapter: it has no adapter_config.json to merge.")
-    # With safe_merge PEFT raises for a merged weight that is not finite, instead of writing it.
+    # With safe_merge, PEFT raises an error if a merged weight is not finite, instead of writing it.
     return backbone.merge_and_unload(safe_merge=True).requires_grad_(True)
 
 
@@ -219,28 +219,28 @@ def _resolve(backbone: nn.Module, targets: Iterable[str], frozen_towers: Collect
         kept = [name for name in matched if name.partition(".")[0] not in frozen]
         if not kept:
             raise ValueError(
-                f"lora_targets: {target!r} matches modules of a tower that is frozen or that the objective does not "
-                f"use ({', '.join(frozen_towers)}), and no others. Leave it out of lora_targets."
+                f"lora_targets: {target!r} matches only modules of towers that are frozen or that the objective does "
+                f"not use ({', '.join(frozen_towers)}). Remove it from lora_targets."
             )
         attentions = [name for name in kept if isinstance(modules[name], nn.MultiheadAttention)]
         pooling += attentions
         if len(attentions) < len(kept):
             patterns.append(pattern)
-    # PEFT matches one expression against whole names and knows no exceptions: frozen towers, and pooling that is
-    # adapted as a parameter, must be excluded inside the expression.
+    # PEFT matches one expression against whole names and supports no exceptions. So frozen towers, and pooling that is
+    # adapted as a parameter, must be excluded within the expression.
     excluded = [re.escape(name) for name in (*frozen, *dict.fromkeys(pooling))]
     if patterns and excluded:
         patterns = [rf"(?!({'|'.join(excluded)})(\.|$))({'|'.join(patterns)})"]
-    # SigLIP's attention pooling is one nn.MultiheadAttention. PEFT's layer for it applies the update of the output
-    # projection twice and rewrites the base's weights in each forward, which rounds them (seen in PEFT 0.21). Its
-    # query, key and value projection is therefore adapted as a parameter, which is exact and which plain PEFT loads;
-    # its output projection is not adapted.
+    # SigLIP's attention pooling is an nn.MultiheadAttention. PEFT's layer for it applies the update of the output
+    # projection twice and rewrites the base's weights in each forward pass, which rounds them (observed in PEFT 0.21).
+    # Its query, key and value projection is therefore adapted as a parameter, which is exact and can be loaded by
+    # plain PEFT; its output projection is not adapted.
     parameters = [f"{name}.in_proj_weight" for name in dict.fromkeys(pooling)]
     return _Targets("|".join(patterns) or None, parameters)
 
 
 def _match(backbone: nn.Module, modules: dict[str, nn.Module], target: str) -> tuple[str, list[str]]:
-    """The pattern of whole names that a target stands for, and the names of modules that it matches."""
+    """Returns a target's pattern for whole names, and the names of the modules that it matches."""
     pattern = TARGETS.get(target, rf"(.*\.)?({target})")
     try:
         matched = [name for name in modules if re.fullmatch(pattern, name)]
@@ -251,20 +251,20 @@ def _match(backbone: nn.Module, modules: dict[str, nn.Module], target: str) -> t
         hint = "" if target in TARGETS else nearest(target, (*TARGETS, *ends))
         raise ValueError(
             f"lora_targets: no module of {type(backbone).__name__} matches {target!r}.{hint} Expected one of "
-            f"{', '.join(TARGETS)}, the end of a module's name, or a regular expression of whole names. The names of "
-            f"this model's modules end in {', '.join(ends)}."
+            f"{', '.join(TARGETS)}, the end of a module name, or a regular expression for whole names. This model's "
+            f"module names end in {', '.join(ends)}."
         )
-    idle = [name for name in matched if _in_attention(backbone, name)]
+    idle = [name for name in matched if _is_in_attention(backbone, name)]
     if idle:
         raise ValueError(
             f"lora_targets: {target!r} matches {', '.join(idle)}, where an adapter has no effect: {_WITHOUT_EFFECT}. "
-            "The target attention stands for the encoders' layers alone; pooling for the queries, keys and values of "
-            "SigLIP's attention pooling."
+            "The target 'attention' covers only the encoders' layers; 'pooling' covers the queries, keys and values "
+            "of SigLIP's attention pooling."
         )
     return pattern, matched
 
 
-def _in_attention(model: nn.Module, name: str) -> bool:
+def _is_in_attention(model: nn.Module, name: str) -> bool:
     return isinstance(model.get_submodule(name.rpartition(".")[0]), nn.MultiheadAttention)
 
 
@@ -273,13 +273,13 @@ def _check_names(backbone: nn.Module, config: PeftConfig) -> None:
     modules = [name for name, _ in backbone.named_modules() if name]
     for field in ("target_modules", "modules_to_save"):
         names = getattr(config, field, None) or ()
-        for one in () if isinstance(names, str) or PEFT_ALL in names else names:
-            if not any(name == one or name.endswith(f".{one}") for name in modules):
-                hint = " It is trained without being named." if one in SCALARS else ""
+        for target in () if isinstance(names, str) or PEFT_ALL in names else names:
+            if not any(name == target or name.endswith(f".{target}") for name in modules):
+                hint = " It is trained without being listed." if target in SCALARS else ""
                 ends = dict.fromkeys(name.rpartition(".")[2] for name in modules)
                 raise ValueError(
-                    f"peft_config: {field} names {one!r}, but no module of {type(backbone).__name__} ends in that."
-                    f"{hint or nearest(one, ends)}"
+                    f"peft_config: {field} contains {target!r}, but no module name of {type(backbone).__name__} ends "
+                    f"in this.{hint or nearest(target, ends)}"
                 )
 
 
@@ -292,5 +292,5 @@ def _scalars(backbone: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _plain(name: str) -> str:
-    """A module's name in the model that an adapter wraps."""
+    """Returns a module's name in the model that an adapter wraps."""
     return name.removeprefix("base_model.model.").replace(".base_layer", "")

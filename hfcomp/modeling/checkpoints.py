@@ -1,4 +1,4 @@
-"""A trained encoder on disk: a plain backbone or adapter, and the objective's state next to it."""
+"""Saves and loads trained encoders: a plain backbone or adapter, and the objective's state next to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
-from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
+from hfcomp.modeling.weight_checks import check_same, name_damaged_weights, read_tensors
 from hfcomp.writing import replacing, write_text
 
 KINDS = ("text", "image")
@@ -23,7 +23,7 @@ MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.ba
 
 
 def sentence_transformers_files(config: Any) -> dict[str, str]:
-    """The content of the files by name, for sentence-transformers from version 6; none for a CLIP."""
+    """Returns the files for sentence-transformers 6 or later, as contents by name; none for CLIP."""
     if config.model_type != "siglip":
         return {}
     length = config.text_config.max_position_embeddings
@@ -43,9 +43,9 @@ def write_sentence_transformers_files(folder: str | Path, config: Any) -> None:
 
 
 OBJECTIVE_STATE_FILE = "objective_state.safetensors"
-OWN = "objective_state."  # begins the names of the objective's own state in that file
+OWN = "objective_state."  # name prefix of the objective's own state in that file
 ADAPTER_FILE = "adapter_model.safetensors"
-# Key of the adapter file's metadata: parameters of the base model that were trained with the adapter.
+# Key in the adapter file's metadata for base model parameters that were trained with the adapter.
 UNFROZEN = "hfcomp_unfrozen"
 
 
@@ -54,16 +54,17 @@ def is_peft(backbone: nn.Module) -> bool:
 
 
 def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, torch.Tensor]:
-    """What `save_pretrained` of the backbone does not write: the objective's state.
+    """Returns the state that the backbone's `save_pretrained` does not write: the objective's state.
 
-    Under PEFT also the parameters of the base model that were unfrozen by hand: an adapter has no `logit_scale`.
+    With PEFT, it also includes base model parameters that were unfrozen by hand, because an adapter has no
+    `logit_scale`.
     """
     state = {f"{OWN}{name}": value for name, value in objective_state.state_dict().items()}
     if is_peft(backbone):
         from peft import get_peft_model_state_dict
 
         adapter = get_peft_model_state_dict(backbone, adapter_name=backbone.active_adapter)
-        # Compared by memory: PEFT's names of saved tensors are not those of the parameters.
+        # Compare memory addresses, because PEFT's names of saved tensors differ from the parameter names.
         saved = {value.data_ptr() for value in adapter.values()}
         for name, parameter in backbone.named_parameters():
             if parameter.requires_grad and parameter.data_ptr() not in saved:
@@ -77,7 +78,7 @@ def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **
     card = Path(folder) / "README.md"
     keep_card = card.exists() or not is_peft(backbone)
     backbone.save_pretrained(folder, **kwargs)
-    if not keep_card:  # PEFT's template, every entry of which is "[More Information Needed]"
+    if not keep_card:  # PEFT's template, in which every entry is "[More Information Needed]"
         card.unlink(missing_ok=True)
     if not kwargs.get("is_main_process", True):
         return
@@ -87,16 +88,16 @@ def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **
     if state:
         with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
             save_file(state, part, metadata={"format": "pt"})
-        # After the state itself: an interrupted save leaves no record of parameters that are not there, which loading
-        # rejects.
+        # Write this after the state: otherwise an interrupted save would record parameters that do not exist, and
+        # loading would raise an error.
         _record_unfrozen(backbone, Path(folder), sorted(name for name in state if name.startswith("backbone.")))
 
 
 def save_objective_state(source: str | Path, folder: Path) -> None:
-    """Writes the objective's own state beside a merged model, if there is any beside its adapter."""
+    """Writes the objective's own state next to a merged model, if the adapter has such a state."""
     path = cached_file(str(source), OBJECTIVE_STATE_FILE, _raise_exceptions_for_missing_entries=False)
     stored = {} if path is None else read_tensors(path)
-    # What the adapter's base had unfrozen is part of the merged weights already.
+    # Unfrozen parameters of the adapter's base are already part of the merged weights.
     state = {name: value for name, value in stored.items() if name.startswith(OWN)}
     if state:
         with replacing(folder / OBJECTIVE_STATE_FILE) as part:
@@ -104,28 +105,28 @@ def save_objective_state(source: str | Path, folder: Path) -> None:
 
 
 def unfrozen_names(path: str | Path) -> set[str]:
-    """The parameters that the metadata of an adapter's safetensors file name as trained with it, if any."""
-    with damage_named(path), safe_open(path, framework="pt") as file:
+    """Returns the parameters that were trained with an adapter, according to the metadata of its safetensors file."""
+    with name_damaged_weights(path), safe_open(path, framework="pt") as file:
         return set(json.loads((file.metadata() or {}).get(UNFROZEN, "[]")))
 
 
 def _record_unfrozen(backbone: nn.Module, folder: Path, names: list[str]) -> None:
-    """Records in the adapter's file what is saved next to it, to detect an adapter that was copied alone."""
+    """Records in the adapter file what is saved next to it, to detect an adapter that was copied without it."""
     if not is_peft(backbone):
         return
     adapter = backbone.active_adapter
     path = (folder if adapter == "default" else folder / adapter) / ADAPTER_FILE
     if names and path.is_file():
-        # The tensors may be views of the file: it is replaced, not written over.
+        # The tensors may be views of the file, so replace the file instead of overwriting it.
         with replacing(path) as part:
             save_file(load_file(path), part, metadata={"format": "pt", UNFROZEN: json.dumps(names)})
 
 
 def load(backbone: nn.Module, objective_state: nn.Module, folder: str | Path) -> None:
-    """Loads in place what [`save`] wrote; every key must be there and none may be left over.
+    """Loads in place what [`save`] wrote; no key may be missing or left over.
 
     Raises:
-        ValueError: when weights or the objective's state do not fit, naming the keys.
+        ValueError: If weights or the objective's state do not match. The message names the keys.
     """
     folder = Path(folder)
     if is_peft(backbone):
@@ -139,13 +140,13 @@ def load(backbone: nn.Module, objective_state: nn.Module, folder: str | Path) ->
     state = read_tensors(path) if path.exists() else {}
     if set(state) != set(expected):
         raise ValueError(
-            f"{path}: holds {sorted(state)}, but this objective expects {sorted(expected)}. "
+            f"{path}: found {sorted(state)}, but this objective expects {sorted(expected)}. "
             "Resume with the trainer that wrote the checkpoint."
         )
     check_same(path, state, expected)
     whole = nn.ModuleDict({"backbone": backbone, "objective_state": objective_state})
-    # Names and shapes were compared above; strict would also demand the backbone's other weights, which are loaded
-    # already.
+    # Names and shapes were compared above; strict would also require the backbone's other weights, which are already
+    # loaded.
     whole.load_state_dict(state, strict=False)
 
 
@@ -155,7 +156,7 @@ def _load_adapter(backbone: nn.Module, folder: Path) -> None:
     adapter = backbone.active_adapter
     # PEFT writes a named adapter into a folder of that name.
     folder = folder if adapter == "default" else folder / adapter
-    with damage_named(folder):
+    with name_damaged_weights(folder):
         state = load_peft_weights(str(folder), device="cpu")
     check_same(folder, state, get_peft_model_state_dict(backbone, adapter_name=adapter))
     set_peft_model_state_dict(backbone, state, adapter_name=adapter)
@@ -168,7 +169,7 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
         return {key: value for name in sorted(names) for key, value in read_tensors(folder / name).items()}
     path = folder / "model.safetensors"
     if not path.exists():
-        raise ValueError(f"{folder}: no model.safetensors; expected a folder saved by a trainer of hfcomp.")
+        raise ValueError(f"{folder} has no model.safetensors; expected a folder saved by an hfcomp trainer.")
     return read_tensors(path)
 
 

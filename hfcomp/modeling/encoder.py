@@ -1,4 +1,4 @@
-"""The model that a trainer trains: a backbone, the objective's state, and one `forward` for all that a loss needs."""
+"""The model for trainers: a backbone, the objective's state, and one `forward` for everything that a loss needs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class DualEncoder(nn.Module):
     """A backbone with the objective's state, and one `forward` that returns [`Features`].
 
     Args:
-        backbone: a CLIP- or SigLIP-like `PreTrainedModel`, or a `PeftModel` around one.
-        objective_state: modules by name whose `forward()` returns the learned value; they leave through
+        backbone: A CLIP- or SigLIP-like `PreTrainedModel`, or a `PeftModel` around one.
+        objective_state: Modules by name whose `forward()` returns the learned value. The values are returned in
             `Features.learned`, so that they are optimized, clipped, synchronized, saved and resumed.
-        required_features: names of the fields of [`Features`] that the loss reads; only these are computed.
-        image_mean: mean of the image processor, three channels.
-        image_std: standard deviation of the image processor, three channels.
-        rescale_factor: value of one uint8 step, usually 1/255.
-        mini_batch_size: images (and texts) encoded at a time, their activations recomputed in backward; `None`
-            encodes all at once. Same loss and gradient, less memory.
+        required_features: Names of the [`Features`] fields that the loss reads; only these are computed.
+        image_mean: Mean of the image processor, three channels.
+        image_std: Standard deviation of the image processor, three channels.
+        rescale_factor: Value of one uint8 step, usually 1/255.
+        mini_batch_size: Number of images (and texts) encoded at a time, with activations recomputed in the backward
+            pass; `None` encodes all at once. The loss and gradient are the same, with less memory.
 
     Raises:
-        ValueError: for an unknown name in `required_features`.
+        ValueError: If `required_features` contains an unknown name.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class DualEncoder(nn.Module):
         unknown = [name for name in self.required_features if name not in FIELDS]
         if unknown:
             raise ValueError(
-                f"required_features names {unknown}, which the model does not compute; known: {', '.join(FIELDS)}."
+                f"required_features contains {unknown}, which the model does not compute. Known: {', '.join(FIELDS)}."
             )
         self.mini_batch_size = mini_batch_size
-        # The Trainer edits `model.config` (use_cache, special tokens); the checkpoint must keep the author's.
+        # The Trainer edits `model.config` (use_cache, special tokens), but the checkpoint must keep the original.
         self.config = copy.deepcopy(backbone.config)
         self.main_input_name = "input_ids"
         device = next(backbone.parameters()).device
         self.objective_state.to(device)
-        # Rescaling is folded into both, so uint8 pixels take one subtraction and one division on the device. The
-        # buffers are not persistent because a checkpoint holds only the plain backbone.
+        # Both include the rescaling, so uint8 pixels need one subtraction and one division on the device. The buffers
+        # are not persistent, because a checkpoint contains only the plain backbone.
         mean = torch.tensor(list(image_mean), device=device).view(1, -1, 1, 1) / rescale_factor
         std = torch.tensor(list(image_std), device=device).view(1, -1, 1, 1) / rescale_factor
         self.register_buffer("pixel_mean", mean, persistent=False)
@@ -82,17 +82,17 @@ class DualEncoder(nn.Module):
         return getattr(self.backbone, f"is_{name}_checkpointing", False)
 
     def activation_checkpointing_enable(self, **kwargs: Any) -> None:
-        """Recompute the backbone's activations layer by layer; called by the Trainer."""
+        """Makes the backbone recompute its activations layer by layer; called by the Trainer."""
         self._enable_checkpointing("activation_checkpointing_enable", kwargs)
 
     def gradient_checkpointing_enable(self, **kwargs: Any) -> None:
-        """What transformers before 5.23 calls `activation_checkpointing_enable`."""
+        """Does the same as `activation_checkpointing_enable`; transformers before 5.23 uses this name."""
         self._enable_checkpointing("gradient_checkpointing_enable", kwargs)
 
     def _enable_checkpointing(self, name: str, kwargs: dict[str, Any]) -> None:
         getattr(self.backbone, name)(**kwargs)
         if self.is_peft:
-            # The frozen embeddings' output needs a gradient, or checkpointed layers have no graph to follow.
+            # The frozen embeddings' output needs a gradient; otherwise checkpointed layers have no graph.
             self.backbone.enable_input_require_grads()
 
     @property
@@ -106,7 +106,7 @@ class DualEncoder(nn.Module):
         return self.backbone.get_base_model() if self.is_peft else self.backbone
 
     def normalize_pixels(self, pixels: torch.Tensor) -> torch.Tensor:
-        """uint8 pixels to what the image tower expects; float pixels are taken as normalized already."""
+        """Normalizes uint8 pixels for the image tower; float pixels are considered already normalized."""
         if pixels.is_floating_point():
             return pixels
         return (pixels.to(self.pixel_mean.dtype) - self.pixel_mean) / self.pixel_std
@@ -122,26 +122,27 @@ class DualEncoder(nn.Module):
         concept_text_index: torch.Tensor | None = None,
         **fields: torch.Tensor,
     ) -> Features:
-        """Encodes a batch of the collator.
+        """Encodes a batch from the collator.
 
         Args:
-            input_ids: captions, `[B, L]`.
-            pixels: the `B` images and behind them the negative images that exist: a tensor `[M, 3, H, W]`, or an
-                object with `len()` and `slice_to(start, stop, device)`. uint8 is normalized here.
-            negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
-            concept_input_ids: the concepts that exist, `[c, L]`, image by image.
-            concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
-                caption that make up each concept; see [`hfcomp.modeling.backbones.encode_phrases`].
-            text_index: `[B]`, the row of each caption in `input_ids`, if those list equal ones once.
-            concept_text_index: `[c]`, likewise of concepts.
-            fields: masks, kinds, ratings and ids of [`Features`], passed on.
+            input_ids: Captions, `[B, L]`.
+            pixels: The `B` images followed by the existing negative images: a tensor `[M, 3, H, W]`, or an object with
+                `len()` and `slice_to(start, stop, device)`. uint8 pixels are normalized here.
+            negative_input_ids: Existing negative captions, `[n, L]`, row by row.
+            concept_input_ids: Existing concepts, `[c, L]`, image by image.
+            concept_token_mask: Mask `[B * max_concepts, L]` of the caption tokens of each concept, used instead of
+                `concept_input_ids`; see [`hfcomp.modeling.backbones.encode_phrases`].
+            text_index: Index `[B]` of each caption in `input_ids`, if equal captions are listed only once.
+            concept_text_index: Index `[c]` of each concept in `concept_input_ids`, if equal concepts are listed only
+                once.
+            fields: Masks, kinds, ratings and ids for [`Features`], passed through.
 
         Raises:
-            TypeError: for a name that no batch has.
+            TypeError: If a name does not occur in batches.
         """
         unknown = [name for name in fields if name not in FIELDS or not FIELDS[name].in_batch]
         if unknown:
-            raise TypeError(f"forward() takes no {', '.join(unknown)}; see hfcomp.fields for the keys of a batch.")
+            raise TypeError(f"forward() does not accept {', '.join(unknown)}; see hfcomp.fields for the batch keys.")
         output: dict[str, Any] = {
             name: value for name, value in fields.items() if name in self.required_features or FIELDS[name].always
         }
@@ -161,7 +162,7 @@ class DualEncoder(nn.Module):
         if "learned" in self.required_features:
             output["learned"] = {name: module() for name, module in self.objective_state.items()}
         if is_sharded(self):
-            # FSDP2 hooks onto what is returned. An operation in place would take the hook from a view.
+            # FSDP2 adds hooks to the returned tensors, and an in-place operation would remove the hook from a view.
             output = {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in output.items()}
         return Features(**output)
 
@@ -171,7 +172,7 @@ class DualEncoder(nn.Module):
 
         def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
             if isinstance(pixels, torch.Tensor):
-                # Moved a mini-batch at a time: the pixels of a large batch are never on the device all at once.
+                # Move one mini-batch at a time, so the pixels of a large batch are never all on the device.
                 part = pixels[start:stop].to(self.device)
             else:
                 part = pixels.slice_to(start, stop, self.device)
@@ -180,7 +181,7 @@ class DualEncoder(nn.Module):
                 return encode_image_tokens(self.backbone, part)
             return (encode_images(self.backbone, part),)
 
-        embeddings, *tokens = self._in_mini_batches(
+        embeddings, *tokens = self._encode_mini_batches(
             encode, len(pixels) if "negative_image_embeds" in self.required_features else size
         )
         fields = {"image_embeds": embeddings[:size]} if "image_embeds" in self.required_features else {}
@@ -201,7 +202,7 @@ class DualEncoder(nn.Module):
         phrases = None
         if "concept_embeds" in parts and concept_token_mask is not None:
             phrases = concept_token_mask.unflatten(0, (len(texts["text_embeds"]), -1))
-            # The captions lead the list, with their phrases.
+            # The captions come first in the list, with their phrases.
             del parts["concept_embeds"]
             parts = {"text_embeds": texts["text_embeds"], **parts}
         if not parts:
@@ -209,21 +210,21 @@ class DualEncoder(nn.Module):
         fields = self._encode_texts(parts, phrases)
         for name, places in repeated.items():
             if name in fields and places is not None:
-                # Equal texts were encoded once; backward of index_select adds up the gradients of all their places.
+                # Equal texts were encoded once; the backward pass of index_select sums the gradients of all places.
                 fields[name] = fields[name].index_select(0, places)
         if "negative_text_embeds" in fields:
             fields["negative_text_embeds"] = scatter_rows(fields["negative_text_embeds"], batch["negative_text_mask"])
         if "concept_embeds" in fields:
-            exists, found = batch["concept_image_index"] >= 0, fields["concept_embeds"]
+            exists, concepts = batch["concept_image_index"] >= 0, fields["concept_embeds"]
             fields["concept_embeds"] = (
-                scatter_rows(found, exists) if phrases is None else found.masked_fill(~exists.unsqueeze(-1), 0)
+                scatter_rows(concepts, exists) if phrases is None else concepts.masked_fill(~exists.unsqueeze(-1), 0)
             )
         return {name: value for name, value in fields.items() if name in self.required_features}
 
     def _encode_texts(self, parts: dict[str, torch.Tensor], phrases: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """All texts as one list; with `phrases` `[B, M, L]` of the first ones also those `[B * M, D]`."""
-        # Captions, negatives and concepts go through the tower together, which fills its mini-batches and, under
-        # FSDP2, gathers the weights once.
+        """Encodes all texts together; with `phrases` `[B, M, L]` of the first texts, also the phrases `[B * M, D]`."""
+        # Captions, negatives and concepts go through the tower together, which fills the mini-batches and, with FSDP2,
+        # gathers the weights only once.
         ids = torch.cat(list(parts.values()))
 
         def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
@@ -231,11 +232,11 @@ class DualEncoder(nn.Module):
                 return encode_phrases(self.backbone, ids[start:stop], phrases[start:stop])
             return (encode_texts(self.backbone, ids[start:stop]),)
 
-        embeddings, *found = self._in_mini_batches(encode, len(ids))
+        embeddings, *concepts = self._encode_mini_batches(encode, len(ids))
         fields = dict(zip(parts, embeddings.split([len(part) for part in parts.values()]), strict=True))
-        return fields | ({"concept_embeds": found[0].flatten(0, 1)} if found else {})
+        return fields | ({"concept_embeds": concepts[0].flatten(0, 1)} if concepts else {})
 
-    def _in_mini_batches(
+    def _encode_mini_batches(
         self, encode: Callable[[int, int], tuple[torch.Tensor, ...]], count: int
     ) -> tuple[torch.Tensor, ...]:
         size = self.mini_batch_size
@@ -243,35 +244,36 @@ class DualEncoder(nn.Module):
             return encode(0, count)
         spans = [(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
         if is_sharded(self):
-            # A forward gathers weights, which needs all processes: those with fewer rows encode their last row again.
+            # A forward pass gathers weights, which needs all processes: those with fewer rows encode their last row
+            # again.
             needed = max(gather_sizes(len(spans), self.device))
             spans += [(max(count - 1, 0), count)] * (needed - len(spans))
         if torch.is_grad_enabled():
-            # A reentrant checkpoint would record no graph here: it looks for inputs that need a gradient, and `encode`
+            # A reentrant checkpoint would record no graph here: it requires inputs that need a gradient, but `encode`
             # takes two numbers.
-            found = [checkpoint(encode, *span, use_reentrant=False) for span in spans]
+            parts = [checkpoint(encode, *span, use_reentrant=False) for span in spans]
         else:
-            found = [encode(*span) for span in spans]
-        return tuple(torch.cat(part)[:count] for part in zip(*found, strict=True))
+            parts = [encode(*span) for span in spans]
+        return tuple(torch.cat(part)[:count] for part in zip(*parts, strict=True))
 
     def _dummy_inputs(self) -> dict[str, Any]:
-        """One image, text, negative and concept, to find out which parameters the used fields depend on."""
+        """Makes one image, text, negative and concept, to find the parameters on which the used fields depend."""
         vision, text = self.plain.config.vision_config, self.plain.config.text_config
         ids = torch.ones((1, text.max_position_embeddings), dtype=torch.long, device=self.device)
-        one = torch.ones((1, 1), dtype=torch.bool, device=self.device)
+        mask = torch.ones((1, 1), dtype=torch.bool, device=self.device)
         return {
             "input_ids": ids,
             "pixels": torch.zeros((2, vision.num_channels, vision.image_size, vision.image_size)),
             "negative_input_ids": ids,
-            "negative_text_mask": one,
-            "negative_image_mask": one[0],
+            "negative_text_mask": mask,
+            "negative_image_mask": mask[0],
             "concept_input_ids": ids,
             "concept_image_index": torch.zeros(1, dtype=torch.long, device=self.device),
         }
 
     def freeze_unused(self) -> list[str]:
         """Freezes the trainable parameters on which no used field depends, and returns their names."""
-        # DDP stops at its second step if a trainable parameter has no gradient.
+        # DDP fails at its second step if a trainable parameter has no gradient.
         training, size = self.training, self.mini_batch_size
         self.eval()
         self.mini_batch_size = None
@@ -279,8 +281,7 @@ class DualEncoder(nn.Module):
             features = self(**self._dummy_inputs())
             learned = (features.learned or {}).values()
             tensors = [features[name] for name in features if name != "learned"] + list(learned)
-            # Any scalar that depends on all used fields will do: what counts is whether a gradient exists, not its
-            # value.
+            # Any scalar that depends on all used fields will do, because only the existence of a gradient matters.
             total = sum(value.float().sum() for value in tensors if value.requires_grad)
             named = [(name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad]
             gradients = (
@@ -300,16 +301,16 @@ class DualEncoder(nn.Module):
         checkpoints.save(self.backbone, self.objective_state, folder, **kwargs)
 
     def load_pretrained(self, folder: str | Path) -> None:
-        """Loads in place what `save_pretrained` wrote; every key must be there and none may be left over.
+        """Loads in place what `save_pretrained` wrote; no key may be missing or left over.
 
         Raises:
-            ValueError: when weights or the objective's state do not fit, naming the keys.
+            ValueError: If weights or the objective's state do not match. The message names the keys.
         """
         checkpoints.load(self.backbone, self.objective_state, folder)
 
 
 def scatter_rows(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Puts `values` `[n, D]` at the true places of `mask` `[...]`, zeros elsewhere: `[..., D]`. No host sync."""
+    """Puts `values` `[n, D]` at the true places of `mask` `[...]`, with zeros elsewhere: `[..., D]`. No host sync."""
     # `zeros[mask] = values` would make the host wait until the GPU has counted the true places.
     zeros = values.new_zeros((*mask.shape, values.shape[-1]))
     return zeros.masked_scatter(mask.unsqueeze(-1), values)

@@ -1,4 +1,4 @@
-"""CLIPs with random weights, which need no download."""
+"""CLIP models with random weights, which need no download."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 
 
 def _vit_tiny() -> CLIPConfig:
-    """Two layers of 64 numbers over the tokens and patches of ViT-B/32, of whose time it takes a hundredth."""
+    """Two layers of width 64 on the tokens and patches of ViT-B/32; takes a hundredth of its time."""
     return CLIPConfig(text_config=_TINY, vision_config=_TINY, projection_dim=64)
 
 
 RANDOM_CLIPS: dict[str, Callable[[], CLIPConfig]] = {"vit_b32": CLIPConfig, "vit_tiny": _vit_tiny}
-"""Their configurations by name."""
+"""Configurations of random CLIP models by name."""
 
 
 def check_vocabulary(vocabulary: str | None) -> None:
-    """Refuses a folder without CLIP's vocabulary."""
+    """Raises ValueError if a folder does not contain CLIP's vocabulary."""
     if not vocabulary or not all((Path(vocabulary) / name).is_file() for name in ("vocab.json", "merges.txt")):
         raise ValueError(
             f"clip_vocabulary={vocabulary!r}: expected a folder with CLIP's vocab.json and merges.txt. "
@@ -29,12 +29,12 @@ def check_vocabulary(vocabulary: str | None) -> None:
 
 
 def write_random_clip(folder: Path, vocabulary: str | None, *, seed: int, config: CLIPConfig | None = None) -> None:
-    """Writes a CLIP with random weights and CLIP's real vocabulary, as the Hub lays it out.
+    """Writes a CLIP with random weights and CLIP's real vocabulary, in the Hub's layout.
 
-    Its scores say nothing about quality: it is for checking the plumbing, speed and memory without a download.
+    Its scores say nothing about quality: use it to check the plumbing, speed and memory without a download.
 
-    `vocabulary` is a folder with CLIP's `vocab.json` and `merges.txt`, from which the numbers of tokens are taken; the
-    size is by default that of ViT-B/32.
+    `vocabulary` is a folder with CLIP's `vocab.json` and `merges.txt`, which determine the token ids. The default size
+    is that of ViT-B/32.
     """
     from transformers import CLIPImageProcessorPil, CLIPModel, CLIPProcessor, CLIPTokenizer
 

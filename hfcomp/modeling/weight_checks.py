@@ -1,4 +1,4 @@
-"""Whether the weights of a file are all of a model's, and no others: what is missing would be drawn at random."""
+"""Checks that a file contains exactly a model's weights, because missing ones would be initialized at random."""
 
 from __future__ import annotations
 
@@ -17,48 +17,46 @@ SHOWN = 3
 COPY_AGAIN = "Download or copy it again, or save the model again with save_pretrained."
 
 
-def check_same(where: str | Path, found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
+def check_same(where: str | Path, actual: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
     """Checks that two sets of tensors have the same names and shapes."""
     shapes = [
-        (name, found[name].shape, value.shape)
+        (name, actual[name].shape, value.shape)
         for name, value in expected.items()
-        if name in found and found[name].shape != value.shape
+        if name in actual and actual[name].shape != value.shape
     ]
-    refuse(where, missing=set(expected) - set(found), unused=set(found) - set(expected), shapes=shapes)
+    raise_on_mismatch(where, missing=set(expected) - set(actual), unused=set(actual) - set(expected), shapes=shapes)
 
 
-def refuse(
+def raise_on_mismatch(
     where: str | Path,
     *,
     missing: Sequence[str] | set[str] = (),
     unused: Sequence[str] | set[str] = (),
     shapes: Sequence[tuple[str, Sequence[int], Sequence[int]]] | set[tuple[str, Sequence[int], Sequence[int]]] = (),
 ) -> None:
-    """Raises ValueError if any weights are given, with the first of each kind, their number, and how to fix it."""
-    other = [f"{name} {list(found)} in place of {list(expected)}" for name, found, expected in sorted(shapes)]
-    kinds = {"miss": sorted(missing), "hold unexpected": sorted(unused), "have another shape in": other}
+    """Raises ValueError if any weights are given, with the first of each kind, their number, and the fix."""
+    other = [f"{name} {list(actual)} instead of {list(expected)}" for name, actual, expected in sorted(shapes)]
+    kinds = {"lack": sorted(missing), "contain unexpected": sorted(unused), "have a different shape in": other}
     parts = [f"{verb} {_first(names)}" for verb, names in kinds.items() if names]
     if parts:
-        raise ValueError(
-            f"{where}: the weights {' and '.join(parts)}, so they do not belong to this model. {COPY_AGAIN}"
-        )
+        raise ValueError(f"{where}: the weights {' and '.join(parts)}, so they do not match this model. {COPY_AGAIN}")
 
 
 def read_tensors(path: str | Path) -> dict[str, torch.Tensor]:
-    with damage_named(path):
+    with name_damaged_weights(path):
         return load_file(path)
 
 
 @contextmanager
-def damage_named(where: str | Path) -> Iterator[None]:
-    """Names a damaged file of weights, or the folder or Hub id that a safetensors file belongs to."""
+def name_damaged_weights(where: str | Path) -> Iterator[None]:
+    """Adds the name of a damaged weights file to errors, or the folder or Hub id of a safetensors file."""
     try:
         yield
     except SafetensorError as error:
         raise ValueError(f"{where}: the weights are damaged or truncated ({error}). {COPY_AGAIN}") from error
     except Exception as error:
-        # A damaged pickle has no error of its own: half a dozen types are seen, and any other may come. Files are read
-        # again, one by one, to find out whether one of them is the cause.
+        # Damaged pickles raise no specific error: half a dozen types were observed, and any other is possible. So read
+        # the files again, one by one, to find out whether one of them is the cause.
         path = _damaged_pickle(Path(where))
         if path is None:
             raise
@@ -66,18 +64,18 @@ def damage_named(where: str | Path) -> Iterator[None]:
 
 
 def _damaged_pickle(folder: Path) -> Path | None:
-    """The first pickled file of weights in a folder that cannot be read."""
+    """Returns the first pickled weights file in a folder that cannot be read."""
     for path in sorted((*folder.glob("pytorch_model*.bin"), *folder.glob("adapter_model*.bin"))):
         try:
-            load_state_dict(path)  # as transformers reads it: no code is run
-        except Exception:  # of a damaged pickle it may be any
+            load_state_dict(path)  # the same reader as in transformers, which runs no code
+        except Exception:  # a damaged pickle may raise any error
             return path
     return None
 
 
 @contextmanager
-def no_report(library: Any = logging) -> Iterator[None]:
-    """Keeps bars and warnings of transformers, or of diffusers, from the terminal: hfcomp reports what matters."""
+def silence_library(library: Any = logging) -> Iterator[None]:
+    """Hides progress bars and warnings of transformers or diffusers, because hfcomp itself reports what matters."""
     level, bar = library.get_verbosity(), library.is_progress_bar_enabled()
     library.set_verbosity_error()
     library.disable_progress_bar()
@@ -90,4 +88,4 @@ def no_report(library: Any = logging) -> Iterator[None]:
 
 
 def _first(names: Sequence[str]) -> str:
-    return f"{names[:SHOWN]}" + (f" ({len(names)} in all)" if len(names) > SHOWN else "")
+    return f"{names[:SHOWN]}" + (f" ({len(names)} in total)" if len(names) > SHOWN else "")

@@ -125,7 +125,7 @@ class GroupedTrainer(CompositionalTrainer):
 
     def in_groups(self, values: torch.Tensor) -> torch.Tensor:
         """Embeddings `[N, D]` or ids `[N]` of the global batch, group by group: `[G, pairs_per_group, ...]`."""
-        return self.groups.of_rows(values)
+        return self.groups.group_values(values)
 
     def groups_of(self, rows: slice) -> slice:
         """This process's slice of groups.

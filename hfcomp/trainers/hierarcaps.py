@@ -13,7 +13,7 @@ from datasets import List, Value
 from torch import nn
 from transformers.utils import logging
 
-from hfcomp.data.collators import CompositionalCollator, listed_once
+from hfcomp.data.collators import CompositionalCollator, unique_texts
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.chains import CHAINABLE, chain_of, draw_negatives, text_of
 from hfcomp.data.image_ids import IMAGE_ID, image_key
@@ -99,7 +99,7 @@ class ChainCollator(CompositionalCollator):
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         names = [row.get("row", index) for index, row in enumerate(rows)]
         laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
-        texts, text_index = listed_once([text or "" for texts in laid_out for text in texts])
+        texts, text_index = unique_texts([text or "" for texts in laid_out for text in texts])
         ids, truncated = self.tokenizer(texts)
         # Whether a text exists is told by `concept_image_index`, whose -1 gathering over processes keeps: it needs no
         # key of its own.

@@ -173,7 +173,7 @@ class ObjectiveHooks:
             "max_concepts": args.max_concepts if "concept_embeds" in self.required_features else 0,
             "max_image_pixels": args.max_image_pixels,
             "pad_to_multiple_of": text_multiple(args),
-            "urls": UrlAccess.asked(args.allow_urls, args.url_timeout),
+            "urls": UrlAccess.from_settings(args.allow_urls, args.url_timeout),
             "pixel_cache": args.pixel_cache,
             "reduced_jpeg": args.reduced_jpeg,
         }
@@ -264,7 +264,7 @@ class ObjectiveHooks:
 
     def _image_transform(self, dataset: Any, args: CompositionalConfig) -> ImageTransform | None:
         """The dataset's transform, which is refused beside what it would make useless."""
-        urls = UrlAccess.asked(args.allow_urls, args.url_timeout)
+        urls = UrlAccess.from_settings(args.allow_urls, args.url_timeout)
         transform = image_transform(dataset, partial(decode_image, max_pixels=args.max_image_pixels, urls=urls))
         if transform is None:
             return None

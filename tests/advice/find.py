@@ -17,9 +17,9 @@ from tests.advice.messages import Message, messages, trees
 VERBS = (
     "add|annotate|ask|audit|begin|build|cast|crop|pad|number|reduce|call|change|check|choose|close|compare|convert|copy|correct|create|cut|declare|delete|"
     "download|drop|encode|evaluate|exclude|fix|freeze|generate|give|hide|increase|install|keep|leave|limit|load|lower|"
-    "make|map|merge|move|name|omit|open|pass|post-process|publish|push|put|raise|reinstall|reload|remove|rename|repeat|"
-    "replace|rescale|restore|resume|rotate|run|save|score|set|shorten|show|split|start|store|switch|train|try|unset|"
-    "update|upgrade|use|wait|wrap|write"
+    "make|map|merge|move|name|omit|open|pass|post-process|publish|push|put|raise|re-run|reinstall|reload|remove|"
+    "rename|repeat|replace|rescale|restore|resume|rotate|run|save|score|set|shorten|show|split|start|store|switch|train|"
+    "try|unset|update|upgrade|use|wait|wrap|write"
 )
 IMPERATIVE = re.compile(
     rf"(?:^|[,;:.({{}}] |\b(?:or|and|instead|first|then|please|also|do not|else|which) )(?:{VERBS})\b(?![:=_,.]| of )",
@@ -34,7 +34,7 @@ COMMAND = re.compile(
     rf"\bhfcomp (?:{'|'.join(COMMANDS_OF_CLI)}|{{}}|COMMAND|--)|\bmake [a-z-]+`|`[^`]* --|\brecipes/\w+\.py"
 )
 OPTION = re.compile(r"(?<![\w-])--[a-z{]")
-AGAIN = re.compile(r"\b(?:give|make|start) (?:the |\{\})[^.]*\bagain\b", re.IGNORECASE)
+AGAIN = re.compile(r"\b(?:give|make|re-run|start) (?:the |\{\})[^.]*\bagain\b", re.IGNORECASE)
 """Advice to repeat a command of ours, which is not named."""
 CALL = re.compile(r"\b[A-Za-z_][\w.]*\((?!s\))")
 PLAIN_AFTER = r"(?:leave|leave out|omit|set|pass|lower|raise|without|unset|choose) "

@@ -101,7 +101,7 @@ def marks(page) -> dict:
 
 @follows(ITEMS, "Name them, as in second={place}.")
 @follows(ITEMS, "Pass a set that `hfcomp build` made, or name the columns: --column_names negative_captions=...")
-@follows("hfcomp/data/pair_table.py", "Name the column of captions: --column_names caption=...")
+@follows("hfcomp/data/pair_table.py", "Name the caption column: --column_names caption=...")
 def test_analyze(advice, tmp_path):
     options = [
         "--output_dir",

@@ -114,7 +114,7 @@ def test_a_point_or_a_sweep(advice):
     assert MergeOptions(**models, alpha=0.5).alpha == 0.5 and MergeOptions(**models, sweep=True).sweep
 
 
-@pytest.mark.follows("hfcomp/convert/command.py", "--to llava and --llava MODEL belong together")
+@pytest.mark.follows("hfcomp/convert/command.py", "--to llava needs --llava MODEL")
 @pytest.mark.follows("hfcomp/convert/command.py", "not to --to {options.to}. Remove it.")
 def test_convert(advice, old_clip, tmp_path, monkeypatch):
     words = ["convert", str(old_clip), "--output", str(tmp_path / "out"), "--to"]

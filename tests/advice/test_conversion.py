@@ -54,11 +54,9 @@ def weights(old_clip):
     return worlds.state(worlds.model(PLAIN, worlds.vocabulary(old_clip)))
 
 
-@follows(ACTIVATIONS, "Choose: --activation {QUICK_GELU} or --activation {GELU}.")
-@follows(
-    ACTIVATIONS, "Pass what training started from, such as --pretrained openai or --pretrained laion2b_s34b_b79k, or"
-)
-@follows(ACTIVATIONS, "(quick_gelu=True or not) and pass --activation {QUICK_GELU} or {GELU}.")
+@follows(ACTIVATIONS, "Choose --activation {QUICK_GELU} or --activation {GELU}.")
+@follows(ACTIVATIONS, "Pass the weights from which training started, such as --pretrained openai or")
+@follows(ACTIVATIONS, "(quick_gelu=True or not) and pass --activation {QUICK_GELU} or --activation {GELU}.")
 def test_activations(advice, convert, weights):
     wrong = convert(weights, "--model", "ViT-B-32-quickgelu", "--pretrained", "laion2b_s34b_b79k", tag=False)
     advice.command(*wrong)
@@ -77,7 +75,7 @@ def test_activations(advice, convert, weights):
 
 
 @follows(FILES, "safetensors.torch.save_file(torch.load(path, weights_only=False)['state_dict'], ...).")
-@follows(FILES, "Choose one: --state {next(iter(nested))}.")
+@follows(FILES, "Choose one, such as --state {next(iter(nested))}.")
 @follows(FILES, "Choose one, such as --prefix {first!r}.")
 @follows(FILES, "Load the folder with AutoModel, or convert it with --to open_clip.")
 @follows("hfcomp/convert/clip_layout.py", "Pass --head_width, which is {HEAD_WIDTH} in most models.")
@@ -88,7 +86,7 @@ def test_files(advice, convert, weights, old_clip, tmp_path):
     save_file(loaded, tmp_path / "a.safetensors")
     cli.main([word.replace("a.pt", "a.safetensors") for word in convert({"state_dict": weights, "args": Unsafe()})])
     found = advice.command(*convert({"state_dict": weights, "state_dict_ema": weights}))
-    option, name = found.rpartition("Choose one: ")[2].rstrip(".").split()
+    option, name = found.rpartition("such as ")[2].rstrip(".").split()
     cli.main(convert({"state_dict": weights, "state_dict_ema": weights}, option, name))
     two = {f"{side}.{key}": value for key, value in weights.items() for side in ("student", "teacher")}
     found = advice.command(*convert(two))
@@ -106,11 +104,11 @@ def test_files(advice, convert, weights, old_clip, tmp_path):
 
 
 @follows(TOKENIZERS, "Pass --processor with a folder or Hub id that has this tokenizer.")
-@follows(TOKENIZERS, "reads a text at its highest one. Pass --processor with the tokenizer that it was trained with.")
-@follows(TOKENIZERS, "no SigLIP of Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer.")
-@follows(TOKENIZERS, "tokens, the model {vocabulary:,}. Pass --processor with the tokenizer that it was trained with.")
+@follows(TOKENIZERS, "pools a text at its highest one. Pass --processor with the tokenizer of the model's training.")
+@follows(TOKENIZERS, "from Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer.")
+@follows(TOKENIZERS, "but the model has {vocabulary:,}. Pass --processor with the tokenizer of the model's training.")
 @follows(
-    TOKENIZERS, "no tokenizer can be loaded. Pass --processor with a folder or Hub id of a model that has the same"
+    TOKENIZERS, "the tokenizer cannot be loaded. Pass --processor with a folder or Hub id of a model that has the"
 )
 def test_tokenizers(advice, old_clip, siglip, tmp_path):
     number = worlds.vocabulary(old_clip)
@@ -127,12 +125,12 @@ def test_tokenizers(advice, old_clip, siglip, tmp_path):
     advice.of(siglip_tokenizer, str(siglip), vocabulary=number - 1, length=24)
 
 
-@follows("hfcomp/modeling/adapters.py", "Leave SigLIP's pooling out of the targets, or use lora without dropout.")
-@follows("hfcomp/modeling/adapters.py", "and no others. Leave it out of lora_targets.")
+@follows("hfcomp/modeling/adapters.py", "Remove SigLIP's pooling from the targets, or use lora without dropout.")
+@follows("hfcomp/modeling/adapters.py", "Remove it from lora_targets.")
 @follows(
-    "hfcomp/modeling/backbones.py", "Pass the plain model: the trainer wraps it in DistributedDataParallel itself"
+    "hfcomp/modeling/backbones.py", "Pass the plain model: the trainer itself wraps it in DistributedDataParallel"
 )
-@follows("hfcomp/modeling/backbones.py", "Pass the model's own: {argument}=AutoProcessor.from_pretrained(...).")
+@follows("hfcomp/modeling/backbones.py", "own processor: {argument}=AutoProcessor.from_pretrained(...).")
 def test_models(advice, clip, siglip, tmp_path):
     pooled = load_backbone(siglip)
     advice.of(adapters.lora_config, pooled, kind="dora", targets=["attention", "pooling"])

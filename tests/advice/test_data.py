@@ -63,10 +63,10 @@ def test_captions(advice, collate):
 
 
 @pytest.mark.follows(COLLATORS, " or set num_negatives={found}")
+@pytest.mark.follows(COLLATORS, "or remove it in Python with dataset.filter().")
 @pytest.mark.follows(
-    COLLATORS, "Put it into a list, in Python: dataset.map(lambda row: {'{column}': [row['{column}']]})."
+    COLLATORS, "Wrap it in a list; in Python: dataset.map(lambda row: {'{column}': [row['{column}']]})."
 )
-@pytest.mark.follows(COLLATORS, "or in Python remove it with dataset.filter.")
 def test_negatives(advice, collate):
     dataset = rows(negative_captions=[["a cone"], ["a ring"]])
     found = advice.of(collate, dataset, num_negatives=2)
@@ -87,11 +87,9 @@ def test_negatives(advice, collate):
 
 
 @pytest.mark.follows(
-    "hfcomp/data/concepts/columns.py", "Name the column of captions with column_names, or another parser."
+    "hfcomp/data/concepts/columns.py", "Map the caption column with column_names, or choose another parser."
 )
-@pytest.mark.follows(
-    "hfcomp/data/concepts/columns.py", "Name another column with column_names, or leave streaming out."
-)
+@pytest.mark.follows("hfcomp/data/concepts/columns.py", "Map another column with column_names, or remove streaming.")
 def test_concepts(advice):
     dataset = datasets.Dataset.from_dict({"caption": ["...", "!!!"], "text": ["a red cube", "a ball"]})
     advice.of(with_concepts, dataset, "rules", print)
@@ -104,7 +102,7 @@ def test_concepts(advice):
 
 
 @pytest.mark.follows(
-    "hfcomp/data/concepts/spans.py", "Make both columns with hfcomp.data.concepts.columns.concept_columns, or"
+    "hfcomp/data/concepts/spans.py", "Create both columns with hfcomp.data.concepts.columns.concept_columns, or"
 )
 def test_spans(advice, collate):
     caption = "a red cube"
@@ -116,11 +114,11 @@ def test_spans(advice, collate):
     collate(wrong, max_concepts=2, concept_tokens=False)  # as concept_source='phrase' does
 
 
-@pytest.mark.follows(DRAWN, "Leave it out, or name the column of lists with column_names.")
+@pytest.mark.follows(DRAWN, "Remove the option, or map the column with the lists with column_names.")
 @pytest.mark.follows(DRAWN, "Pad with empty strings (they are masked), or lower num_negatives.")
-@pytest.mark.follows(DRAWN, "Give it a list with an entry for each caption, remove it, or use one caption")
+@pytest.mark.follows(DRAWN, "Use a list with one entry per caption, remove the column, or use one caption")
 @pytest.mark.follows(DRAWN, "Use one caption (captions: longest), or an objective without negative images.")
-@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove the row, give it a caption, or leave such rows out")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove the row, add a caption, or exclude such rows")
 def test_drawn_captions(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball", "balls"]])
     advice.of(check_drawn_captions, dataset, ["caption"])
@@ -144,8 +142,8 @@ def test_drawn_captions(advice):
     check_drawn_captions(rows(caption=[["a cube", "cubes"], ["a ball"]]), ["caption"])
 
 
-@pytest.mark.follows("hfcomp/data/pair_table.py", "Leave captions out, or name the column of lists with column_names.")
-@pytest.mark.follows("hfcomp/data/pair_table.py", "leave such rows out with dataset_filter.")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove captions, or map the column with the lists")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "exclude such rows with dataset_filter.")
 def test_every_caption(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball"]])
     advice.of(every_caption, dataset, print)
@@ -212,13 +210,13 @@ def test_image_ids(advice, collate):
     shared_rows(["x", "y"])
 
 
-@pytest.mark.follows(IMAGES, "If the dataset has a format set, remove it with dataset.with_format(None).")
+@pytest.mark.follows(IMAGES, "If a format is set on the dataset, remove it with dataset.with_format(None).")
 @pytest.mark.follows(IMAGES, "Expected 'bytes' or 'path'; store it as datasets.Image().")
 @pytest.mark.follows(IMAGES, "raise max_image_pixels of the trainer or collator (max_pixels of decode_image).")
-@pytest.mark.follows(IMAGES, "scale it to 0..255 and cast it with .astype(numpy.uint8).")
-@pytest.mark.follows(IMAGES, "if the channels come first, use array.transpose(1, 2, 0).")
+@pytest.mark.follows(IMAGES, "Scale it to 0..255 and cast it with .astype(numpy.uint8).")
+@pytest.mark.follows(IMAGES, "If the channels come first, use array.transpose(1, 2, 0).")
 @pytest.mark.follows(
-    "hfcomp/data/urls.py", "embed the images in the set or, if you trust it, pass allow_urls (--allow_urls)."
+    "hfcomp/data/urls.py", "Embed the images in the dataset or, if you trust it, pass allow_urls (--allow_urls)."
 )
 def test_images(advice, collate, monkeypatch):
     formatted = rows().with_format("torch")
@@ -273,14 +271,14 @@ def test_pixels(advice, clip):
 
 
 @pytest.mark.follows(
-    "hfcomp/data/loading.py", "or a folder of WebDataset shards or Parquet files. Leave streaming out."
+    "hfcomp/data/loading.py", "or a folder of WebDataset shards or Parquet files. Load it without streaming."
 )
-@pytest.mark.follows("hfcomp/data/loading.py", "does not say its columns. Leave streaming out.")
-@pytest.mark.follows("hfcomp/data/loading.py", "are read whole. Load it without streaming=True.")
+@pytest.mark.follows("hfcomp/data/loading.py", "are unknown before it is read. Load it without streaming.")
+@pytest.mark.follows("hfcomp/data/loading.py", "must be read as a whole. Load it without streaming=True.")
 @pytest.mark.follows(
-    STREAMING, "Declare them: map(..., features=datasets.Features({...})), or dataset.cast(features)."
+    STREAMING, "Declare them with map(..., features=datasets.Features({...})) or dataset.cast(features)."
 )
-@pytest.mark.follows(STREAMING, "and the dataset is streamed. Load it without streaming.")
+@pytest.mark.follows(STREAMING, "but the dataset is streamed. Load it without streaming.")
 @pytest.mark.follows(STREAMING, "Lower batch_size or dataloader_num_workers.")
 @pytest.mark.follows(STREAMING, "Lower batch_size.")
 def test_streams(advice, tmp_path, monkeypatch):
@@ -338,7 +336,8 @@ def test_ratings(advice, train_begins, splits):
     "hfcomp/data/built_sets/builders.py", "Pass config_name={other!r}, or the folder of {self.name} as data_dir."
 )
 @pytest.mark.follows(
-    "hfcomp/data/built_sets/builders.py", "needs data_dir: the folder of a set of `hfcomp build {self.kind}`."
+    "hfcomp/data/built_sets/builders.py",
+    "needs data_dir: the folder of a dataset built by `hfcomp build {self.kind}`.",
 )
 def test_builders(advice, tmp_path):
     for name in ("high_concreteness", "random"):

@@ -149,9 +149,9 @@ def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
 @follows("hfcomp/factory/magic/hierarchy.py", "Delete it and repeat the `hfcomp build magic` command that made it")
 @follows(
     "hfcomp/data/built_sets/views.py",
-    "Repeat the `hfcomp build` command that made the set, which writes the file again",
+    "Re-run the `hfcomp build` command of the dataset, which rewrites the file",
 )
-@follows("hfcomp/data/built_sets/files.py", "command that began it again, without --until: what is done is kept.")
+@follows("hfcomp/data/built_sets/files.py", "command without --until; finished steps are kept.")
 def test_magic(advice, tmp_path):
     magic.source(tmp_path / "source")
     words = ["build", "magic", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "magic")]
@@ -196,14 +196,15 @@ def test_challenge_sets(advice, tmp_path):
 
 
 @follows(
-    "hfcomp/data/built_sets/files.py", "Delete the folder and give {_command(folder)} again, or fetch the set again."
+    "hfcomp/data/built_sets/files.py",
+    "Delete the folder and re-run {_command(folder)}, or download the dataset again.",
 )
 @follows(
     "hfcomp/data/built_sets/files.py",
-    "give {_command(folder)} again, which recreates this file, or download the set again.",
+    "re-run {_command(folder)}, which recreates this file, or download the dataset again.",
 )
 @follows("hfcomp/data/built_sets/files.py", "does not list it. Remove it.")
-@follows("hfcomp/data/built_sets/files.py", "Repeat the `hfcomp build` command to resume it, then load it.")
+@follows("hfcomp/data/built_sets/files.py", "Re-run its `hfcomp build` command to resume it, then load the dataset.")
 @follows("hfcomp/hub/dataset_cards.py", "it writes the card and keeps everything else.")
 def test_damaged_sets(advice, photographs, tmp_path):
     folder = tmp_path / "built"

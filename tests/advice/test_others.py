@@ -121,11 +121,11 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
 
 @follows(
     "hfcomp/data/overlap/guard.py",
-    "Leave such rows out with --overlap exclude (the default), train on them with --overlap",
+    "Exclude such rows with --overlap exclude (the default), train on them with --overlap",
 )
-@follows(POLICY, "; --overlap allow{split} scores the rows of training on purpose.")
-@follows(POLICY, "Choose another dataset, dataset_filter or evaluation, or pass --overlap allow to score on")
-@follows("hfcomp/data/sources.py", "Choose one with --split.")
+@follows(POLICY, ", or pass --overlap allow{split} to score training rows on purpose.")
+@follows(POLICY, "Choose another dataset, dataset_filter or evaluation, or pass --overlap allow to score training")
+@follows("hfcomp/data/sources.py", "Choose one with --split: {known}.")
 def test_overlap(advice, train_begins, splits, tmp_path):
     rows = datasets.load_from_disk(splits)
     some = datasets.concatenate_datasets([rows["train"], rows["test"].select(range(4))])
@@ -145,7 +145,7 @@ def test_overlap(advice, train_begins, splits, tmp_path):
     advised = found.partition("(--dataset_split")[2].partition(")")[0].replace("'", "").split()
     train_begins(*one, "--dataset_split", *advised)
     train_begins(*one, "--evaluation_dataset", splits)
-    advised = found.partition("; --overlap ")[2].partition(" scores")[0].split()
+    advised = found.rpartition(" --overlap ")[2].partition(" to score")[0].split()
     train_begins(*one, "--overlap", *advised)
     advice.command("gallery", str(splits), "--split", "validation", "--output", str(tmp_path / "page.html"))
     cli.main(["gallery", str(splits), "--split", "test", "--output", str(tmp_path / "page.html")])
@@ -154,8 +154,8 @@ def test_overlap(advice, train_begins, splits, tmp_path):
     train_begins(*words, splits, "--dataset_split", "train", "--evaluation_split", "test")
 
 
-@follows(RECORD, "Put it back from a copy, or train anew with another --output_dir: which rows it left out is not")
-@follows(RECORD, "Use the evaluation of before, or another --output_dir.")
+@follows(RECORD, "Restore it from a backup, or start a new run with another --output_dir")
+@follows(RECORD, "Use the previous evaluation, or another --output_dir.")
 def test_records(advice, tmp_path):
     def record(rows: list[int]) -> OverlapRecord:
         return OverlapRecord(
@@ -285,11 +285,11 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
 @follows("hfcomp/factory/concretebatch/chain.py", "{ONE_LICENSE} Choose another --output.")
 @follows(
     "hfcomp/data/built_sets/views.py",
-    "Repeat the `hfcomp build` command that made the set, which writes the file again",
+    "Re-run the `hfcomp build` command of the dataset, which rewrites the file",
 )
 @follows(
     "hfcomp/data/built_sets/files.py",
-    "command that began it again, with --until {names.steps[-1]} or",
+    "command with --until {names.steps[-1]} or",
 )
 def test_steps_of_concretebatch(advice, clip, tmp_path):
     pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)
@@ -311,7 +311,7 @@ def test_steps_of_concretebatch(advice, clip, tmp_path):
     cli.main([*other, str(tmp_path / "other"), "--until", "targets"])
 
 
-@follows(POLICY, "which hfcomp.data.overlap.find_overlap gives as unsure; where they are not")
+@follows(POLICY, "If they are not, use --overlap allow, which compares only by name and file")
 def test_images_that_are_all_alike(advice, tmp_path):
     cells = [{"bytes": encoded(texture(seed)), "path": None} for seed in range(24)]
     copies = [{"bytes": encoded(resized(texture(seed), 90)), "path": None} for seed in range(24)]
@@ -324,4 +324,4 @@ def test_images_that_are_all_alike(advice, tmp_path):
     kept = rows.select([row for row in range(len(rows)) if row not in {*found.unsure.tolist()}])
     assert not len(find_overlap(kept, scored, **how).unsure)
     named = find_overlap(rows, scored, looks=False, **how)
-    assert "TRAINED ON" not in apply_policy(rows, named, "allow")[1]
+    assert "INCLUDES them" not in apply_policy(rows, named, "allow")[1]

@@ -12,7 +12,7 @@ from tests.trainers.group_rows import in_groups
 from tests.trainers.runs import build
 
 
-@pytest.mark.follows("hfcomp/modeling/adapters.py", "and no others. Leave it out of lora_targets.")
+@pytest.mark.follows("hfcomp/modeling/adapters.py", "Remove it from lora_targets.")
 def test_a_target_in_a_tower_that_is_not_trained(advice, clip, tmp_path):
     rows = tiny.pairs(8, ragged=False)
     texts = in_groups(rows).select_columns(["caption", "generalized_caption"])
@@ -26,7 +26,7 @@ def test_a_target_in_a_tower_that_is_not_trained(advice, clip, tmp_path):
         build(kind, str(clip), data, tmp_path, lora_targets=["mlp"], **settings)
 
 
-@pytest.mark.follows("hfcomp/data/annotations/project.py", "Remove it: it is for cards alone.")
+@pytest.mark.follows("hfcomp/data/annotations/project.py", "Remove it; only dataset cards use it.")
 def test_a_damaged_note_of_a_model(advice, tmp_path):
     project = Project(tmp_path / "project")
     project.add_model("segmenter", "clipseg")

@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from hfcomp.annotate.models import Inpainter, Segmenter
-from hfcomp.data.annotations.masks import above, changed_outside, compose, read_mask
+from hfcomp.data.annotations.masks import changed_outside, compose, read_mask, threshold_mask
 from hfcomp.testing import write_tiny_sdxl
 from tests.annotate.models import clipseg, inpainting
 
@@ -76,7 +76,7 @@ def test_probabilities_lie_where_their_pixels_came_from(segmenter, monkeypatch, 
     image.paste("white", box)
     expected = np.zeros((height, width), dtype=bool)
     expected[box[1] : box[3], box[0] : box[2]] = True
-    wrong = above(segmenter.probability_map(image, "white"), 0.5) != expected
+    wrong = threshold_mask(segmenter.probability_map(image, "white"), 0.5) != expected
     assert wrong.mean() < 0.08 and expected.mean() == pytest.approx(0.09, abs=0.01)
     ys, xs = np.nonzero(wrong)  # at the edges alone, within a pixel of the tiny network's square
     near_x = np.minimum(np.abs(xs - box[0]), np.abs(xs - box[2])) <= width / 16
@@ -121,7 +121,7 @@ def test_a_checkpoint_without_the_decoder_is_refused(folder, tmp_path):
     place = shutil.copytree(folder, tmp_path / "model")
     tensors = load_file(place / "model.safetensors")
     save_file({name: one for name, one in tensors.items() if "decoder" not in name}, place / "model.safetensors")
-    with pytest.raises(ValueError, match="segmenter=.*miss.*decoder"):
+    with pytest.raises(ValueError, match="segmenter=.*lack.*decoder"):
         Segmenter(str(place))
 
 

@@ -46,7 +46,7 @@ def test_an_unknown_name_takes_as_long_as_a_wrong_password(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "automatic", "Ann\N{CYRILLIC SMALL LETTER A}"])
 def test_a_name_that_nobody_may_have_is_not_added(tmp_path, name):
-    with pytest.raises(ValueError, match="Name of a person"):
+    with pytest.raises(ValueError, match="Person's name"):
         add_person(tmp_path / "people.json", name, "correct horse")
     assert not any(tmp_path.iterdir())
 

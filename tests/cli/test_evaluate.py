@@ -172,7 +172,7 @@ def test_what_is_done_to_texts_is_written_down(done):
     found = results(done)["models"]
     assert "ftfy" in found["clip"]["texts"] and found["siglip"]["texts"] == "as written"
     notes = [note for note in results(done)["notes"] if note.startswith("texts are")]
-    assert notes[0].endswith("as by CLIP's own tokenizer: clip, other") and notes[1] == "texts are as written: siglip"
+    assert notes[0].endswith("CLIP's own tokenizer: clip, other") and notes[1] == "texts are as written: siglip"
 
 
 def test_results_are_not_replaced_unasked(models, data, tmp_path):
@@ -370,7 +370,7 @@ def test_an_incomplete_model_ends_the_command_with_one_line(models, data, tmp_pa
     said = started.communicate(timeout=120)[0]
     assert started.returncode == 1
     (line,) = [line for line in said.splitlines() if "q_proj" in line]
-    assert line.startswith(f"error: {broken}: the weights miss ['logit_scale', 'vision_model.encoder.layers.0.")
+    assert line.startswith(f"error: {broken}: the weights lack ['logit_scale', 'vision_model.encoder.layers.0.")
     assert "Traceback" not in said
     assert not list(tmp_path.glob("cache/**/*.safetensors")) and not (tmp_path / "out").exists()
 

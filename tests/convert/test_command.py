@@ -41,7 +41,7 @@ def test_a_file_becomes_a_folder_and_says_what_it_was(tmp_path, negclip, old_cli
         "activation: quick_gelu, from --pretrained openai",
         "weights: under 'state_dict', prefix 'module.' removed",
         "images: 64 pixels, bicubic, shortest, from --pretrained openai",
-        "not used: 1 (epoch)",
+        "unused: 1 (epoch)",
         f"written: {folder}",
     ]
     record = json.loads((folder / "conversion.json").read_text())
@@ -56,7 +56,7 @@ def test_mistakes_are_one_line(tmp_path, negclip, clip):
         ([negclip], "--pretrained openai"),
         (
             [clip, "--to", "open_clip", "--pretrained", "openai"],
-            "--pretrained only applies to a checkpoint of open_clip",
+            "--pretrained only applies to open_clip",
         ),
         ([tmp_path / "none.pt"], "there is no file or folder"),
     ):

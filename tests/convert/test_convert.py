@@ -135,7 +135,11 @@ def test_files_of_methods(tmp_path, old_clip, words, layout):
 def test_several_models_in_a_file_are_named(tmp_path, words):
     network = worlds.state(worlds.model(PLAIN, words))
     for name, content, said in (
-        ("a", {"state_dict": network, "state_dict_ema": network}, "state_dict, state_dict_ema. Choose one: --state"),
+        (
+            "a",
+            {"state_dict": network, "state_dict_ema": network},
+            "state_dict, state_dict_ema. Choose one, such as --state",
+        ),
         (
             "b",
             {f"{side}.{k}": v for k, v in network.items() for side in ("student", "teacher")},
@@ -143,7 +147,7 @@ def test_several_models_in_a_file_are_named(tmp_path, words):
         ),
     ):
         torch.save(content, tmp_path / f"{name}.pt")
-        with pytest.raises(ValueError, match="holds several models.*" + said):
+        with pytest.raises(ValueError, match="several models.*" + said):
             convert_checkpoint(tmp_path / f"{name}.pt", tmp_path / "clip")
     with pytest.raises(ValueError, match="no model under 'state_dict_emma'. Did you mean 'state_dict_ema'"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip", ConversionOptions(state="state_dict_emma"))
@@ -157,9 +161,9 @@ def convert(tmp_path, content, **options):
 def test_the_activation_is_asked_for(tmp_path, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
     for given in ({}, {"model": "ViT-B-32"}):
-        with pytest.raises(ValueError, match="do not show which activation.*--pretrained openai.*--activation"):
+        with pytest.raises(ValueError, match="activation.*--pretrained openai.*--activation"):
             convert(tmp_path, weights, processor=str(old_clip), **given)
-    with pytest.raises(ValueError, match="--pretrained my_run: not a tag"):
+    with pytest.raises(ValueError, match="--pretrained my_run: "):
         convert(tmp_path, weights, processor=str(old_clip), pretrained="my_run")
     with pytest.raises(ValueError, match="quick_gelu by --model ViT-B-32-quickgelu, gelu by --pretrained laion2b_e16"):
         convert(tmp_path, weights, model="ViT-B-32-quickgelu", pretrained="laion2b_e16", processor=str(old_clip))
@@ -203,17 +207,17 @@ def changed(weights, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"visual__proj": None}, r"the weights miss \['visual.proj'\]"),
-        ({"visual__transformer__resblocks__1__ln_1__bias": None}, "miss.*resblocks.1.ln_1.bias"),
+        ({"visual__proj": None}, r"the weights lack \['visual.proj'\]"),
+        ({"visual__transformer__resblocks__1__ln_1__bias": None}, "lack.*resblocks.1.ln_1.bias"),
         ({"visual__layer1__0__conv1__weight": torch.ones(1)}, "is a ResNet CLIP"),
         ({"text_decoder__text_projection": torch.ones(1)}, "is a CoCa"),
         ({"visual__transformer__resblocks__0__ls_1__gamma": torch.ones(1)}, "layer scales"),
         ({"transformer__resblocks__0__attn__q_proj__lora_A": torch.ones(1)}, "LoRA.*[Mm]erge"),
         ({"positional_embedding_res": torch.ones(1)}, "Long-CLIP"),
         ({"visual__ln_pre__weight": None}, "CLIPA"),
-        ({"visual__adapter__weight": torch.ones(1)}, r"hold unexpected \['visual.adapter.weight'\]"),
+        ({"visual__adapter__weight": torch.ones(1)}, r"unexpected \['visual.adapter.weight'\]"),
         ({"visual__positional_embedding": torch.ones(7, 64)}, "positions for 6 patches.*square"),
-        ({"ln_final__bias": torch.ones(3)}, r"another shape in \['text_model.final_layer_norm.bias \[3\]"),
+        ({"ln_final__bias": torch.ones(3)}, r"shape in \['text_model.final_layer_norm.bias \[3\]"),
     ],
 )
 def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, said):
@@ -230,8 +234,8 @@ def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, 
         ({"text_cfg__no_causal_mask": True}, "text_cfg.no_causal_mask=True"),
         ({"text_cfg__pool_type": "eos", "text_cfg__eos_id": 2}, "text_cfg.eos_id=2"),
         ({"text_cfg__hf_model_name": "roberta-base"}, "text_cfg.hf_model_name='roberta-base'"),
-        ({"multimodal_cfg": {}}, "multimodal_cfg: not a setting"),
-        ({"vision_cfg__image_size": 224}, "positions for 4 patches of 32 pixels, but images are 224"),
+        ({"multimodal_cfg": {}}, "multimodal_cfg: not a known setting"),
+        ({"vision_cfg__image_size": 224}, "positions for 4 patches of 32 pixels, but images have 224"),
         ({"text_cfg__hf_tokenizer_name": "bert-base-uncased"}, "hf_tokenizer_name='bert-base-uncased'.*--processor"),
     ],
 )
@@ -245,7 +249,7 @@ def test_settings_of_other_networks_are_refused(tmp_path, words, changes, said):
 def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
     file = tmp_path / "a.pt"
     torch.save({"state_dict": {}, "args": Namespace(lr=1)}, file)
-    with pytest.raises(ValueError, match=r"a\.pt: holds argparse\.Namespace beside its tensors.*running code.*save"):
+    with pytest.raises(ValueError, match=r"a\.pt contains argparse\.Namespace .*tensors.*running code.*save"):
         convert_checkpoint(file, tmp_path / "clip")
     torch.save({"state_dict": {}, "epoch": np.float64(1)}, file)
     with pytest.raises(ValueError, match="multiarray.scalar"):
@@ -257,28 +261,28 @@ def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
     whole = file.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"", b"not a checkpoint"):
         file.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"a\.pt: .*damaged"):
+        with pytest.raises(ValueError, match=r"a\.pt.*damaged"):
             convert_checkpoint(file, tmp_path / "clip")
 
 
 def test_what_is_no_checkpoint_is_named(tmp_path, clip, words):
-    with pytest.raises(ValueError, match=r"config\.json: expected a file .* ends in \.safetensors, \.pt, .*\.ckpt\.$"):
+    with pytest.raises(ValueError, match=r"config\.json: expected a weights file .*\.safetensors, \.pt, .*\.ckpt\.$"):
         convert_checkpoint(clip / "config.json", tmp_path / "clip")
     with pytest.raises(ValueError, match="no such file or folder"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
-    with pytest.raises(ValueError, match="weights of transformers.*--to open_clip"):
+    with pytest.raises(ValueError, match="transformers weights.*--to open_clip"):
         convert_checkpoint(clip, tmp_path / "clip")
     torch.save({"fc.weight": torch.ones(1)}, tmp_path / "a.pt")
     with pytest.raises(ValueError, match=r"visual\.conv1\.weight is missing.*fc\.weight"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save({"state_dict": {"visual.trunk.stem.0.weight": torch.ones(1)}}, tmp_path / "a.pt")
-    with pytest.raises(ValueError, match="image tower is of timm"):
+    with pytest.raises(ValueError, match="image tower comes from timm"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save([1], tmp_path / "a.pt")
     with pytest.raises(ValueError, match="found a list"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save({}, tmp_path / "b.pt")
-    with pytest.raises(ValueError, match=r"found a\.pt, b\.pt\. Name the file"):
+    with pytest.raises(ValueError, match=r"a\.pt, b\.pt\. Pass the file"):
         convert_checkpoint(tmp_path, tmp_path / "clip")
 
 

@@ -135,7 +135,9 @@ def test_truncated_texts_are_counted_for_their_row(clip):
 
 def test_an_old_configuration_pools_at_the_highest_token_which_must_be_the_end_of_text(clip):
     processor = AutoProcessor.from_pretrained(clip)
-    with pytest.raises(ValueError, match=r"eos_token_id is 2, .* token 1 is not the highest of \d+\. Set .* = 1"):
+    with pytest.raises(
+        ValueError, match=r"eos_token_id is 2, .* token 1 is not the highest of .*\d+ tokens\. Set .* = 1"
+    ):
         TextTokenizer(processor.tokenizer, model_type="clip", max_length=24, eos_token_id=2)
 
 
@@ -167,11 +169,11 @@ class Tokens:
     [
         (49407, 49408, 49407, None),
         (49407, 49408, 2, None),
-        (49407, 49409, 2, "not the highest of 49409"),
+        (49407, 49409, 2, "not the highest of .*49409"),
         (49407, 49409, 49407, None),
-        (2, 100, 2, "not the highest of 100"),
+        (2, 100, 2, "not the highest of .*100"),
         (2, 3, 2, None),
-        (5, 100, 6, "pools at token 6, but the tokenizer ends a text with 5"),
+        (5, 100, 6, "pools at token 6, .* 5,"),
         (5, 100, None, None),
     ],
 )
@@ -322,18 +324,30 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
         ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found the text '34', expected a list"),
         (
             {"negative_concreteness": ["3", None]},
-            "row 17, entry 0: found '3', expected one of a list of numbers.*null",
+            "row 17, entry 0: found '3', expected an entry of a list of numbers.*null",
         ),
-        ({"negative_concreteness": [None, True]}, "row 17, entry 1: found True, expected one of a list of numbers"),
+        (
+            {"negative_concreteness": [None, True]},
+            "row 17, entry 1: found True, expected an entry of a list of numbers",
+        ),
         ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, expected 1.*to 5.*Rescale"),
         ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700, expected 1"),
         ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf, expected 1"),
         ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found the text 'ab', expected a list of texts"),
-        ({"negative_kinds": [1, None]}, "'negative_kinds', row 17, entry 0: found 1, expected one of a list of texts"),
+        (
+            {"negative_kinds": [1, None]},
+            "'negative_kinds', row 17, entry 0: found 1, expected an entry of a list of texts",
+        ),
         ({"negative_captions": 7}, "'negative_captions', row 17: found 7, expected a list of texts"),
-        ({"negative_captions": ["a", 7]}, "'negative_captions', row 17, entry 1: found 7, expected one of a list"),
+        (
+            {"negative_captions": ["a", 7]},
+            "'negative_captions', row 17, entry 1: found 7, expected an entry of a list",
+        ),
         ({"concepts": "a cube"}, "'concepts', row 17: found the text 'a cube', expected a list of texts.*map"),
-        ({"concepts": ["a", ["b"]]}, r"'concepts', row 17, entry 1: found \['b'\], expected one of a list of texts"),
+        (
+            {"concepts": ["a", ["b"]]},
+            r"'concepts', row 17, entry 1: found \['b'\], expected an entry of a list of texts",
+        ),
     ],
 )
 def test_lists_of_the_wrong_type_or_value_are_refused(clip, columns, message):

@@ -74,7 +74,7 @@ def test_missing_columns_are_named_with_those_that_are_there(dataset):
     require_columns(dataset, ["image", "text"], needed_by="MyTrainer")
     dataset = dataset.rename_column("text", "words")
     with pytest.raises(
-        ValueError, match="MyTrainer needs the column 'caption'; .*'picture', 'words', 'image'"
+        ValueError, match="MyTrainer needs the column 'caption', .*'picture', 'words', 'image'"
     ) as error:
         require_columns(dataset, ["image", "caption"], needed_by="MyTrainer")
     assert "column_names={'caption': '<its name in your dataset>'}" in str(error.value)

@@ -29,7 +29,9 @@ def test_without_the_column_there_is_no_key():
 
 @pytest.mark.parametrize("value", [1.5, ["a"], True, b"a"])
 def test_other_types_are_refused(value):
-    with pytest.raises(ValueError, match=r"column 'image_id', row 3: found .* expected a text or a whole number"):
+    with pytest.raises(
+        ValueError, match=r"column 'image_id', row 3: found .* expected null, or a text or whole number"
+    ):
         image_key(value, 3)
 
 

@@ -120,13 +120,13 @@ def test_an_empty_row_is_named(value):
     ],
 )
 def test_other_kinds_are_refused_by_name(value, found):
-    with pytest.raises(TypeError, match=f"column 'image', row 17 holds .*{found}"):
+    with pytest.raises(TypeError, match=f"column 'image', row 17 contains .*{found}"):
         decode_image(value, where=WHERE)
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (4,), (2, 4, 4, 3), (4, 4, 5)])
 def test_array_shapes_that_are_no_image(shape):
-    with pytest.raises(ValueError, match=r"row 17 holds an array of shape .*transpose"):
+    with pytest.raises(ValueError, match=r"row 17 contains an array of shape .*transpose"):
         decode_image(np.zeros(shape, dtype=np.uint8), where=WHERE)
 
 

@@ -85,7 +85,7 @@ def test_slices_of_files_and_of_folders_of_save_to_disk(dataset, tmp_path):
         assert [part["caption"][:] for part in parts] == [captions[:3], captions[3:]], name
     both = load_training_set(str(tmp_path / "splits"), split="train[:1]+validation")
     assert both["caption"][:] == [captions[0], *captions[:2]]
-    with pytest.raises(ValueError, match=r"has no split 'test\[:1\]'; it has: train, validation"):
+    with pytest.raises(ValueError, match=r"has no split 'test\[:1\]'.* train, validation"):
         load_training_set(str(tmp_path / "splits"), split="test[:1]")
     with pytest.raises(ValueError, match="has one split, but 'train\\+test' names 2"):
         load_training_set(str(tmp_path / "one"), split="train+test")
@@ -159,13 +159,13 @@ def test_another_error_of_datasets_is_handed_on(repository, tmp_path):
 
 
 def test_a_wrong_split_is_named_with_those_that_are_there(repository, tmp_path):
-    with pytest.raises(ValueError, match="no split 'test'; it has: train, validation. Choose one"):
+    with pytest.raises(ValueError, match="no split 'test'. Choose one .*train, validation"):
         load_training_set(str(repository), config="swap", split="test", cache_dir=str(tmp_path))
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
     (tmp_path / "rows.xlsx").write_text("a\tb\n")
-    with pytest.raises(ValueError, match=r"rows\.xlsx: expected a file that ends with \.parquet, .*\.tsv"):
+    with pytest.raises(ValueError, match=r"rows\.xlsx: expected .*\.parquet, .*\.tsv"):
         load_training_set(str(tmp_path / "rows.xlsx"))
 
 
@@ -205,12 +205,12 @@ def test_rows_of_an_added_column_of_images_alone_reach_another_process(dataset, 
 
 
 def test_split_dictionaries_are_refused(dataset):
-    with pytest.raises(TypeError, match=r"has the splits train\. Pass one of them: dataset\['train'\]"):
+    with pytest.raises(TypeError, match=r"has the splits train\. .*dataset\['train'\]"):
         TrainingRows(datasets.DatasetDict(train=dataset), ["image"])
 
 
 def test_streaming_sets_are_refused(dataset):
-    with pytest.raises(TypeError, match="streaming; .*Load it without streaming=True"):
+    with pytest.raises(TypeError, match="streaming.*Load it without streaming=True"):
         TrainingRows(dataset.to_iterable_dataset(), ["image"])
 
 
@@ -283,7 +283,7 @@ def test_a_folder_with_a_script_of_its_name_is_named(tmp_path):
     folder.mkdir()
     (folder / "own.py").touch()
     (folder / "rows.jsonl").write_text('{"caption": "a dog"}\n')
-    with pytest.raises(ValueError, match=r"own/own\.py: `datasets` takes a file of its folder's name for a loading"):
+    with pytest.raises(ValueError, match=r"own/own\.py: `datasets` .*loading script"):
         load_training_set(str(folder))
     (folder / "own.py").rename(folder / "other.py")
     assert load_training_set(str(folder))["caption"][:] == ["a dog"]

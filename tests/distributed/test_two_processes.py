@@ -209,7 +209,7 @@ def test_a_run_on_groups_goes_on_within_an_epoch(two, one):
 def test_groups_that_cannot_be_shared_out_are_refused(two, one):
     assert one["three_groups"][0].facts["error"] == "none"
     for result in two["three_groups"]:
-        assert result.facts["error"].startswith("groups_per_batch=3 cannot be divided over 2 processes")
+        assert result.facts["error"].startswith("groups_per_batch=3 cannot be divided among 2 processes")
 
 
 def test_ragged_rows_are_spread_unevenly(one, two):

@@ -21,7 +21,7 @@ from tests import tiny
 from tests.evaluation import small_sugarcrepe
 
 PLACE = {"device": "cpu", "cache": False, "blind": "none"}
-ADVICE = ("hfcomp/data/images.py", "Or leave such rows out and count them: --skip_damaged")
+ADVICE = ("hfcomp/data/images.py", "Or skip and count such rows: --skip_damaged")
 
 
 def write_rows(folder: Path, damaged: tuple[int, ...] = (1,), number: int = 4) -> str:

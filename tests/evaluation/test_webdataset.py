@@ -153,7 +153,7 @@ def test_a_sample_without_a_number_for_its_class_is_refused(tmp_path, label):
 def test_half_an_archive_is_refused(tmp_path):
     path = write_set(tmp_path, LABELS) / "test" / "0.tar"
     path.write_bytes(path.read_bytes()[:1600])
-    with pytest.raises(ValueError, match="0.tar is not a whole tar archive"):
+    with pytest.raises(ValueError, match="0.tar is not a complete tar archive"):
         read(tmp_path)
 
 
@@ -170,7 +170,7 @@ def test_a_cut_at_any_byte_is_an_error_or_changes_nothing(tmp_path):
         try:
             items = read(tmp_path)
         except ValueError as error:
-            assert "0.tar is not a whole tar archive" in str(error), cut
+            assert "0.tar is not a complete tar archive" in str(error), cut
         else:
             assert items.rows["item"][:] == expected.rows["item"][:]
             assert list(items.images["image"]) == list(expected.images["image"])
@@ -185,10 +185,10 @@ def test_a_damaged_header_and_joined_archives_are_refused(tmp_path):
     with tarfile.open(path) as archive:
         third = archive.getmembers()[2].offset
     path.write_bytes(whole[:third] + b"?" + whole[third + 1 :])
-    with pytest.raises(ValueError, match=rf"0.tar is not a whole tar archive \(no file header at byte {third:,}\)"):
+    with pytest.raises(ValueError, match=rf"0.tar is not a complete tar archive \(no file header at byte {third:,}\)"):
         read(tmp_path)
     path.write_bytes(whole + whole)
-    with pytest.raises(ValueError, match=r"0.tar is not a whole tar archive \(data after .* joined by cat\)"):
+    with pytest.raises(ValueError, match=r"0.tar is not a complete tar archive \(data after .* joined by cat\)"):
         read(tmp_path)
 
 

@@ -104,7 +104,7 @@ def test_a_run_leaves_them_out_of_every_model_and_says_so_everywhere(rows, clip,
     counts = ("training_rows", "overlapping_rows", "left_out_rows", "scored_images", "scored_images_in_training")
     assert [overlap[name] for name in counts] == [16, 4, 4, 6, 4]
     assert overlap["rows_by"] == {"name": 0, "file": 0, "pixels": 0, "look": 4}
-    said = "overlap: 4 of 16 training rows show 4 of the 6 images that are scored (4 by look;"
+    said = "overlap: 4 of 16 training rows show 4 of the 6 scored images (4 by look;"
     assert any(note.startswith(said) and note.endswith("they are left out") for note in results["notes"])
     assert results["data"]["training"]["rows"] == 12
     # one epoch of 12 rows, not 16, for the control and the method alike
@@ -122,14 +122,14 @@ def test_a_photograph_with_captions_on_both_sides_of_a_split_is_held_out(clip, t
     found, session = loaded(recipe({"train": place, "test": place}, clip, **parts))
     ids = found["image_id"][:]
     assert len(ids) == 6 and ids[::2] == ids[1::2] and len({*ids}) == 3
-    assert any("1 of 7 training rows show 1 of the 5 images" in note for note in session.notes)
+    assert any("1 of 7 training rows show 1 of the 5 scored images" in note for note in session.notes)
 
 
 def test_refuse_names_counts_rows_and_how_to_fix_it(rows, clip):
     with pytest.raises(ValueError) as caught:
         loaded(recipe(rows, clip, overlap="refuse"))
     error = str(caught.value)
-    assert "overlap: refuse: 4 of 16 training rows show 4 of the 6 images that are scored" in error
+    assert "overlap: refuse: 4 of 16 training rows show 4 of the 6 scored images" in error
     assert "column 'image', row 12 is own evaluation set, row 0 by its look" in error and "row 14" in error
     assert "--overlap exclude" in error and "--overlap allow" in error
 
@@ -141,9 +141,9 @@ def test_allow_trains_on_them_and_counts_them(rows, clip, tmp_path):
     kept, session = loaded(recipe(rows, clip, evaluation_dataset=files, overlap="allow"))
     (facts,) = session.overlap.facts.values()
     assert len(kept) == 16 and (facts["overlapping_rows"], facts["left_out_rows"]) == (4, 0)
-    assert session.notes[-1].endswith("they are trained on, as overlap: allow says")
+    assert session.notes[-1].endswith("overlap: allow trains on them")
     _, session = loaded(recipe(rows, clip, overlap="allow"))
-    assert session.notes[-1].endswith("images that are scored by name or file, which alone were compared")
+    assert session.notes[-1].endswith("compared only by name and file")
 
 
 def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, monkeypatch):
@@ -152,7 +152,7 @@ def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, mo
     (facts,) = session.overlap.facts.values()
     assert len(kept) == 16 and (facts["left_out_rows"], facts["unsure_rows"]) == (0, 4)
     assert "WARNING: 4 of 16 training rows look like a scored image" in session.notes[-1]
-    assert "they are TRAINED ON" in session.notes[-1] and "row 12 is own evaluation set, row 0" in session.notes[-1]
+    assert "training INCLUDES them" in session.notes[-1] and "row 12 is own evaluation set, row 0" in session.notes[-1]
     with pytest.raises(ValueError, match="overlap: refuse: .*4 of 16 training rows look like a scored image"):
         loaded(recipe(rows, clip, overlap="refuse"))
 
@@ -176,12 +176,12 @@ def test_without_overlap_that_is_said_too(rows, clip, tmp_path):
     pairs(range(30, 34)).save_to_disk(tmp_path / "other")
     kept, session = loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "other"))
     assert len(kept) == 16
-    assert session.notes[-1] == "overlap: none of 16 training rows shows one of the 4 images that are scored"
+    assert session.notes[-1] == "overlap: none of 16 training rows shows one of the 4 scored images"
 
 
 def test_nothing_left_to_train_on_is_an_error(rows, clip, tmp_path):
     pairs(range(16)).save_to_disk(tmp_path / "same")
-    with pytest.raises(ValueError, match=r"exclude: 16 of 16 training rows .*Nothing is left to train on"):
+    with pytest.raises(ValueError, match=r"exclude: 16 of 16 training rows .*No rows are left"):
         loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "same"))
 
 
@@ -193,12 +193,12 @@ def test_another_policy_is_refused(rows, clip):
 def test_a_set_of_one_split_is_not_scored_under_the_name_of_another(rows, clip):
     """`save_to_disk` of one dataset knows no splits: it is read whole whatever is asked for."""
     same = recipe(rows, clip, evaluation_dataset=rows["train"], evaluation_split="test")
-    with pytest.raises(ValueError, match="are trained on .*as it holds one split") as caught:
+    with pytest.raises(ValueError, match="evaluation: own: .*only one split") as caught:
         loaded(same)
     assert "another split" not in str(caught.value)
     sliced = {"dataset_split": "train[:75%]", "evaluation_split": "train[75%:]"}  # as the error says
     kept, session = loaded(recipe(rows, clip, evaluation_dataset=rows["train"], **sliced))
-    assert len(kept) == 12 and "the 4 images that are scored" in session.notes[-1]
+    assert len(kept) == 12 and "the 4 scored images" in session.notes[-1]
 
 
 def test_a_run_that_goes_on_trains_on_the_rows_that_it_began_with(rows, clip, tmp_path):
@@ -207,7 +207,9 @@ def test_a_run_that_goes_on_trains_on_the_rows_that_it_began_with(rows, clip, tm
     loaded(recipe(rows, clip))[1].overlap.check_and_write(tmp_path)
     pairs(range(10, 18)).save_to_disk(tmp_path / "more")
     _, other = loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "more"))
-    with pytest.raises(ValueError, match="was begun on other rows .*Before: overlap: 4 of 16 .*Now: overlap: 6 of 16"):
+    with pytest.raises(
+        ValueError, match="training rows have changed .*Before: overlap: 4 of 16 .*Now: overlap: 6 of 16"
+    ):
         other.overlap.check_and_write(tmp_path)
 
 
@@ -215,12 +217,10 @@ def test_the_sandbox_keeps_all_its_rows_and_says_why(tmp_path):
     words = ["--dataset_rows", "200", "--use_cpu", "true", "--disable_tqdm", "true", "--evaluation_items", "2"]
     kept, session = loaded(read_recipe("slipform", words))
     assert len(kept) == 200
-    assert session.notes[-1].startswith(
-        "overlap: the evaluation scores scenes of the sandbox alone, which are held out"
-    )
+    assert session.notes[-1].startswith("overlap: the evaluation uses only sandbox scenes, which are held out")
     kept, session = loaded(read_recipe("clear_glass", words))
     assert len(kept) == 200
-    assert session.notes[-1] == "overlap: none of 200 training rows shows one of the 500 images that are scored"
+    assert session.notes[-1] == "overlap: none of 200 training rows shows one of the 500 scored images"
 
 
 def test_a_stream_is_compared_as_it_is_read_and_says_what_is_not(rows, clip, tmp_path):
@@ -231,9 +231,7 @@ def test_a_stream_is_compared_as_it_is_read_and_says_what_is_not(rows, clip, tmp
     kept, session = loaded(recipe(rows, clip, **fields))
     assert len(list(kept)) == 14
     assert "left out and counted as left_out_rows" in session.notes[-1]
-    assert session.notes[-1].endswith(
-        "other copies of a photograph, re-saved or resized, are not detected in a stream"
-    )
+    assert session.notes[-1].endswith("re-saved or resized copies of a photograph are not detected in a stream")
     kept, session = loaded(recipe(rows, clip, **fields, overlap="allow"))
     assert len(list(kept)) == 16 and "the streamed rows are not compared" in session.notes[-1]
 
@@ -257,7 +255,7 @@ def test_the_photographs_of_sugarcrepe_are_left_out_of_training_on_all(clip):
 def test_training_and_scoring_on_the_same_153_photographs(clip, tmp_path):
     same = ["--dataset_filter", "in_sugarcrepe=true"]
     for policy in ("exclude", "refuse"):
-        with pytest.raises(ValueError, match="153 of 153 training rows show 153 of the 153 images that are scored"):
+        with pytest.raises(ValueError, match="153 of 153 training rows show 153 of the 153 scored images"):
             loaded(real(clip, *same, "--overlap", policy))
     torch.set_num_threads(1)
     folder = program.run(real(clip, *same, "--overlap", "allow", "--output_dir", str(tmp_path / "run")))
@@ -265,7 +263,7 @@ def test_training_and_scoring_on_the_same_153_photographs(clip, tmp_path):
     (overlap,) = json.loads((folder / "results.json").read_text())["overlap"]
     assert (overlap["policy"], overlap["overlapping_rows"], overlap["left_out_rows"]) == ("allow", 153, 0)
     said = (
-        "overlap: 153 of 153 training rows show 153 of the 153 images that are scored by name or file, which alone "
+        "overlap: 153 of 153 training rows show 153 of the 153 scored images by name or file, which alone "
         "were compared (153 by file;"
     )
     assert said in (folder / "report.md").read_text()

@@ -59,7 +59,7 @@ def test_captions_are_joined_and_phrases_found_as_rows_are_read(shards):
     assert rows[0]["concept_spans"] == [[[0, 9]], [[14, 19]]]
     assert [row["left_out_rows"] for row in rows] == [0, 1, 1, 0]
     assert set(rows[0]["image"]) == {"bytes", "path"} and rows[3]["image_id"] == "000005"
-    assert lines[1] == "4 captions of short.csv, joined as rows are read"
+    assert lines[1] == "4 captions from short.csv, joined while rows are read"
 
 
 def test_left_out_rows_are_counted_over_batches(shards, monkeypatch):
@@ -81,14 +81,14 @@ def test_a_stream_as_it_is(shards):
 
 def test_a_key_that_no_row_has_stops_the_run(shards, monkeypatch):
     monkeypatch.setattr(caption_files, "TRIED_ROWS", 3)
-    with pytest.raises(ValueError, match="none of the first .* rows has its '__key__' in short.csv: .*'000000'.*'u0'"):
+    with pytest.raises(ValueError, match="'__key__' of the first .* short.csv: .*'000000'.*'u0'"):
         list(stream(shards, key_column=None)[0])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"key_column": "meta.url"}, "key_column='meta.url': the dataset has no column 'meta'; it has: "),
+        ({"key_column": "meta.url"}, "no column 'meta'; it has: "),
         ({"dataset_filter": "a=b"}, "dataset_filter needs all rows"),
         ({"captions": "all"}, "captions needs all rows"),
         ({"hard_images": 3, "model": "m"}, "hard_images needs all rows"),

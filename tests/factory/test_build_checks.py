@@ -21,7 +21,7 @@ from tests.factory import builds
 ENGLISH = ["a red ball on a wooden table", "a green dog near a window", "a blue cube and a cat", "a white horse"]
 GERMAN = ["Ein großer roter Hund läuft über die Wiese", "Zwei Kinder spielen mit einem blauen Ball im Park"]
 CHINESE = ["一只红色的狗在草地上奔跑", "两个孩子在公园里玩蓝色的球"]
-SKIP = ("hfcomp/data/images.py", "Or leave such rows out and count them: --skip_damaged")
+SKIP = ("hfcomp/data/images.py", "Or skip and count such rows: --skip_damaged")
 
 
 def table(folder: Path, captions=ENGLISH, *, damaged=(), names=("image", "caption"), photos: bool = True) -> str:

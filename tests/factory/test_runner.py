@@ -378,7 +378,7 @@ def test_a_set_of_another_split_is_named_by_it_everywhere(tmp_path):
     assert [one["file"] for one in built.manifest["shards"]][0] == "data/test-00000-of-00003.parquet"
     assert built.manifest["plan"]["split"] == "test"
     assert len(load_training_set(str(tmp_path / "set"), split="test")) == built.manifest["rows"]
-    with pytest.raises(ValueError, match=r"has no split 'train'; it has: test"):
+    with pytest.raises(ValueError, match=r"has no split 'train'.* test"):
         load_training_set(str(tmp_path / "set"))
     with pytest.raises(ValueError, match='split: "test" -> null'):
         builds.build(tmp_path / "set")

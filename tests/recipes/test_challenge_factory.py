@@ -64,7 +64,7 @@ def test_photographs_go_all_the_way_and_the_output_says_that_they_are_plumbing(r
     folder = run("--only", "photographs")
     out = capsys.readouterr().out
     assert out.count("plumbing, not quality") == 2
-    assert written(out)["photographs/evaluation/report.md"] == "a random CLIP on it"
+    assert written(out)["photographs/evaluation/report.md"] == "a random CLIP on this set"
     built = folder / "photographs" / "inpaintcoco"
     rows = load_dataset(str(built), split="test")
     assert len(rows) >= PHOTOGRAPHS and {*rows["license"]} == {"Attribution License"}
@@ -78,8 +78,8 @@ def test_the_sandbox_needs_no_data_and_its_scores_are_those_of_its_own_evaluatio
     folder = run(*words, has_data=False)
     out = capsys.readouterr().out
     number = read_manifest(folder / "sandbox" / "inpaintcoco")["rows"]
-    assert f"{number} of 30 scenes accepted; every edited image is the exact counterfactual" in out
-    assert f"{3 * number} of {3 * number} image scores are those of 'sandbox edited' for the same scene" in out
+    assert f"{number} of 30 scenes accepted; every edited image equals the counterfactual" in out
+    assert f"{3 * number} of {3 * number} image scores equal those of 'sandbox edited' for the same scene" in out
     results = read_json(folder / "sandbox" / "evaluation" / "results.json")
     assert set(results["models"]) == {"base", "same-batch", "Slipform"}
     assert "plumbing" not in out

@@ -120,7 +120,7 @@ def test_what_is_missing_is_said_before_anything_is_done(run, tmp_path, monkeypa
             one_line_errors():  # fmt: skip
         run("keywords", "llm")
     monkeypatch.delenv("HFCOMP_REAL_DATA")
-    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA is not set; it names a folder"):
+    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA is not set"):
         factory.main(["--output", str(tmp_path / "out"), "--only", "keywords"])
     assert not (tmp_path / "out").exists()
 

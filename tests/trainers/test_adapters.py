@@ -311,9 +311,9 @@ IDLE = r"matches vision_model\.head\.attention\.out_proj, where an adapter has n
             r"no module of CLIPModel matches 'pooling'\. Expected one of attention",
         ),
         ("clip", {"lora_targets": ["("]}, r"'\(' is not a regular expression"),
-        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "a tower that is frozen"),
-        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight is adapted as a parameter.*no DoRA"),
-        ("siglip", {"lora_dropout": 0.1, "lora_targets": ["pooling"]}, r"no dropout \(0.1\)"),
+        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers that are frozen"),
+        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight is adapted as a parameter.*DoRA"),
+        ("siglip", {"lora_dropout": 0.1, "lora_targets": ["pooling"]}, r"dropout \(0.1\)"),
         ("clip", {"peft_config": LoraConfig(r=2, target_modules=["q_proj"])}, "peft='lora' and peft_config both"),
     ],
 )
@@ -326,10 +326,10 @@ def test_targets_without_modules_or_effect_are_refused_by_name(model, settings, 
     ("config", "message"),
     [
         (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj has no effect"),
-        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules names 'v_prj'.*Did you mean 'v_proj'"),
+        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules contains 'v_prj'.*Did you mean 'v_proj'"),
         (
             LoraConfig(target_modules=["q_proj"], modules_to_save=["logit_scale"]),
-            "modules_to_save names 'logit_scale'.*trained without being named",
+            "modules_to_save contains 'logit_scale'.*trained without being listed",
         ),
     ],
 )
@@ -340,7 +340,7 @@ def test_a_config_of_peft_with_targets_that_have_no_effect_is_refused(config, me
 
 def test_a_tower_that_the_objective_does_not_use_is_not_adapted_by_name(clip, rows, tmp_path):
     how = {"chain_columns": ["generalized_caption", "caption"], "peft": "lora", "freeze_towers": None}
-    with pytest.raises(ValueError, match="a tower that is frozen or that the objective does not use"):
+    with pytest.raises(ValueError, match="towers that are frozen or that the objective does not use"):
         build(HierarCapsTrainer, clip, rows, tmp_path, **how, lora_targets=["visual_projection"])
 
 
@@ -353,7 +353,7 @@ def test_an_adapter_on_an_adapter_is_refused(clip, rows, tmp_path):
 def test_a_model_that_still_has_the_layers_of_an_adapter_is_refused(clip, rows, tmp_path):
     model, processor = AutoModel.from_pretrained(clip), AutoProcessor.from_pretrained(clip)
     build(InfoNCETrainer, model, rows, tmp_path, peft="lora", processing_class=processor)
-    with pytest.raises(ValueError, match="has layers of an adapter, which an earlier trainer"):
+    with pytest.raises(ValueError, match="contains adapter layers, which an earlier trainer"):
         build(InfoNCETrainer, model, rows, tmp_path)
 
 

@@ -546,7 +546,7 @@ def test_the_processor_comes_from_the_models_folder(clip, pairs, tmp_path):
 def test_another_models_processor_is_refused(clip, siglip, pairs, tmp_path):
     other = AutoProcessor.from_pretrained(clip)
     other.tokenizer.eos_token = other.tokenizer.convert_ids_to_tokens(5)
-    with pytest.raises(ValueError, match="pools at token 1, but the tokenizer ends a text with 5"):
+    with pytest.raises(ValueError, match="pools at token 1, .*token 5"):
         build(InfoNCETrainer, clip, pairs, tmp_path, processing_class=other)
 
 

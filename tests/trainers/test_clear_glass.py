@@ -122,7 +122,7 @@ def test_what_is_missing_for_the_groups_is_told(clip, rows, tmp_path, caplog):
     said = [(record.levelname, record.message) for record in caplog.records if record.name == name]
     assert said[0] == (
         "INFO",
-        "3 groups with 17 rows: an epoch has 5 batches of 2 groups with 4 pairs each.",
+        "3 groups with 17 rows. An epoch has 5 batches of 2 groups with 4 pairs each.",
     )
     assert {level for level, _ in said[1:]} == {"WARNING"}
     assert any("each has fewer than 3 rows ('d', 'lone')" in text for _, text in said)

@@ -113,6 +113,6 @@ def test_where_it_means_nothing_it_is_refused(clip, rows, tmp_path):
     assert batch_of_refused(
         "HierarCapsTrainer contrasts no rows. Leave it out", HierarCapsTrainer, chains, **of_chains
     )
-    said = "no_duplicates: of 24 rows a batch of 12 .* Lower per_device_train_batch_size"
+    said = "no_duplicates: .*24 rows .*batch of 12 .* Lower per_device_train_batch_size"
     lower = {"no_duplicates": True, "per_device_train_batch_size": 8}
     assert batch_of_refused(said, InfoNCETrainer, rows, lower, per_device_train_batch_size=12)

@@ -144,7 +144,7 @@ def test_a_transform_without_images_is_refused_at_the_start(clip, pairs, tmp_pat
     def renamed(batch):
         return {"pixels": [tensor(image) for image in batch["image"]], "caption": batch["caption"]}
 
-    message = "the transform of the dataset returns no 'image' and no 'pixel_values'; it returns: 'pixels', 'caption'"
+    message = "'pixels', 'caption', expected 'image' or 'pixel_values'"
     with pytest.raises(ValueError, match=message):
         build(InfoNCETrainer, clip, pairs.with_transform(renamed), tmp_path)
 
@@ -159,7 +159,7 @@ def test_a_changed_text_is_refused(clip, pairs, tmp_path):
     def shouted(batch):
         return {**batch, "caption": [text.upper() for text in batch["caption"]]}
 
-    with pytest.raises(ValueError, match="the transform of the dataset changes column 'caption', row 0"):
+    with pytest.raises(ValueError, match="transform changed column 'caption', row 0"):
         build(InfoNCETrainer, clip, pairs.with_transform(shouted), tmp_path)
     mapped = pairs.map(lambda row: {"caption": row["caption"].upper()}).with_transform(flipped)
     build(InfoNCETrainer, clip, mapped, tmp_path)

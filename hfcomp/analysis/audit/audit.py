@@ -84,7 +84,7 @@ def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progr
         name: of the data, see `read_audit_set`.
         hashes: folder of image hashes; by default `$HF_HOME/hfcomp/image_hashes`.
     """
-    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+    with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         data = read_audit_set(name, options)
         source = _caption_source(data, options)
         # COCO's captions, found by default, only count bigrams. Captions that the user named also extend those of an

@@ -105,7 +105,7 @@ def apply_marks(
     own = {"split": marks.split, "config": marks.config, "column_names": json.dumps(marks.column_names)}
     # The set is read as for the page, except for the values of the command line.
     options = DataOptions(**own | dict(given))
-    set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
+    set_url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout))
     dataset = read_set(name, options)
     _check(dataset, marks, name, path)
     # The new set holds copies of all image files, so a hostile set could publish private ones.

@@ -136,7 +136,7 @@ def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: b
     if path.parent.exists() and not path.parent.is_dir():
         raise ValueError(f"{path.parent} exists and is not a page of hfcomp. Pass another --output.")
     check_free_file(path, options.overwrite, option="output")
-    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+    with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         shown = choose_rows(read_set(name, options), name, options)
         records = [row_record(row, number) for row, number in zip(shown, shown.numbers, strict=True)]
         pictures = make_pictures(shown, options.image_size, progress=progress)

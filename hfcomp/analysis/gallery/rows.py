@@ -18,7 +18,7 @@ from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.data.pair_table import POSITIVES, choose_captions, entry, listed, row_captions, texts_of
+from hfcomp.data.pair_table import POSITIVES, as_list, choose_captions, entry, row_captions, texts_of
 from hfcomp.factory.options import RENAME
 from hfcomp.factory.runner import fingerprint
 from hfcomp.factory.sources import SHARD_PATH
@@ -148,7 +148,7 @@ def row_record(row: Mapping[str, Any], number: int) -> dict[str, Any]:
             "kind": entry(row, "negative_kinds", place) or "",
             "facts": negative_facts(row, place),
         }
-        for place, text in enumerate(listed(row.get("negative_captions")))
+        for place, text in enumerate(as_list(row.get("negative_captions")))
         if texts_of(text)
     ]
     image_id = row.get("image_id")

@@ -44,7 +44,7 @@ def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) ->
 
 
 def _url_access(options: AnalyzeOptions) -> AbstractContextManager[None]:
-    return url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
+    return url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout))
 
 
 def _score(

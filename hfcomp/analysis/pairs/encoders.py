@@ -28,7 +28,7 @@ from hfcomp.evaluation.encoding.embed import Indexed, index_images
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, free_device
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.models import check_device
-from hfcomp.modeling.weight_checks import damage_named, no_report
+from hfcomp.modeling.weight_checks import name_damaged_weights, silence_library
 from hfcomp.negatives.language_models import length_sorted_batches, position_limit
 from hfcomp.reading import check_place
 from hfcomp.text_tables import open_table
@@ -55,7 +55,7 @@ def load_model(place: str, *, needed_by: str) -> nn.Module:
     """
     check_place(place, needed_by)
     try:
-        with no_report(), damage_named(place):
+        with silence_library(), name_damaged_weights(place):
             model, loading = AutoModel.from_pretrained(
                 place, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
             )

@@ -49,7 +49,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     place = base_folder(SANDBOX_BASES[place]) if place in SANDBOX_BASES and not os.path.exists(place) else place
     cache = open_cache(not options.no_cache)
     embedder = open_embedder(place, cache=cache, device=options.device)
-    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+    with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         found = _draw(_load_pairs(dataset, options), options)
         pairs = _encode(found, embedder, options)
     cache.trim()

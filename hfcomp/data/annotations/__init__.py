@@ -1,1 +1,1 @@
-"""What people decide about images that are repainted in a mask, and what such an image has to be."""
+"""Storage of annotators' decisions about images that are repainted inside a mask, and checks of such images."""

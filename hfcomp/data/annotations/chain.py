@@ -1,6 +1,6 @@
-"""The hash chain of a log: every row is hashed together with the hash before it, so no row changes unseen.
+"""Hash chains of the items and the log: each row is hashed with the previous hash, so no change goes unnoticed.
 
-Items have a chain, and decisions have one. The states and counts that the other tables hold follow from the two.
+There is one chain for items and one for decisions. The states and counts in the other tables are derived from the two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DERIVED = ("states", "tallies", "work")
 
 
 def extend_chain(connection: sqlite3.Connection, table: str, number: int) -> None:
-    # The row is read back, so the hash covers what the file holds after SQLite's own type conversions.
+    # Read the row back, so the hash covers what the file contains after SQLite's own type conversions.
     key, columns = _TABLES[table]
     last = connection.execute("SELECT hash FROM chains WHERE source = ? ORDER BY number DESC LIMIT 1", (table,))
     row = connection.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", (number,)).fetchone()
@@ -35,13 +35,13 @@ def extend_chain(connection: sqlite3.Connection, table: str, number: int) -> Non
 
 
 def begin_chain(connection: sqlite3.Connection, path: Path) -> None:
-    """Hashes all rows of a log from before there were chains."""
-    # Content is read once more first: a chain over damaged rows would vouch for them from now on.
+    """Hashes all rows of a file that was written before chains existed."""
+    # Validate the content first: a chain over damaged rows would vouch for them from now on.
     for table in _TABLES:
         for row in _rows(connection, table):
             content, where = row[3 if table == "items" else 5], _place(path, table, row[0])
             if not isinstance(content, str):
-                raise ValueError(f"{where}: not JSON. Put back a copy of the file.")
+                raise ValueError(f"{where}: not JSON. Restore the file from a backup.")
             _ = decode(Item, content, where) if table == "items" else decode_mapping(content, where)
             extend_chain(connection, table, row[0])
 
@@ -51,46 +51,46 @@ def check_chain(connection: sqlite3.Connection, path: Path) -> None:
     for table in _TABLES:
         stored = connection.execute("SELECT number, hash FROM chains WHERE source = ? ORDER BY number", (table,))
         previous = ""
-        # Goes on to the end of the longer one: a row without a hash and a hash without its row are damage too.
+        # Compare to the end of the longer one: a row without a hash or a hash without a row is damage too.
         for row, link in zip_longest(_rows(connection, table), stored):
             previous = _hash(previous, row) if row else ""
             if not row or link != (row[0], previous):
                 raise ValueError(
-                    f"{_place(path, table, (row or link)[0])}: not as it was written, so the file was damaged or "
-                    "changed by another program. The rows before it are intact. Put back a copy of the file."
+                    f"{_place(path, table, (row or link)[0])}: its hash does not match, so the file was damaged or "
+                    "changed by another program. The rows before it are intact. Restore the file from a backup."
                 )
 
 
 def differing_states(connection: sqlite3.Connection) -> int | None:
-    """How many items have another state than follows from the log; None where counts and states are right."""
-    derived, stored = _derived(connection), {name: _stored(connection, name) for name in _DERIVED}
+    """Counts the items whose state does not follow from the log; None if all states and counts are right."""
+    derived, stored = _derive_tables(connection), {name: _read_table(connection, name) for name in _DERIVED}
     if derived == stored:
         return None
     return len({row[0] for row in derived["states"] ^ stored["states"]})
 
 
 def derive_states(connection: sqlite3.Connection) -> int:
-    """Writes the states and counts that follow from the log; returns how many items had another state."""
+    """Writes the states and counts that follow from the log; returns how many items had a different state."""
     different = differing_states(connection)
     if different is None:
         return 0
-    derived = _derived(connection)
+    derived = _derive_tables(connection)
     for name in _DERIVED:
         connection.execute(f"DELETE FROM {name}")
     connection.executemany("INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)", sorted(derived["states"]))
     connection.executemany("INSERT INTO work VALUES (?, ?, ?)", sorted(derived["work"]))
-    return different  # a trigger has counted the states
+    return different  # a trigger has updated the tallies
 
 
-def _derived(connection: sqlite3.Connection) -> dict[str, set[tuple[Any, ...]]]:
+def _derive_tables(connection: sqlite3.Connection) -> dict[str, set[tuple[Any, ...]]]:
     # An undo counts against the person and action of the decision that it undoes.
     decisions: dict[str, list[tuple[Any, ...]]] = {}
-    made: dict[int, tuple[str, str]] = {}
+    deciders: dict[int, tuple[str, str]] = {}
     work: Counter[tuple[str, str]] = Counter()
     for number, time, person, item, action, _, _, undoes in _rows(connection, "log"):
         decisions.setdefault(item, []).append((number, time, person, action, undoes))
-        made[number] = (person, action)
-        work[made.get(number if undoes is None else undoes, ("", ""))] += 1 if undoes is None else -1
+        deciders[number] = (person, action)
+        work[deciders.get(number if undoes is None else undoes, ("", ""))] += 1 if undoes is None else -1
     states = {
         (position, concept, *astuple(standing(decisions.get(name, ()))))
         for position, name, concept, _ in _rows(connection, "items")
@@ -103,10 +103,10 @@ def _derived(connection: sqlite3.Connection) -> dict[str, set[tuple[Any, ...]]]:
     }
 
 
-def _stored(connection: sqlite3.Connection, name: str) -> set[tuple[Any, ...]]:
-    # A count of 0, which a trigger leaves after an undo, means the same as no row.
-    counted = "" if name == "states" else " WHERE number <> 0"
-    return set(connection.execute(f"SELECT * FROM {name}{counted}"))
+def _read_table(connection: sqlite3.Connection, name: str) -> set[tuple[Any, ...]]:
+    # A count of 0, which a trigger leaves after an undo, is the same as no row.
+    nonzero = "" if name == "states" else " WHERE number <> 0"
+    return set(connection.execute(f"SELECT * FROM {name}{nonzero}"))
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
@@ -115,7 +115,7 @@ def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...
 
 
 def _hash(previous: str, row: tuple[Any, ...]) -> str:
-    """Of the hash before and a row in canonical JSON; a damaged row may hold bytes."""
+    # `default=repr`: a damaged row may contain bytes.
     text = json.dumps([previous, *row], separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -130,58 +130,58 @@ _STANDING = "state, annotator, submission, acceptance, returned_to, returned_tim
 
 
 class Rows:
-    """The rows of a database, inside a transaction of the caller where something is written."""
+    """Reads and writes the rows of a database. The caller opens a transaction before writing."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
 
     def position(self, name: str) -> int:
-        found = self._connection.execute("SELECT position FROM items WHERE id = ?", (name,)).fetchone()
-        if found is None:
+        row = self._connection.execute("SELECT position FROM items WHERE id = ?", (name,)).fetchone()
+        if row is None:
             raise ValueError(f"{self._path} has no item {name!r}.")
-        return found[0]
+        return row[0]
 
     def item(self, position: int) -> Item:
-        found = self._connection.execute("SELECT content FROM items WHERE position = ?", (position,)).fetchone()
-        return decode(Item, found[0], f"{self._path}, item {position}")
+        row = self._connection.execute("SELECT content FROM items WHERE position = ?", (position,)).fetchone()
+        return decode(Item, row[0], f"{self._path}, item {position}")
 
     def edit(self, number: int) -> Edit:
-        found = self._connection.execute("SELECT content FROM log WHERE number = ?", (number,)).fetchone()
-        return decode(Edit, found[0], f"{self._path}, row {number} of the log")
+        row = self._connection.execute("SELECT content FROM log WHERE number = ?", (number,)).fetchone()
+        return decode(Edit, row[0], f"{self._path}, row {number} of the log")
 
     def standing(self, position: int) -> Standing:
-        found = self._connection.execute(f"SELECT {_STANDING} FROM states WHERE position = ?", (position,))
-        return Standing(*found.fetchone())
+        row = self._connection.execute(f"SELECT {_STANDING} FROM states WHERE position = ?", (position,))
+        return Standing(*row.fetchone())
 
     def last(self, name: str) -> Entry | None:
-        """The last decision about an item that was not undone."""
+        """Returns the last decision about an item that was not undone."""
         return self._last("item", name)
 
-    def last_of(self, person: str) -> Entry | None:
-        """The last decision of a person that was not undone."""
+    def last_by(self, person: str) -> Entry | None:
+        """Returns a person's last decision that was not undone."""
         return self._last("person", person)
 
     def spelling(self, person: str) -> str:
-        """A name as the same person was first written here, such as Anna for anna; itself for somebody new."""
-        found = self._connection.execute(
+        """Returns the first stored spelling of a person's name, such as Anna for anna; a new name stays as it is."""
+        row = self._connection.execute(
             "SELECT person FROM (SELECT DISTINCT person, 0 AS place FROM work UNION SELECT person, 1 FROM leases "
             "UNION SELECT DISTINCT person, 2 FROM drafts) WHERE is_same_person(person, ?) "
             "ORDER BY place, person LIMIT 1",
             (person,),
         ).fetchone()
-        return person if found is None else found[0]
+        return person if row is None else row[0]
 
     def add(self, name: str, concept: str, content: str) -> bool:
-        """Adds an item; whether it is new."""
-        # Candidates are added by the same command again, which must change nothing. Other content under the same id
-        # would turn decisions about one image into decisions about another.
+        """Adds an item; returns whether it is new."""
+        # Repeating the command that adds candidates must change nothing. Different content under the same id would
+        # turn decisions about one image into decisions about another.
         before = self._connection.execute("SELECT content FROM items WHERE id = ?", (name,)).fetchone()
         if before is not None:
             if before[0] != content:
                 raise ValueError(
-                    f"{self._path}: item {name} is there with other {_difference(before[0], content)}. Use another "
-                    "folder for another choice of candidates."
+                    f"{self._path}: item {name} already exists with a different {_difference(before[0], content)}. "
+                    "Use another folder for a different selection of candidates."
                 )
             return False
         row = (name, concept, content)
@@ -203,7 +203,7 @@ class Rows:
         taken: float | None = None,
         undoes: int | None = None,
     ) -> Standing:
-        """Writes a decision, ends the lease and the person's draft of the item, and returns its state from now on."""
+        """Writes a decision, deletes the item's lease and the person's draft, and returns the item's new state."""
         row = (time, person, item, action, content, taken, undoes)
         added = self._connection.execute(
             "INSERT INTO log (time, person, item, action, content, taken, undoes) VALUES (?, ?, ?, ?, ?, ?, ?)", row
@@ -215,33 +215,33 @@ class Rows:
         return self.derive(position, item)
 
     def derive(self, position: int, name: str) -> Standing:
-        """Stores and returns the state of an item that follows from the log."""
-        found = standing(
+        """Derives the state of an item from the log, stores it and returns it."""
+        state = standing(
             self._connection.execute(
                 "SELECT number, time, person, action, undoes FROM log WHERE item = ? ORDER BY number", (name,)
             )
         )
         self._connection.execute(
-            f"UPDATE states SET ({_STANDING}) = (?, ?, ?, ?, ?, ?) WHERE position = ?", (*astuple(found), position)
+            f"UPDATE states SET ({_STANDING}) = (?, ?, ?, ?, ?, ?) WHERE position = ?", (*astuple(state), position)
         )
-        return found
+        return state
 
     def _last(self, column: str, value: str) -> Entry | None:
-        found = self._connection.execute(
+        row = self._connection.execute(
             f"SELECT {ENTRY} FROM log WHERE {column} = ? AND action <> 'undo' AND NOT EXISTS "
             "(SELECT 1 FROM log AS later WHERE later.undoes = log.number) ORDER BY number DESC LIMIT 1",
             (value,),
         ).fetchone()
-        return None if found is None else entry(found, self._path)
+        return None if row is None else entry(row, self._path)
 
 
 def entry(row: tuple[Any, ...], path: Path) -> Entry:
-    """A row of the log, by the columns of `ENTRY`."""
+    """Converts a row with the columns of `ENTRY`."""
     number, time, person, item, action, content, taken, undoes = row
-    found = decode_mapping(content, f"{path}, row {number} of the log") if undoes is None else {"undoes": undoes}
-    return Entry(number, time, person, item, action, found, taken)
+    fields = decode_mapping(content, f"{path}, row {number} of the log") if undoes is None else {"undoes": undoes}
+    return Entry(number, time, person, item, action, fields, taken)
 
 
 def _difference(before: str, content: str) -> str:
     first, second = decode_mapping(before, "stored item"), decode_mapping(content, "item")
-    return ", ".join(name for name in second if first.get(name) != second[name]) or "fields"
+    return ", ".join(name for name in second if first.get(name) != second[name]) or "field"

@@ -1,4 +1,4 @@
-"""The SQLite file of the decisions: its tables, connections of many threads, and errors that say what to do."""
+"""The SQLite file with the decisions: tables, connections for many threads, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hfcomp.data.annotations.entries import is_same_person
 logger = logging.getLogger(__name__)
 FORMAT, VERSION, WITHOUT_CHAINS = "hfcomp annotations", 2, 1
 _APPEND_ONLY = ("log", "items", "chains")
-# `chains` has the hashes of `items` and `log`, see `hfcomp.data.annotations.chain`. `states` follows from `items` and
-# `log`. Two tables of counts follow from all three: `tallies` counts items, `work` the decisions that stand. `leases`
-# and `drafts` hold work in progress.
+# `chains` contains the hashes of `items` and `log` (see `hfcomp.data.annotations.chain`). `states` is derived from
+# `items` and `log`. Two tables of counts are derived from all three: `tallies` counts items, and `work` counts the
+# decisions that were not undone. `leases` and `drafts` contain work in progress.
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE items (
@@ -83,27 +83,27 @@ SCHEMA = (
         WHEN EXISTS (SELECT 1 FROM chains WHERE source = NEW.source AND number = NEW.number)
         BEGIN SELECT RAISE(ABORT, 'chains is append-only'); END""",
 )
-_OF_CHAINS = tuple(one for one in SCHEMA if " chains" in one)
+_CHAIN_STATEMENTS = tuple(statement for statement in SCHEMA if " chains" in statement)
 _PAUSE = 0.02
-"""Seconds between attempts at what SQLite does not wait for itself."""
+"""Seconds between retries of an operation for which SQLite does not wait."""
 
 
 class Database:
     """A SQLite file in WAL mode, for many threads and processes; created if missing.
 
-    It is not carried into a forked process: open the file there again.
+    Do not use it in a forked process: open the file again there.
 
     Args:
-        path: File of the database.
-        wait_seconds: Wait for another process that writes, before a call fails.
+        path: Database file.
+        wait_seconds: Seconds to wait for another writing process before a call fails.
 
     Raises:
-        ValueError: for a file that is not such a database, is damaged, or is of another version.
-        OSError: for a file that cannot be read or written, or is locked.
+        ValueError: If the file is not such a database, is damaged, or has another version.
+        OSError: If the file cannot be read or written, or is locked.
     """
 
-    # One thread at a time uses a connection, which is then kept for the next thread: a web server's threads come and
-    # go, and would leave theirs open.
+    # One thread at a time uses a connection, and then the next thread reuses it. A web server's threads come and go
+    # and would leave their own connections open.
 
     def __init__(self, path: Path, *, wait_seconds: float = 10.0) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._is_closed = False
         self._lock = threading.Lock()
-        # Threads of this process queue here, where waiting costs nothing. SQLite would poll.
+        # Threads of this process queue on this lock, where waiting costs nothing. SQLite would poll.
         self._writer = threading.Lock()
         if not path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "No such folder for the database", str(path.parent))
@@ -124,28 +124,29 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection for reading: what is committed when a statement begins."""
+        """Yields a connection for reading. Each statement sees what was committed before it began."""
         with self._connection() as connection:
             yield connection
 
     @contextmanager
     def writing(self, *, is_durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """A connection inside a transaction, which is committed when the block ends, and undone by an error.
+        """Yields a connection inside a transaction, which is committed when the block ends and rolled back on error.
 
-        One that is not durable is not forced to disk: a power failure may lose it, but a killed process does not.
+        A transaction that is not durable is not forced to disk: it survives a killed process, but not always a power
+        failure.
 
         Raises:
-            BlockingIOError: where another program locks the file for longer than `wait_seconds`.
-            OSError: for a full or failing disk. In both cases nothing was changed, and the call can be repeated.
-            ValueError: for a damaged file.
+            BlockingIOError: If another program locks the file for longer than `wait_seconds`.
+            OSError: If the disk is full or failing. In both cases nothing was changed, and the call can be repeated.
+            ValueError: If the file is damaged.
         """
         if not self._writer.acquire(timeout=self._wait_seconds):
-            raise self._locked()
+            raise self._lock_error()
         try:
             with self._connection() as connection:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
-                # The write lock is taken at once. A transaction that reads first and then writes would fail, because
-                # SQLite can't wait for a lock on behalf of a transaction that holds an older view of the file.
+                # Take the write lock at once. A transaction that reads first and then writes would fail, because
+                # SQLite can't wait for a lock while the transaction holds an older view of the file.
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
@@ -153,7 +154,7 @@ class Database:
             self._writer.release()
 
     def close(self) -> None:
-        """Closes all connections; one that is in use is closed after its call."""
+        """Closes all connections; a connection in use is closed after its call."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -166,11 +167,11 @@ class Database:
         try:
             connection = self._take()
             yield connection
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite may quote damaged text
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message may quote damaged text
             if connection is not None:  # it may be in any state
                 connection.close()
                 connection = None
-            raise self._explained(error) from error
+            raise self._reword(error) from error
         finally:
             if connection is not None:
                 self._give_back(connection)
@@ -190,7 +191,7 @@ class Database:
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
-            with suppress(sqlite3.Error):  # closing it has the same effect
+            with suppress(sqlite3.Error):  # closing the connection has the same effect
                 connection.execute("ROLLBACK")
         with self._lock:
             if not self._is_closed and not connection.in_transaction:
@@ -199,8 +200,8 @@ class Database:
         connection.close()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Checks a file before anything is written to it, makes the tables of a new one, and begins missing chains."""
-        connection.execute("BEGIN")  # one moment, while others write
+        """Checks a file before writing to it, creates the tables of a new file, and begins missing chains."""
+        connection.execute("BEGIN")  # a consistent view, while others write
         is_right = self._check(connection)
         connection.execute("ROLLBACK")
         self._switch_to_wal(connection)
@@ -211,7 +212,7 @@ class Database:
             rows = [("format", FORMAT), ("version", str(VERSION))]
             connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
         elif self._version(connection) == WITHOUT_CHAINS:
-            for statement in _OF_CHAINS:
+            for statement in _CHAIN_STATEMENTS:
                 connection.execute(statement)
             begin_chain(connection, self.path)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(VERSION),))
@@ -220,14 +221,14 @@ class Database:
         connection.execute("COMMIT")
         if not is_right:
             logger.warning(
-                "%s: states or counts did not follow from its log, which is intact, and were derived from it again. "
-                "The disk may be failing: keep a copy.",
+                "%s: some states or counts did not match the log. The log is intact, and they were derived from it "
+                "again. The disk may be failing: keep a backup.",
                 self.path,
             )
 
     def _check(self, connection: sqlite3.Connection) -> bool:
-        """Whether states and counts follow from the log; raises for another kind of file, or a damaged one."""
-        # Nothing is written before this: a file given by mistake stays as it was.
+        """Checks whether states and counts follow from the log; raises if the file is damaged or of another kind."""
+        # Nothing is written before this check, so a file passed by mistake stays as it was.
         if not self._tables(connection):
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             if pages > 1:
@@ -236,11 +237,11 @@ class Database:
         version = self._version(connection)
         if (problem := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(problem)
-        # The triggers that keep the log append-only are part of the schema: a file without them is not trusted.
-        found = {" ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql}
-        expected = SCHEMA if version == VERSION else [one for one in SCHEMA if one not in _OF_CHAINS]
-        if found != {" ".join(one.split()) for one in expected}:
-            raise sqlite3.DatabaseError("its tables are not those that were made")
+        # The triggers that keep the log append-only are part of the schema, so a file without them is not trusted.
+        statements = {" ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql}
+        expected = SCHEMA if version == VERSION else [sql for sql in SCHEMA if sql not in _CHAIN_STATEMENTS]
+        if statements != {" ".join(sql.split()) for sql in expected}:
+            raise sqlite3.DatabaseError("its tables are not the original ones")
         if version == VERSION:
             check_chain(connection, self.path)
         return differing_states(connection) is None
@@ -254,11 +255,11 @@ class Database:
         except sqlite3.OperationalError:  # no such table or column
             meta = {}
         if meta.get("format") != FORMAT:
-            raise ValueError(f"{self.path} is not a database of annotations. Choose another file or folder.")
+            raise ValueError(f"{self.path} is not an annotation database. Choose another file or folder.")
         if meta.get("version") not in (str(VERSION), str(WITHOUT_CHAINS)):
             raise ValueError(
-                f"{self.path}: found version {meta.get('version')} of the database, expected {VERSION}. Open it with "
-                "the version of hfcomp that wrote it, or upgrade hfcomp."
+                f"{self.path}: found database version {meta.get('version')}, expected {VERSION}. Open it with the "
+                "version of hfcomp that wrote it, or upgrade hfcomp."
             )
         return int(meta["version"])
 
@@ -268,34 +269,37 @@ class Database:
             try:
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 break
-            except sqlite3.OperationalError as error:  # of two processes that switch, SQLite lets one fail at once
+            except sqlite3.OperationalError as error:  # if two processes switch at once, one fails immediately
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                     raise
                 time.sleep(_PAUSE)
         if mode != "wal":
-            raise OSError(errno.ENOTSUP, f"Write-ahead logging is unavailable there (mode {mode})", str(self.path))
+            problem = f"Write-ahead logging is not available on this file system (mode {mode})"
+            raise OSError(errno.ENOTSUP, problem, str(self.path))
 
-    def _locked(self) -> BlockingIOError:
+    def _lock_error(self) -> BlockingIOError:
         return BlockingIOError(
-            f"{self.path} is locked by another program for over {self._wait_seconds:g} s. Nothing is lost; try again."
+            f"{self.path} has been locked by another program for over {self._wait_seconds:g} s. Nothing is lost; try "
+            "again."
         )
 
-    def _explained(self, error: Exception) -> Exception:
-        """The error in a user's words; one of our own code stays as it is, such as a row that a trigger refuses."""
+    def _reword(self, error: Exception) -> Exception:
+        """Rewords an SQLite error for users. Errors of our own code, such as a row that a trigger rejects, stay."""
         code, path = _code(error), str(self.path)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return self._locked()
+            return self._lock_error()
         if code == sqlite3.SQLITE_FULL:
-            return OSError(errno.ENOSPC, "No space left; nothing of this call was saved. Free space, try again", path)
+            problem = "No space left, and nothing from this call was saved. Free some space and try again"
+            return OSError(errno.ENOSPC, problem, path)
         if code == sqlite3.SQLITE_IOERR:
-            return OSError(errno.EIO, f"Reading or writing failed ({error}); nothing of this call was saved", path)
+            return OSError(errno.EIO, f"Reading or writing failed ({error}); nothing from this call was saved", path)
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH):
             return PermissionError(errno.EACCES, f"The database cannot be opened for writing ({error})", path)
         if not isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError):
             error_text = " ".join(str(error).split())
             return ValueError(
-                f"{path} is damaged or is not a SQLite database ({error_text}). Keep a copy of it with its -wal file; "
-                f"`sqlite3 {self.path.name} .recover | sqlite3 recovered.sqlite` saves the rows that can be read."
+                f"{path} is damaged or is not an SQLite database ({error_text}). Copy it together with its -wal file; "
+                f"`sqlite3 {self.path.name} .recover | sqlite3 recovered.sqlite` saves the readable rows."
             )
         return error
 

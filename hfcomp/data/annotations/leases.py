@@ -1,4 +1,4 @@
-"""Who works on what: the item that comes next for a person, and leases of items."""
+"""Item assignment: picks a person's next item and manages item leases."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hfcomp.data.annotations.entries import AUTOMATIC
 
 RESERVED_SECONDS = 24 * 3600.0
-"""For which an item that was sent back waits for the person who annotated it, before others are given it."""
-# Items that were leased and given back, or whose lease ended, are free.
+"""Seconds for which an item that was sent back is reserved for the person who annotated it."""
+# An item is free again once its lease was released or has expired.
 _FREE = (
     "NOT EXISTS (SELECT 1 FROM leases WHERE leases.position = states.position "
     "AND (leases.expires > :now OR leases.person = :person))"
@@ -27,9 +27,9 @@ class Lease:
     """A lease of an item.
 
     Attributes:
-        person: who has it.
-        taken: since when, in seconds since 1970.
-        expires: when others may be given the item.
+        person: Name of the person who holds it.
+        taken: Start of the lease, in seconds since 1970.
+        expires: Time from which the item may be assigned to others, in seconds since 1970.
     """
 
     person: str
@@ -38,42 +38,43 @@ class Lease:
 
 
 class Leases:
-    """The queries about leases, inside a transaction of the caller."""
+    """Queries about leases, inside the caller's transaction."""
 
     def __init__(self, connection: sqlite3.Connection, person: str, now: float) -> None:
         self._connection = connection
         self.person = person
         self.now = now
 
-    def held(self, *, is_review: bool) -> list[int]:
-        """Positions of the items that the person has, the last one first."""
-        # An expired lease counts until somebody else is given the item: whoever comes back from lunch goes on.
-        found = self._connection.execute(
+    def held_items(self, *, is_review: bool) -> list[int]:
+        """Returns the positions of the items that the person holds, the last one first."""
+        # An expired lease counts until somebody else gets the item: people continue where they left off after lunch.
+        rows = self._connection.execute(
             "SELECT position FROM leases WHERE person = ? AND is_review = ? ORDER BY taken DESC, position",
             (self.person, is_review),
         )
-        return [position for (position,) in found]
+        return [position for (position,) in rows]
 
     def free_item(self, concept: str | None) -> int | None:
-        """Position of the next open item that nobody has.
+        """Returns the position of the next open item that nobody holds.
 
-        First an item that was sent back to the person, then those that were never sent back, in their order, then
-        those that wait for somebody else for longer than `RESERVED_SECONDS` or that were annotated automatically.
+        Items that were sent back to the person come first, then items that were never sent back, in order. Last come
+        items that have been reserved for somebody else for longer than `RESERVED_SECONDS`, and automatically annotated
+        items.
         """
-        # The automatic mode gets no item that was sent back, because it would repeat its edit.
+        # The automatic mode never gets an item that was sent back, because it would repeat its edit.
         kinds = (_NEW,) if self.person == AUTOMATIC else (_OWN, _NEW, _LEFT)
         for kind in kinds:
-            found = self._first(kind, "position", concept)
-            if found is not None:
-                return found
+            position = self._first(kind, "position", concept)
+            if position is not None:
+                return position
         return None
 
     def free_review(self, concept: str | None) -> int | None:
-        """Position of the annotated item of somebody else that waits longest and that nobody reviews."""
+        """Returns the position of somebody else's annotated item that has waited longest and that nobody reviews."""
         return self._first(_TO_REVIEW, "submission", concept)
 
     def take(self, position: int, *, is_review: bool, seconds: float) -> None:
-        # REPLACE: an expired lease of somebody else may be there.
+        # REPLACE, because somebody else's expired lease may exist.
         self._connection.execute(
             "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)",
             (position, self.person, is_review, self.now, self.now + seconds),
@@ -82,27 +83,27 @@ class Leases:
     def renew(self, seconds: float) -> None:
         self._connection.execute("UPDATE leases SET expires = ? WHERE person = ?", (self.now + seconds, self.person))
 
-    def of(self, position: int) -> Lease | None:
-        """The lease of an item, even an expired one."""
-        found = self._connection.execute("SELECT person, taken, expires FROM leases WHERE position = ?", (position,))
-        row = found.fetchone()
+    def lease(self, position: int) -> Lease | None:
+        """Returns the lease of an item, even if it has expired."""
+        cursor = self._connection.execute("SELECT person, taken, expires FROM leases WHERE position = ?", (position,))
+        row = cursor.fetchone()
         return None if row is None else Lease(*row)
 
     def other(self, position: int) -> str | None:
-        """Who else works on an item now."""
-        lease = self.of(position)
+        """Returns the name of another person who works on an item now."""
+        lease = self.lease(position)
         return lease.person if lease and lease.person != self.person and lease.expires > self.now else None
 
     def _first(self, kind: str, order: str, concept: str | None) -> int | None:
-        wanted = "" if concept is None else " AND concept = :concept"
-        values = {
+        condition = "" if concept is None else " AND concept = :concept"
+        parameters = {
             "now": self.now,
             "person": self.person,
             "concept": concept,
             "automatic": AUTOMATIC,
             "reserved": RESERVED_SECONDS,
         }
-        found = self._connection.execute(
-            f"SELECT position FROM states WHERE {kind}{wanted} AND {_FREE} ORDER BY {order} LIMIT 1", values
+        row = self._connection.execute(
+            f"SELECT position FROM states WHERE {kind}{condition} AND {_FREE} ORDER BY {order} LIMIT 1", parameters
         ).fetchone()
-        return None if found is None else found[0]
+        return None if row is None else row[0]

@@ -1,4 +1,4 @@
-"""The folder of an annotation project: decisions in a database, images by their content."""
+"""Annotation project folders: a database of decisions, and images named by their content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Project:
     def __init__(self, folder: Path, *, lease_seconds: float = 900.0) -> None:
         if folder.is_dir() and any(folder.iterdir()) and not (folder / DATABASE).is_file():
             raise ValueError(
-                f"{folder} has files, but no {DATABASE}: it is not an annotation project. Choose another folder."
+                f"{folder} is not an annotation project: it has files, but no {DATABASE}. Choose another folder."
             )
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -34,8 +34,8 @@ class Project:
         return self.save_bytes(stream.getvalue(), "png")
 
     def save_bytes(self, content: bytes, ending: str) -> str:
-        """Writes the bytes of an image unless they are there, and returns the name of their file."""
-        # Named by content: equal images are one file, and a file never changes once it has its name.
+        """Writes the bytes of an image unless they already exist, and returns the name of the file."""
+        # Files are named by content: equal images share one file, and a file never changes once it has its name.
         digest = hashlib.sha256(content).hexdigest()[:32]
         name = f"{digest[:2]}/{digest}.{ending}"
         path = self.path(name)
@@ -50,7 +50,7 @@ class Project:
         return decode_image(self.path(name), where=f"{IMAGES}/{name}")
 
     def add_model(self, role: str, identity: str) -> None:
-        """Notes that edits are made with a model, for the card of a set; an identity holds no local path."""
+        """Records a model used for edits, for the dataset card. An identity must not contain a local path."""
         digest = hashlib.sha256(f"{role} {identity}".encode()).hexdigest()[:12]
         path = self.folder / MODELS / f"{role}-{digest}.json"
         if not path.is_file():
@@ -58,11 +58,11 @@ class Project:
 
 
 def project_models(folder: Path) -> list[tuple[str, str]]:
-    """The models of a project, each with its role, in the order of their names."""
-    found = []
+    """Lists the roles and models of a project, sorted."""
+    models = []
     for path in (folder / MODELS).glob("*.json"):
         note = read_json(path)
         if not isinstance(note, dict) or not {"role", "model"} <= note.keys():
-            raise ValueError(f"{path} is damaged: expected a role and a model. Remove it: it is for cards alone.")
-        found.append((str(note["role"]), str(note["model"])))
-    return sorted(found)
+            raise ValueError(f"{path} is damaged: expected a role and a model. Remove it; only dataset cards use it.")
+        models.append((str(note["role"]), str(note["model"])))
+    return sorted(models)

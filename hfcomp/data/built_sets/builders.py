@@ -1,6 +1,6 @@
-"""Built datasets as builders of `datasets`, for use in process; on the Hub the same datasets are plain Parquet.
+"""`datasets` builders for built datasets, for use in process; on the Hub the same datasets are plain Parquet files.
 
-docs/building.md has an example.
+See docs/building.md for an example.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BuiltConfig(BuilderConfig):
     """A configuration of a built dataset.
 
     Attributes:
-        concreteness_ratings: a file that `ConcretenessRatings.from_file` reads, joined as `negative_concreteness`.
+        concreteness_ratings: File for `ConcretenessRatings.from_file`; its ratings become `negative_concreteness`.
     """
 
     kind: ClassVar[str]
@@ -36,8 +36,8 @@ class BuiltConfig(BuilderConfig):
     concreteness_ratings: str | None = None
 
     def create_config_id(self, config_kwargs: dict[str, Any], custom_features: Features | None = None) -> str:
-        # `datasets` names its cache by the arguments only. A set that was built again in the same folder would be read
-        # from the old cache, so the content of the set and of the ratings becomes part of the name.
+        # `datasets` names its cache by the arguments only. A dataset rebuilt in the same folder would be read from the
+        # old cache, so hashes of the dataset and of the ratings become part of the name.
         folder, ratings = self.folder(), Path(self.concreteness_ratings or "")
         views = read_views(folder)
         hashes = {"content_0": file_hash(folder / MANIFEST) if views is None else content_hash(folder, views)}
@@ -46,27 +46,28 @@ class BuiltConfig(BuilderConfig):
         return super().create_config_id({**config_kwargs, **hashes}, custom_features)
 
     def folder(self) -> Path:
-        """The folder of the built set: `data_dir`, or its sub-folder of the configuration's name."""
+        """The folder of the built dataset: `data_dir`, or its subfolder with the configuration's name."""
         if self.data_dir is None:
             raise ValueError(
-                f"config {self.name!r} needs data_dir: the folder of a set of `hfcomp build {self.kind}`."
+                f"config {self.name!r} needs data_dir: the folder of a dataset built by `hfcomp build {self.kind}`."
             )
-        found = next((one for one in (Path(self.data_dir) / self.name, Path(self.data_dir)) if _is_built(one)), None)
-        if found is None:
+        places = (Path(self.data_dir) / self.name, Path(self.data_dir))
+        chosen = next(filter(_is_built, places), None)
+        if chosen is None:
             raise ValueError(
-                f"{self.data_dir}: expected a set of `hfcomp build {self.kind}` in it or in its folder "
-                f"{self.name}/; neither has a {MANIFEST} of one."
+                f"{self.data_dir}: expected a dataset built by `hfcomp build {self.kind}` in this folder or in its "
+                f"subfolder {self.name}/, but neither has the {MANIFEST} of a built dataset."
             )
-        other = found.resolve().name
+        other = chosen.resolve().name
         if other != self.name and other in self.configs:
             raise ValueError(
-                f"{found} is the configuration {other!r}, not {self.name!r}. Pass config_name={other!r}, or the "
+                f"{chosen} is the configuration {other!r}, not {self.name!r}. Pass config_name={other!r}, or the "
                 f"folder of {self.name} as data_dir."
             )
-        return found
+        return chosen
 
     def view(self) -> View | None:
-        """The view of a set of parts, None for any other set."""
+        """The view, if the dataset is stored in parts; None for any other dataset."""
         views = read_views(self.folder())
         return None if views is None else choose_view(self.folder(), views, self.name)
 
@@ -78,11 +79,11 @@ class BuiltConfig(BuilderConfig):
 
 
 class BuiltDataset(GeneratorBasedBuilder):
-    """The rows of a built dataset; `builder_class` gives each kind of dataset its class.
+    """Yields the rows of a built dataset; `builder_class` makes a class for each kind of dataset.
 
     `data_dir` is the folder of the built dataset; each file is verified against its manifest. With
-    `concreteness_ratings` the rows have `negative_concreteness`, which no built dataset holds, as the license of the
-    ratings forbids it.
+    `concreteness_ratings`, the rows have the column `negative_concreteness`. No built dataset contains it, because the
+    license of the ratings forbids that.
     """
 
     VERSION = "1.0.0"
@@ -95,7 +96,7 @@ class BuiltDataset(GeneratorBasedBuilder):
         if view is not None:
             features = Features({name: features[name] for name in view.columns})
         if self.config.concreteness_ratings:
-            ConcretenessRatings.from_file(self.config.concreteness_ratings)  # later, `datasets` hides what is wrong
+            ConcretenessRatings.from_file(self.config.concreteness_ratings)  # `datasets` would hide a later error
             rated_column(list(features))
             features[RATINGS] = NEGATIVE_FEATURES[RATINGS]
         return DatasetInfo(description=self.config.description, features=features)
@@ -121,13 +122,13 @@ class BuiltDataset(GeneratorBasedBuilder):
 
 
 def builder_class(title: str, kind: str, about: str, configs: Mapping[str, str]) -> type[BuiltDataset]:
-    """The builder of a kind of dataset.
+    """Makes the builder class for a kind of dataset.
 
     Args:
-        title: Name of the dataset, from which the class gets its name.
-        kind: Its name in `hfcomp build`.
-        about: What it is.
-        configs: Its configurations, the default one first, each with a description; empty for a kind without.
+        title: Name of the dataset, from which the class name is derived.
+        kind: Name of the kind in `hfcomp build`.
+        about: Description of the dataset.
+        configs: Descriptions of the configurations by name, the default one first; empty if the kind has none.
     """
     config = type("Config", (BuiltConfig,), {"kind": kind, "configs": configs})
     known = [config(name=name, description=description) for name, description in configs.items()]

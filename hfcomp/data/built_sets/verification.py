@@ -1,4 +1,4 @@
-"""The check of a whole built dataset: all its files, those of its steps too, against their manifests and checksums."""
+"""Verification of a whole built dataset: all files, also those of its steps, against their manifests and checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hfcomp.data.built_sets.files import (
     MANIFEST,
     SET_ASIDE_FILE,
     STEPS_FOLDER,
-    build_anew,
     card_above,
     check_finished,
     check_no_others,
@@ -22,6 +21,7 @@ from hfcomp.data.built_sets.files import (
     check_shard,
     configurations,
     read_manifest,
+    rebuild_advice,
     step_builds,
 )
 from hfcomp.data.built_sets.views import VIEWS, read_views
@@ -31,22 +31,22 @@ Log = Callable[[str], None]
 
 
 def verify_set(folder: Path, log: Log = print) -> None:
-    """Reads all files of a built dataset, those of its steps too, and logs each that is as it was written.
+    """Reads all files of a built dataset, also those of its steps, and logs each file that is unchanged.
 
-    People may edit the card: if it is not as it was written, a line says so.
+    People may edit the card. If it has changed, a line of the log says so.
 
     Raises:
-        ValueError: for the first file that is missing, damaged or not of the build, a dataset that is not finished or
-            of several sources, or a folder of something else.
+        ValueError: For the first file that is missing, damaged or not part of the build; if the dataset is incomplete
+            or comes from several sources; or if the folder is not a built dataset.
     """
     check_finished(folder)
     check_one_source(folder)
     if (views := read_views(folder)) is not None:
         log(f"ok  {VIEWS}")
         if any(level in view.columns for view in views.values() for level in LEVELS):
-            read_checked(folder / HIERARCHY, build_anew(folder))
+            read_checked(folder / HIERARCHY, rebuild_advice(folder))
             log(f"ok  {HIERARCHY}")
-    summaries = [_verify_build(one, folder, log) for one in configurations(folder)]
+    summaries = [_verify_build(place, folder, log) for place in configurations(folder)]
     for step in step_builds(folder):
         _verify_build(step, folder, log)
     if (commands_file := commands_path(folder)).is_file():
@@ -62,16 +62,16 @@ def commands_path(folder: Path) -> Path:
 
 
 def read_commands(path: Path) -> dict[str, list[str]]:
-    """The words of the command that built each configuration."""
-    return read_checked(path, "Delete it: each build writes its own command anew.")
+    """Reads the arguments of the command that built each configuration."""
+    return read_checked(path, "Delete it; each build writes its own command again.")
 
 
 def _verify_build(folder: Path, whole: Path, log: Log) -> str:
-    """Verifies one build of a dataset; returns its line of the summary."""
+    """Verifies one build of a dataset and returns its line of the summary."""
     manifest = read_manifest(folder)
     if manifest is None:
-        there = f"its {MANIFEST} is of something else" if (folder / MANIFEST).exists() else f"it has no {MANIFEST}"
-        raise ValueError(f"{folder} is not a set of `hfcomp build`: {there}.")
+        reason = "is not one of a build" if (folder / MANIFEST).exists() else "is missing"
+        raise ValueError(f"{folder} was not built by `hfcomp build`: its {MANIFEST} {reason}.")
     place = "" if folder == whole else f"{folder.relative_to(whole)}/"
     log(f"ok  {place}{MANIFEST}")
     check_no_others(folder, manifest)
@@ -84,15 +84,13 @@ def _verify_build(folder: Path, whole: Path, log: Log) -> str:
 
 
 def _card_line(folder: Path) -> str:
-    again = "the `hfcomp build` command that made the set writes it again"
+    again = "the `hfcomp build` command of the dataset writes it again"
     if not (folder / CARD).is_file():
-        above = card_above(folder)  # of the set that this folder is a part of
-        return f"note  {CARD} of this folder is {above}" if above else f"note  {CARD} is missing; {again}"
+        above = card_above(folder)  # the card of the dataset that contains this folder
+        return f"note  the {CARD} for this folder is {above}" if above else f"note  {CARD} is missing; {again}"
     is_whole = is_as_written(folder / CARD)
     if is_whole is None:
-        return f"note  {CARD} has no checksum, as an earlier hfcomp wrote it, or somebody else"
+        return f"note  {CARD} has no checksum: an earlier hfcomp or another program wrote it"
     return (
-        f"ok  {CARD}"
-        if is_whole
-        else f"note  {CARD} differs from the one that was written; unless you edited it, {again}"
+        f"ok  {CARD}" if is_whole else f"note  {CARD} has changed since it was written; unless you edited it, {again}"
     )

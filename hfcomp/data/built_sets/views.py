@@ -1,7 +1,7 @@
-"""Views of a built set of parts: configurations that are choices of parts and columns, so that no byte is there twice.
+"""Views of a dataset built in parts: each configuration selects parts and columns, so no data is stored twice.
 
-A part is an ordinary build in a folder of the set. `views.json` names, for each configuration, the parts of its splits
-and its columns; the first configuration is the default one.
+A part is an ordinary build in a folder of the dataset. For each configuration, `views.json` lists the parts of its
+splits and its columns; the first configuration is the default.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hfcomp.writing import write_json
 VIEWS = "views.json"
 SCHEMA_VERSION = 1
 HOW_TO_FIX = (
-    "Repeat the `hfcomp build` command that made the set, which writes the file again, or download the set again."
+    "Re-run the `hfcomp build` command of the dataset, which rewrites the file, or download the dataset again."
 )
 
 
 @dataclass(frozen=True)
 class View:
-    """A configuration of a set of parts."""
+    """A configuration of a dataset built in parts."""
 
     splits: Mapping[str, tuple[str, ...]]
     columns: tuple[str, ...]
@@ -39,7 +39,7 @@ def write_views(folder: Path, views: Mapping[str, View]) -> None:
 
 
 def read_views(folder: Path) -> dict[str, View] | None:
-    """The views of a set of parts, the default one first; None for any other folder."""
+    """Reads the views of a dataset built in parts, the default one first; None for any other folder."""
     path = folder / VIEWS
     if not path.is_file():
         return None
@@ -61,23 +61,21 @@ def choose_view(folder: Path, views: Mapping[str, View], name: str | None) -> Vi
         return next(iter(views.values()))
     if name not in views:
         hint = " A part is not a configuration." if name in part_names(views) else nearest(name, views)
-        raise ValueError(
-            f"{folder} has the configurations {', '.join(views)}; found {name!r}.{hint} Name one of them."
-        )
+        raise ValueError(f"{folder}: found the configuration {name!r}, expected one of: {', '.join(views)}.{hint}")
     return views[name]
 
 
 def view_configs(views: Mapping[str, View], content: str) -> list[dict[str, Any]]:
-    """What `load_dataset` reads of the card: a configuration for each view, the first one marked as the default."""
-    # `datasets` caches the rows of a folder by its name and this entry, whatever the files hold. With the hash of the
-    # content in it, a set that was built again is read again.
+    """Card metadata for `load_dataset`: one configuration per view, the first one marked as the default."""
+    # `datasets` caches the rows of a folder by its name and this entry, whatever the files contain. Because the entry
+    # includes the content hash, a rebuilt dataset is read again.
     entries = []
     for number, (name, view) in enumerate(views.items()):
         files = [{"split": split, "path": _patterns(parts)} for split, parts in view.splits.items() if parts]
         default = {} if number else {"default": True}
-        columns, described = list(view.columns), f"sha256:{content}"
+        columns, description = list(view.columns), f"sha256:{content}"
         entries.append(
-            {"config_name": name, "data_files": files, **default, "columns": columns, "description": described}
+            {"config_name": name, "data_files": files, **default, "columns": columns, "description": description}
         )
     return entries
 

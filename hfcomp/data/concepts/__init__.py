@@ -1,1 +1,1 @@
-"""Texts that say what a caption is about: its concepts, their places and tokens, chains from general to specific."""
+"""A caption's concepts, with their positions and tokens, and chains of texts from general to specific."""

@@ -1,4 +1,4 @@
-"""The concepts of a row: their places in a text that a tokenizer normalized, and their tokens; random ones."""
+"""Positions of a row's concepts in the text that the tokenizer normalized, their tokens, and random concepts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hfcomp.parsing.captions import Span
 
 
 def canonical_spans(caption: str, spans: Sequence[Sequence[int]], canonical: str) -> list[Span]:
-    """Maps parts of a caption to the text as the tokenizer sees it.
+    """Maps spans of a caption to the text as the tokenizer sees it.
 
-    SigLIP lower-cases a caption, takes punctuation out and makes one space of each white space, so that "A T-shirt,
-    red." becomes "a tshirt red"; SigLIP 2 lower-cases; SentencePiece writes ligatures and full-width letters out.
+    SigLIP lower-cases a caption, removes punctuation and collapses white space, so "A T-shirt, red." becomes "a tshirt
+    red". SigLIP 2 lower-cases it. SentencePiece expands ligatures and full-width letters.
 
     Returns:
         `[start, end)` in characters of `canonical` for each span, without white space at the ends. A span without
-        remaining characters is empty, `start == end`. A character that becomes several ("İ", "ﬁ") takes all along; an
-        accent goes with its letter.
+        remaining characters is empty, `start == end`. A character that becomes several ("İ", "ﬁ") maps to all of them;
+        an accent belongs to its letter.
 
     Raises:
-        ValueError: A span is outside the caption, or `canonical` has characters that the caption lacks.
+        ValueError: If a span is outside the caption, or `canonical` has characters that the caption lacks.
     """
     starts, ends = _places(caption, canonical)
     mapped = []
@@ -46,14 +46,14 @@ def canonical_spans(caption: str, spans: Sequence[Sequence[int]], canonical: str
 
 
 def _places(caption: str, canonical: str) -> tuple[list[int], list[int]]:
-    """For each character of a caption, start and end in the canonical text; both one place where it was taken out."""
-    # A tokenizer returns what it made of a text, but no positions. Both texts are read side by side: what fits at the
-    # present place of the canonical text moves that place on, and what does not fit was taken out.
+    """Start and end of each caption character in the canonical text; equal if the character was removed."""
+    # A tokenizer returns the normalized text, but no positions. So both texts are read side by side: a character that
+    # matches at the current place of the canonical text advances that place; any other character was removed.
     starts, ends = [], []
     place = 0
     for unit in _units(caption):
         length = _length(unit, canonical, place)
-        # The letter under an accent may be gone while the accent is kept.
+        # The letter under an accent may be removed although the accent stays.
         for piece in [unit] if length else unit:
             length = length or _length(piece, canonical, place)
             starts += [place] * len(piece)
@@ -63,15 +63,14 @@ def _places(caption: str, canonical: str) -> tuple[list[int], list[int]]:
     if place != len(canonical):
         raise ValueError(
             f"{canonical[:60]!r} is not a tokenizer's normalization of {caption[:60]!r}: found nothing in the "
-            "caption for "
-            f"{canonical[place : place + 20]!r}. Expected its characters in the same order, lower case or not, less "
-            "those taken out."
+            f"caption that matches {canonical[place : place + 20]!r}. Expected the caption's characters in the same "
+            "order and in any case, except for removed ones."
         )
     return [*starts, place], [*ends, place]
 
 
 def _units(text: str) -> Iterator[str]:
-    # A character with the accents that follow it is one unit: normalization may make one character of it.
+    # A character and the accents that follow it are one unit, because normalization may merge them into one character.
     if text.isascii():
         yield from text
         return
@@ -83,32 +82,32 @@ def _units(text: str) -> Iterator[str]:
 
 
 def _length(unit: str, canonical: str, place: int) -> int:
-    """Number of characters that a unit of the caption has at a place of the canonical text."""
+    """Number of characters that a unit of the caption occupies at a place in the canonical text."""
     if canonical.startswith((unit, lower := unit.lower()), place):
         return len(unit) if canonical.startswith(unit, place) else len(lower)
     if unit.isspace():
         return int(canonical.startswith(" ", place))
     if not unit.isascii():
         for form in (unit, lower):
-            for written in ("NFC", "NFKC", "NFD", "NFKD"):
-                other = unicodedata.normalize(written, form)
+            for normalization in ("NFC", "NFKC", "NFD", "NFKD"):
+                other = unicodedata.normalize(normalization, form)
                 if other and canonical.startswith(other, place):
                     return len(other)
-        # The sigma at the end of a word is a letter of its own.
+        # The sigma at the end of a word is a separate letter.
         if canonical[place : place + 1].casefold() == unit.casefold():
             return 1
     return 0
 
 
-_SPACE = "\u2581"  # what SentencePiece writes for a space
+_SPACE = "\u2581"  # SentencePiece's symbol for a space
 
 
 class Concept(NamedTuple):
     """A phrase of a caption.
 
     Attributes:
-        text: the phrase.
-        spans: `[start, end)` in characters of the caption; empty where they were not asked for.
+        text: Text of the phrase.
+        spans: `[start, end)` in characters of the caption; empty if they were not requested.
     """
 
     text: str
@@ -116,13 +115,13 @@ class Concept(NamedTuple):
 
 
 class TokenPlaces(NamedTuple):
-    """Where the tokens of a text stand in it.
+    """Positions of a text's tokens.
 
     Attributes:
-        text: the text, of the same length as it was given.
-        canonical: the text as the tokenizer reads it, lower-cased or without punctuation.
-        tokens: `[start, end)` in `canonical` of each token; empty for one without characters.
-        reach: the characters of `canonical` that truncation left; of what is behind, tokens were cut off.
+        text: The text, with its original length.
+        canonical: The text as the tokenizer reads it, lower-cased or without punctuation.
+        tokens: `[start, end)` of each token in `canonical`; empty for a token without characters.
+        reach: Number of characters of `canonical` that remained after truncation; later text lost tokens.
     """
 
     text: str
@@ -132,15 +131,15 @@ class TokenPlaces(NamedTuple):
 
 
 def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: int) -> list[Concept]:
-    """The concepts of a row with their places in its caption; empty ones are left out."""
+    """Returns the concepts of a row with their spans in its caption, without empty concepts."""
     where = f"column 'concept_spans', row {row}"
     spans = _plain(spans)
     spans = spans if isinstance(spans, list) else []
     if len(spans) != len(named):
         raise ValueError(
-            f"{where}: found {len(spans) or 'no'} entries, but 'concepts' has {len(named)}. Every concept needs its "
-            "list of [start, end) in the caption; without them set concept_source='phrase' (concept_tokens=False of "
-            "an own collator)."
+            f"{where}: found {len(spans) or 'no'} entries, but 'concepts' has {len(named)}. Every concept needs a "
+            "list of [start, end) in the caption; without them set concept_source='phrase' (concept_tokens=False in "
+            "your own collator)."
         )
     concepts = []
     for index, (text, places) in enumerate(zip(named, spans, strict=True)):
@@ -149,7 +148,7 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
         if not isinstance(places, list) or not places or not all(_is_span(place, len(caption)) for place in places):
             raise ValueError(
                 f"{where}, entry {index}: found {places!r} for the concept {text!r}, expected a list of [start, end) "
-                f"within the {len(caption)} characters of the caption, such as [[0, 5]]. Make both columns with "
+                f"within the {len(caption)} characters of the caption, such as [[0, 5]]. Create both columns with "
                 "hfcomp.data.concepts.columns.concept_columns, or set concept_source='phrase'."
             )
         concepts.append(Concept(text, [(start, end) for start, end in places]))
@@ -157,9 +156,9 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
 
 
 def _plain(value: Any) -> Any:
-    """Lists in place of the arrays and tensors of a dataset's format."""
+    """Converts the arrays and tensors of a dataset's format to lists."""
     value = value.tolist() if hasattr(value, "tolist") else value
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _is_span(place: Any, length: int) -> bool:
@@ -168,15 +167,15 @@ def _is_span(place: Any, length: int) -> bool:
 
 
 def tokens_of(concepts: Sequence[Concept], places: TokenPlaces) -> list[tuple[list[int], bool]]:
-    """The tokens of a caption that make up its concepts: a token belongs to all with which it shares a character.
+    """Finds the caption tokens of each concept. A token belongs to every concept with which it shares a character.
 
     Returns:
-        For each concept the positions of its tokens, and whether all of it is there: not where truncation took a part
-        or the tokenizer reads none of it.
+        The positions of each concept's tokens, and whether the concept is complete: False if it was truncated or the
+        tokenizer drops it entirely.
     """
     spans = [span for concept in concepts for span in concept.spans]
     mapped = iter(canonical_spans(places.text, spans, places.canonical))
-    found = []
+    results = []
     for concept in concepts:
         parts = [next(mapped) for _ in concept.spans]
         tokens = [
@@ -185,44 +184,44 @@ def tokens_of(concepts: Sequence[Concept], places: TokenPlaces) -> list[tuple[li
             if any(max(start, first) < min(end, last) for first, last in parts)
         ]
         whole = bool(tokens) and all(last <= places.reach for _, last in parts)
-        found.append((tokens, whole))
-    return found
+        results.append((tokens, whole))
+    return results
 
 
 def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
-    """Where the tokens of a text stand, for SigLIP's slow tokenizer, which knows no offsets.
+    """Finds token positions for SigLIP's slow tokenizer, which provides no offsets.
 
     Returns:
-        A place for each token that is kept. Where words alone make other tokens (a special token inside the text), no
-        token has a place.
+        A position for each kept token. If tokenizing word by word gives different tokens (because of a special token
+        inside the text), no token has a position.
     """
     if not hasattr(tokenizer, "canonicalize_text"):
         raise TypeError(
-            f"{type(tokenizer).__name__} gives no token offsets. Use the model's fast "
+            f"{type(tokenizer).__name__} provides no token offsets. Use the model's fast "
             "tokenizer, or set concept_source='phrase'."
         )
     text = text.replace(_SPACE, " ")
-    # No token crosses a space in the canonical text. So each word is cut in isolation, and all its tokens take the
-    # word's place.
+    # No token crosses a space in the canonical text. So each word is tokenized separately, and all its tokens get the
+    # word's position.
     canonical = tokenizer.canonicalize_text(text)
     pieces: list[str] = []
     tokens: list[Span] = []
     for word in re.finditer(r"\S+", canonical):
-        of_word = _pieces(tokenizer, word.group())
-        pieces += of_word
-        tokens += [word.span()] * len(of_word)
-    found = tokenizer.tokenize(text)
-    if pieces != found:
-        tokens = [(0, 0)] * len(found)
+        word_pieces = _pieces(tokenizer, word.group())
+        pieces += word_pieces
+        tokens += [word.span()] * len(word_pieces)
+    expected = tokenizer.tokenize(text)
+    if pieces != expected:
+        tokens = [(0, 0)] * len(expected)
     kept, cut = tokens[: max_length - 1], tokens[max_length - 1 :]
-    # If a word loses a token, its other tokens are kept.
+    # If truncation removes one token of a word, the word's other tokens stay.
     reach = min((start for start, _ in cut), default=len(canonical))
     return TokenPlaces(text, canonical, [*kept, (0, 0)], reach)
 
 
 @lru_cache(maxsize=1 << 16)
 def _pieces(tokenizer: Any, word: str) -> tuple[str, ...]:
-    # Cached: the slow tokenizer takes a quarter of a millisecond per word.
+    # Cached, because the slow tokenizer takes a quarter of a millisecond per word.
     return tuple(tokenizer.tokenize(word))
 
 
@@ -230,7 +229,7 @@ _WORD = re.compile(r"\S+")
 
 
 class RandomSpans(TrainingRows):
-    """Training rows with `concepts` and `concept_spans` drawn at random, the same whenever it is read."""
+    """Training rows with random `concepts` and `concept_spans`; a row gets the same ones on every read."""
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
         super().__init__(dataset, columns_of(FIELDS))
@@ -240,15 +239,15 @@ class RandomSpans(TrainingRows):
         if name not in ("concepts", "concept_spans"):
             return super().column(name)
         texts = zip(super().column("caption"), super().column("concepts"), strict=True)
-        return [self._drawn(index, *row)[name] for index, row in enumerate(texts)]
+        return [self._draw(index, *row)[name] for index, row in enumerate(texts)]
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         rows = super().__getitems__(indices)
-        return [{**row, **self._drawn(row["row"], row["caption"], row["concepts"])} for row in rows]
+        return [{**row, **self._draw(row["row"], row["caption"], row["concepts"])} for row in rows]
 
-    def _drawn(self, index: int, caption: Any, phrases: list[Any] | None) -> dict[str, list[Any]]:
+    def _draw(self, index: int, caption: Any, phrases: list[Any] | None) -> dict[str, list[Any]]:
         numbers = np.random.default_rng((self.seed, index))
-        if isinstance(caption, list):  # with the phrases of each
+        if isinstance(caption, list):  # with one list of phrases per caption
             parts = [_spans(text, own, numbers) for text, own in zip(caption, phrases or [], strict=True)]
             return {name: [part[name] for part in parts] for name in ("concepts", "concept_spans")}
         return _spans(caption, phrases, numbers)
@@ -263,10 +262,10 @@ def _spans(caption: str | None, phrases: list[str] | None, numbers: np.random.Ge
 
 
 def random_spans(caption: str, phrases: list[str], generator: np.random.Generator) -> list[tuple[int, int]]:
-    """Draw a run of words of the caption for each phrase, as long as it, every place as likely.
+    """For each phrase, draws a run of words of the same length from the caption, uniformly over all positions.
 
     Returns:
-        Characters `(start, end)` in the caption, one for each phrase.
+        Characters `(start, end)` in the caption, one pair per phrase.
     """
     words = list(_WORD.finditer(caption))
     spans = []

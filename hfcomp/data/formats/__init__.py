@@ -1,1 +1,1 @@
-"""Ways in which images and captions lie on disk: COCO, folders of images, files of captions, tar archives."""
+"""On-disk formats for images and captions: COCO, image folders, caption files and tar archives."""

@@ -1,15 +1,15 @@
-"""Folders of images and captions: COCO as it is downloaded, and images with text files beside them.
+"""Folders of images and captions: COCO as downloaded, and images with text files next to them.
 
-COCO has its own JSON of captions, or Karpathy's:
+COCO folders contain either COCO's own JSON files of captions or Karpathy's:
 
-| in the folder | splits | `config` |
+| files | splits | `config` |
 |---|---|---|
-| `annotations/captions_train2017.json` and `train2017/` | `train2017`; `train` if of one year | `captions` |
+| `annotations/captions_train2017.json` and `train2017/` | `train2017`; `train` if only one year exists | `captions` |
 | `dataset_coco.json` and `train2014/`, `val2014/` | `train`, `restval`, `val`, `test` | `karpathy` |
 
-Folders of images may also be in `images/`; Karpathy's splits are also found among the images of 2017, which have the
-same numbers. Each image is a row: `image`, `caption` (a list), `image_id`, `license` (null where no captions file in
-`annotations/` states it) and `source`.
+Image folders may also be in `images/`. Karpathy's splits also work with the 2017 images, which have the same numbers.
+Each image is a row: `image`, `caption` (a list), `image_id`, `license` (null if no captions file in `annotations/`
+states it) and `source`.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def is_coco_folder(folder: Path) -> bool:
 
 
 def read_coco_folder(folder: Path, names: Iterable[str], config: str | None = None) -> DatasetDict:
-    """Those of the named splits that a COCO folder has; by default of `captions`, then of `karpathy`.
+    """Reads the named splits that a COCO folder has, by default from `captions`, otherwise from `karpathy`.
 
-    Images that are not there keep their row: what reads them names it.
+    Missing images keep their row; the code that reads them reports it.
     """
     known = {CAPTIONS: bool(_caption_files(folder)), KARPATHY: _karpathy_file(folder) is not None}
-    chosen = next(name for name, there in known.items() if there) if config is None else config
+    existing = [name for name, exists in known.items() if exists]
+    chosen = existing[0] if config is None else config
     if not known.get(chosen):
-        there = ", ".join(name for name, there in known.items() if there)
-        raise ValueError(f"{folder} has no config {chosen!r}; it has: {there}.")
+        raise ValueError(f"{folder} has no config {chosen!r}; it has: {', '.join(existing)}.")
     read = _read_captions if chosen == CAPTIONS else _read_karpathy
     return DatasetDict(
         {name: Dataset.from_dict(rows, features=COCO_FEATURES) for name, rows in read(folder, list(names)).items()}
@@ -62,14 +62,14 @@ def read_coco_folder(folder: Path, names: Iterable[str], config: str | None = No
 
 
 def coco_splits(folder: Path) -> list[str]:
-    # Karpathy's file of 140 MB is not read for its names: this list is only for error messages.
+    # Karpathy's file of 140 MB is not read for its split names, because this list is only for error messages.
     splits = [f"{name}{year}" for name, year in sorted(_caption_files(folder))]
     return [*splits, *(("train", "restval", "val", "test") if _karpathy_file(folder) else ())]
 
 
 def _caption_files(folder: Path) -> dict[tuple[str, str], Path]:
     files = {path: _CAPTION_FILE.fullmatch(path.name) for path in folder.glob(f"{_ANNOTATIONS}/captions_*.json")}
-    return {(found[1], found[2]): path for path, found in files.items() if found}
+    return {(match[1], match[2]): path for path, match in files.items() if match}
 
 
 def _karpathy_file(folder: Path) -> Path | None:
@@ -78,16 +78,16 @@ def _karpathy_file(folder: Path) -> Path | None:
 
 
 def _read_captions(folder: Path, names: list[str]) -> dict[str, Rows]:
-    files, found = _caption_files(folder), {}
+    files, splits = _caption_files(folder), {}
     for name in names:
         fitting = sorted(key for key in files if name in (key[0], "".join(key)))
         if len(fitting) > 1:
             splits = " and ".join("".join(key) for key in fitting)
-            raise ValueError(f"{folder}: the split {name!r} is there for several years: {splits}. Choose one.")
+            raise ValueError(f"{folder}: the split {name!r} exists for several years. Choose one: {splits}.")
         if fitting:
             images = _image_folder(folder, "".join(fitting[0]), files[fitting[0]])
-            found[name] = _rows_of_captions(files[fitting[0]], images)
-    return found
+            splits[name] = _rows_of_captions(files[fitting[0]], images)
+    return splits
 
 
 def _rows_of_captions(path: Path, images: Path) -> Rows:
@@ -100,7 +100,7 @@ def _rows_of_captions(path: Path, images: Path) -> Rows:
     for where, entry in _entries(content, "annotations", path):
         number = _value(entry, "image_id", int, where)
         if number not in rows:
-            raise ValueError(f"{where}['image_id'] is {number}, which no entry of 'images' has as its 'id'.")
+            raise ValueError(f"{where}['image_id'] is {number}, but no entry of 'images' has this 'id'.")
         rows[number]["caption"].append(_value(entry, "caption", str, where).strip())
     return _columns(rows.values(), path)
 
@@ -111,7 +111,7 @@ def _read_karpathy(folder: Path, names: list[str]) -> dict[str, Rows]:
         raise ValueError(f"{folder} has no {_KARPATHY_FILE}.")
     entries = list(_entries(read_json(path), "images", path))
     licenses, place = _stated_licenses(folder), _karpathy_place(folder)
-    found = {}
+    splits = {}
     for name in names:
         rows = []
         for where, entry in entries:
@@ -123,19 +123,19 @@ def _read_karpathy(folder: Path, names: list[str]) -> dict[str, Rows]:
                     row["caption"].append(_value(sentence, "raw", str, f"{where}['sentences']").strip())
                 rows.append(row)
         if rows:
-            found[name] = _columns(rows, path)
-    return found
+            splits[name] = _columns(rows, path)
+    return splits
 
 
 def _karpathy_place(folder: Path) -> Callable[[str, str, int], Path]:
-    """Where an image of Karpathy's is: under its name of 2014, or its number among those of 2017."""
+    """Makes a function that locates Karpathy's images: by their 2014 name, otherwise by number among those of 2017."""
     tops = [top for top in (folder, folder / "images") if top.is_dir()]
     later = [top / name for top in tops for name in ("train2017", "val2017") if (top / name).is_dir()]
-    # One listing replaces a look-up for each of 120,000 images, which takes minutes on a network disk.
-    there = {path.parent.name + "/" + path.name for top in tops for path in top.glob("*2014/COCO_*")}
+    # One listing replaces a lookup for each of 120,000 images, which takes minutes on a network disk.
+    existing = {path.parent.name + "/" + path.name for top in tops for path in top.glob("*2014/COCO_*")}
 
     def place(part: str, file: str, number: int) -> Path:
-        if f"{part}/{file}" not in there:
+        if f"{part}/{file}" not in existing:
             for images in later:
                 if (images / f"{number:012d}.jpg").is_file():
                     return images / f"{number:012d}.jpg"
@@ -145,15 +145,15 @@ def _karpathy_place(folder: Path) -> Callable[[str, str, int], Path]:
 
 
 def _stated_licenses(folder: Path) -> dict[int, str]:
-    # Read from COCO's own files, if any: Karpathy's file states no license.
-    found: dict[int, str] = {}
+    # Read licenses from COCO's own files, if any, because Karpathy's file states none.
+    licenses: dict[int, str] = {}
     for path in sorted(_caption_files(folder).values()):
         content = read_json(path)
         names = _license_names(content, path)
         for _, entry in _entries(content, "images", path):
             if entry.get("license") in names:
-                found[entry["id"]] = names[entry["license"]]
-    return found
+                licenses[entry["id"]] = names[entry["license"]]
+    return licenses
 
 
 def _license_names(content: Any, path: Path) -> dict[int, str]:
@@ -165,12 +165,12 @@ def _license_names(content: Any, path: Path) -> dict[int, str]:
 
 def _image_folder(folder: Path, name: str, captions: Path) -> Path:
     places = (folder / name, folder / "images" / name)
-    found = next((place for place in places if place.is_dir()), None)
-    if found is None:
+    images = next((place for place in places if place.is_dir()), None)
+    if images is None:
         raise ValueError(
-            f"{places[0]} is missing: expected a folder with the images of {captions.name}, there or in images/."
+            f"{places[0]} is missing: expected a folder with the images of {captions.name}, here or in images/."
         )
-    return found
+    return images
 
 
 def _row(image: Path, number: int, license: str | None) -> dict[str, Any]:
@@ -188,25 +188,25 @@ def _columns(rows: Iterable[dict[str, Any]], path: Path) -> Rows:
     if rows and not any(Path(row["image"]["path"]).is_file() for row in rows):
         first = rows[0]["image"]["path"]
         raise ValueError(
-            f"{path}: none of its {len(rows):,} images is there; the first is {first}. Unpack them there."
+            f"{path}: none of its {len(rows):,} images exists; the first is {first}. Unpack them to its folder."
         )
     return {name: [row[name] for row in rows] for name in COCO_FEATURES}
 
 
 def _entries(content: Any, key: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
-        there = ", ".join(map(repr, content)) if isinstance(content, dict) else shortened(content)
-        raise ValueError(f"{path}: expected a list under the key {key!r}, as in COCO's file; it has: {there}.")
+        keys = ", ".join(map(repr, content)) if isinstance(content, dict) else shortened(content)
+        raise ValueError(f"{path}: expected a list under the key {key!r}, as in COCO's files, but found: {keys}.")
     for number, entry in enumerate(content[key]):
         if not isinstance(entry, dict):
-            raise ValueError(f"{path}: {key}[{number}] is {shortened(entry)}; expected an object.")
+            raise ValueError(f"{path}: {key}[{number}] is {shortened(entry)}, expected an object.")
         yield f"{path}: {key}[{number}]", entry
 
 
 def _value(entry: Any, key: str, kind: type, where: str) -> Any:
     value = entry.get(key) if isinstance(entry, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{where}[{key!r}] is {shortened(value)}; expected {_KINDS[kind]}.")
+        raise ValueError(f"{where}[{key!r}] is {shortened(value)}, expected {_KINDS[kind]}.")
     return value
 
 
@@ -216,12 +216,12 @@ _KINDS = {int: "a whole number", str: "a text", list: "a list"}
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 SPLITS = ("train", "validation", "val", "test")
 _FOLDER_FEATURES = Features({"image": Image(), "caption": List(Value("string")), "image_id": Value("string")})
-# Files that `datasets` takes for the captions of an image folder, or reads instead of its images.
+# Files that `datasets` reads as the captions of an image folder, or instead of its images.
 _OTHERS = (".parquet", ".jsonl", ".csv", ".tar", ".arrow", ".zip")
 
 
 def is_captioned_folder(folder: Path) -> bool:
-    """Whether images have texts beside them, by the first folder with images; nothing else that describes them."""
+    """Whether the first subfolder with images has texts next to them, and the folder has no other caption files."""
     if not folder.is_dir() or any(path.suffix in _OTHERS for path in folder.iterdir()):
         return False
     for _, names in _walk(folder):
@@ -236,14 +236,14 @@ def has_images(folder: Path) -> bool:
 
 
 def captioned_splits(folder: Path) -> dict[str, Path]:
-    """The folders of the splits; without folders of their names everything is `train`."""
+    """Returns the folders of the splits; without folders named like splits, everything is `train`."""
     return {name: folder / name for name in SPLITS if (folder / name).is_dir()} or {"train": folder}
 
 
 def read_captioned_folder(folder: Path, names: Iterable[str]) -> DatasetDict:
-    """Splits of a folder of images and texts; each line of a text file is a caption.
+    """Reads splits of a folder of images and texts; each line of a text file is a caption.
 
-    An image without a text file has no caption, so that whatever reads the rows names it.
+    An image without a text file has no caption; the code that reads the rows reports it.
     """
     places = captioned_splits(folder)
     return DatasetDict({name: _read(places[name]) for name in names if name in places})
@@ -263,7 +263,7 @@ def _read(folder: Path) -> Dataset:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    # Sorted: file systems list a folder in different orders, and the order of rows would follow.
+    # Sort the names, because file systems list folders in different orders, which would change the order of rows.
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield Path(place), sorted(name for name in names if not name.startswith("."))

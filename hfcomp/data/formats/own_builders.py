@@ -1,4 +1,4 @@
-"""Builders that replace those of `datasets` for text tables and archives, and lose no cell, member or row."""
+"""Builders for text tables and archives that replace those of `datasets` and lose no cell, member or row."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from hfcomp.text_tables import TextTable
 logger = logging.getLogger(__name__)
 
 OPTIONS = ("sep", "delimiter", "encoding", "features", "chunksize")
-"""Options of `datasets`' reader that are followed; with others, as a card may state them, pandas reads."""
-_ROWS = 10_000  # at a time
-_LINES = 10_000  # of a stream, for what a table is like
+"""Supported options of the `datasets` CSV reader. If a card states others, pandas reads the file."""
+_ROWS = 10_000  # rows per batch
+_LINES = 10_000  # lines of a stream that are read to detect a table's format
 
 
 def table_of_texts(columns: list[str], rows: list[list[str]]) -> pa.Table:
-    # An empty cell is a missing value.
+    # Empty cells are missing values.
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     texts = [pa.array([cell or None for cell in column], pa.string()) for column in cells]
     return pa.Table.from_arrays(texts, columns)
@@ -57,7 +57,7 @@ def tables_of_texts(table: TextTable) -> Iterator[pa.Table]:
 
 
 class TextTables(Csv):
-    """CSV and TSV files; `info.description` of the rows holds the notes about them."""
+    """Builder for CSV and TSV files; `info.description` contains the notes about them."""
 
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
         dl_manager.download_config.extract_on_the_fly = True
@@ -93,12 +93,12 @@ class TextTables(Csv):
 
     def _generate_tables(self, tables: list[TextTable]) -> Iterator[tuple[Any, pa.Table]]:
         for number, table in enumerate(tables):
-            for part, found in enumerate(tables_of_texts(table)):
-                yield (number, part), self._cast_table(found)
+            for part, rows in enumerate(tables_of_texts(table)):
+                yield (number, part), self._cast_table(rows)
 
 
 class FoldersWithTables(ImageFolder):
-    """Folders of images, whose `metadata.csv` is read as any other table."""
+    """Builder for image folders, whose `metadata.csv` is read like any other table."""
 
     def _read_metadata(self, metadata_file: str, metadata_ext: str = "") -> Iterator[pa.Table]:
         if metadata_ext != ".csv" or self.config.filters is not None:
@@ -111,36 +111,36 @@ def _check_columns(table: TextTable, first: TextTable) -> None:
     if set(table.columns) != set(first.columns):
         raise FileError(
             f"{table.name} has the columns {', '.join(table.columns)}, but {first.name} has "
-            f"{', '.join(first.columns)}. Give the tables of one set the same columns."
+            f"{', '.join(first.columns)}. All tables of a dataset need the same columns."
         )
 
 
 URL = "__url__"
-"""The column of archives' paths."""
+"""Column with the archive's path."""
 _SAMPLES = 5
-"""Samples that types are taken from, besides the first of each column."""
-_TYPED_SAMPLES = 100  # of a stream, for its types
-_MEMBERS = 500  # of a stream, for its endings
+"""Number of samples from which types are inferred, in addition to the first sample of each column."""
+_TYPED_SAMPLES = 100  # maximum number of samples of a stream that are read to infer types
+_MEMBERS = 500  # members of a stream that are read to detect file extensions
 Members = Iterable[tuple[str, Any]]
 
 
 class Archives(WebDataset):
-    """WebDataset archives; a sample without a member has null in its column."""
+    """Builder for WebDataset archives; if a sample lacks a member, its column contains null."""
 
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
         files = dl_manager.download(self.config.data_files)
-        paths = [path for of_split in files.values() for path in of_split]
+        paths = [path for split_paths in files.values() for path in split_paths]
         if dl_manager.is_streaming:
             first = (name for name, _ in dl_manager.iter_archive(paths[0]))
             self.layout = survey([(paths[0], list(islice(first, _MEMBERS)))])
         else:
             self.layout = survey((path, list(member_names(Path(path)))) for path in paths)
         splits = {
-            name: {"tar_paths": of_split, "tar_iterators": [dl_manager.iter_archive(path) for path in of_split]}
-            for name, of_split in files.items()
+            name: {"tar_paths": split_paths, "tar_iterators": [dl_manager.iter_archive(path) for path in split_paths]}
+            for name, split_paths in files.items()
         }
         if self.info.features is not None:
-            self.layout = self.layout.named_as(list(self.info.features))
+            self.layout = self.layout.rename_to(list(self.info.features))
         else:
             pairs = (pair for given in splits.values() for pair in zip(*given.values(), strict=True))
             samples = (sample for path, members in pairs for sample in self._samples(path, members))
@@ -148,35 +148,35 @@ class Archives(WebDataset):
         return [datasets.SplitGenerator(name=name, gen_kwargs=given) for name, given in splits.items()]
 
     def _features(self, samples: Iterator[dict[str, Any]]) -> datasets.Features:
-        """The types of columns, from the first samples and the first of each column."""
-        # `datasets` takes the columns of the first samples for all columns, so a member that only later samples have
-        # would be lost.
-        missing, shown = set(self.layout.columns.values()), []
+        """Infers the column types from the first samples and the first sample of each column."""
+        # `datasets` assumes that the first samples have all columns, so a member that only later samples have would be
+        # lost.
+        missing, examples = set(self.layout.columns.values()), []
         for number, sample in enumerate(samples):
             if number < _SAMPLES or missing & sample.keys():
-                shown.append({name: self._stored(name, value) for name, value in sample.items()})
+                examples.append({name: self._stored_value(name, value) for name, value in sample.items()})
                 missing -= sample.keys()
             if number >= _SAMPLES and not missing:
                 break
-        if not shown:
+        if not examples:
             raise FileError(
                 f"{next(iter(self.config.data_files.values()))[0]} has no samples: expected members such as 000.jpg "
                 "and 000.txt."
             )
         names = [*dict.fromkeys([*sorted(self.layout.columns.values()), KEY, URL])]
-        known = [[{name: one.get(name) for name in names}] for one in shown]
-        tables = [pa.Table.from_pylist(cast_to_python_objects(one, only_1d_for_numpy=True)) for one in known]
-        found = datasets.Features.from_arrow_schema(pa.concat_tables(tables, promote_options="default").schema)
-        for name in found:
-            found[name] = self._media_type(name) or found[name]
-        return found
+        rows = [[{name: example.get(name) for name in names}] for example in examples]
+        tables = [pa.Table.from_pylist(cast_to_python_objects(row, only_1d_for_numpy=True)) for row in rows]
+        features = datasets.Features.from_arrow_schema(pa.concat_tables(tables, promote_options="default").schema)
+        for name in features:
+            features[name] = self._media_type(name) or features[name]
+        return features
 
     def _media_type(self, column: str) -> Any:
         ending = column.rpartition(".")[2]
         kinds = (("IMAGE", datasets.Image), ("AUDIO", datasets.Audio), ("VIDEO", datasets.Video))
         return next((kind() for name, kind in kinds if ending in getattr(self, f"{name}_EXTENSIONS")), None)
 
-    def _stored(self, column: str, value: Any) -> Any:
+    def _stored_value(self, column: str, value: Any) -> Any:
         return value["bytes"] if self._media_type(column) and isinstance(value, dict) else value
 
     def _samples(self, path: str, members: Members) -> Iterator[dict[str, Any]]:
@@ -200,24 +200,23 @@ class Archives(WebDataset):
     def _add(self, sample: dict[str, Any], name: str, ending: str, file: Any) -> None:
         column = self.layout.column(ending)
         if column is None:
-            if ending not in (told := self.__dict__.setdefault("told", set())):
-                told.add(ending)
+            if ending not in (reported := self.__dict__.setdefault("reported_endings", set())):
+                reported.add(ending)
                 logger.warning(
-                    f"{sample[URL]}: the sample {sample[KEY]!r} has {ending!r}, which the first samples lack; members "
-                    "with this ending are left out of the stream."
+                    f"{sample[URL]}: the sample {sample[KEY]!r} has a member {ending!r}, which the first samples "
+                    "lack. The stream leaves out members with this extension."
                 )
             return
         if column in sample:
             raise FileError(
-                f"{sample[URL]}: the sample {sample[KEY]!r} has two members for the column {column!r}, the second is "
+                f"{sample[URL]}: the sample {sample[KEY]!r} has two members for the column {column!r}; the second is "
                 f"{name}. Load the archive without streaming, which keeps both."
             )
-        value = self._decoded(sample[URL], name, ending, file)
+        value = self._decode(sample[URL], name, ending, file)
         sample[column] = {"path": name, "bytes": value} if self._media_type(column) else value
 
-    def _decoded(self, path: str, name: str, ending: str, file: Any) -> Any:
-        # Decoded as `datasets` does it by the ending, except for JSON: `parse_json` raises for half a character in a
-        # text.
+    def _decode(self, path: str, name: str, ending: str, file: Any) -> Any:
+        # Decode by extension like `datasets`, except for JSON: `parse_json` raises for lone surrogates.
         last = ending.rpartition(".")[2]
         if f".{last}" in EXTENSION_TO_COMPRESSION_FS_FILE_CLS:
             with EXTENSION_TO_COMPRESSION_FS_FILE_CLS[f".{last}"](file, mode="rb") as extracted:
@@ -228,10 +227,10 @@ class Archives(WebDataset):
         decode = parse_json if last in ("json", "jsn") else self.DECODERS.get(last)
         try:
             return decode(content) if decode else content
-        except Exception as error:  # of the decoders, which are of several libraries
+        except Exception as error:  # the decoders come from several libraries
             reason = " ".join(str(error).split())
             raise FileError(
-                f"{path}: its member {name} cannot be read as {last}: {reason}. Correct it and pack the archive again."
+                f"{path}: the member {name} cannot be read as {last}: {reason}. Correct it and repack the archive."
             ) from error
 
     def _generate_examples(self, tar_paths: Sequence[str], tar_iterators: Sequence[Members]) -> Iterator[Any]:
@@ -246,7 +245,7 @@ _REPLACED: dict[type[DatasetBuilder], type[DatasetBuilder]] = {
     WebDataset: Archives,
 }
 _VERSION = "1"
-"""Of what they make of a file; part of the name under which `datasets` keeps it."""
+"""Version of the builders' output; part of the name under which `datasets` caches it."""
 
 
 def load_dataset(
@@ -257,15 +256,15 @@ def load_dataset(
     num_proc: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged."""
+    """Like `datasets.load_dataset`, but hfcomp reads text tables and archives and logs notes about them."""
     late = {key: kwargs.pop(key) for key in ("verification_mode", "keep_in_memory") if key in kwargs}
     kwargs = {**folder_cache(path, *args, **kwargs), **kwargs}
-    # `datasets` finds the files and the builder that reads them. Our builders then replace three of its builders.
+    # `datasets` locates the files and chooses the builder. Our builders then replace three of its builders.
     theirs = load_dataset_builder(path, *args, **kwargs)
     features = theirs.info.features
     is_replaced = isinstance(theirs, tuple(_REPLACED))
-    # Features may be stated by a card, or be a guess that `datasets` made when it read the files before. Our builder
-    # must not take over guesses. A builder with an empty cache has only the stated features.
+    # Features may be stated by a card, or be a guess that `datasets` made in an earlier read. Our builder must not
+    # adopt guesses. A builder with an empty cache has only the stated features.
     if features is not None and is_replaced and os.path.isdir(theirs.cache_dir):
         with TemporaryDirectory() as place:
             features = load_dataset_builder(path, *args, **{**kwargs, "cache_dir": place}).info.features
@@ -273,8 +272,7 @@ def load_dataset(
     builder = theirs if ours is None else ours
     if streaming:
         return builder.as_streaming_dataset(split=split)
-    # Arrow's JSON reader silently turns half a character into other text. So files are searched for one before they
-    # are read.
+    # Arrow's JSON reader silently turns lone surrogates into other text, so files are searched for them first.
     if isinstance(builder, Json) and not os.path.isdir(builder.cache_dir):
         for file in chain.from_iterable(builder.config.data_files.values()):
             if os.path.isfile(file) and not file.endswith(".gz"):
@@ -290,15 +288,15 @@ def load_dataset(
 
 
 def folder_cache(path: str, *args: Any, split: str | None = None, **kwargs: Any) -> dict[str, str]:
-    """The `cache_dir` of a local folder whose card may list its files; empty for anything else.
+    """Returns a `cache_dir` for a local folder whose card may list its files; empty for anything else.
 
-    `datasets` 5.2 names the prepared rows of such a folder by its last name and its card only. Two folders of one
-    name, or a folder whose files were replaced, would all give the rows that were read first.
+    `datasets` 5.2 names the prepared rows of such a folder only by the folder's last name and its card. Two folders
+    with the same name, or a folder whose files were replaced, would all return the rows that were read first.
     """
     if not os.path.isfile(os.path.join(path, "README.md")):
         return {}
     files = load_dataset_builder(path, *args, **kwargs).config.data_files or {}
-    facts = {split: (list(found), found.origin_metadata) for split, found in files.items()}
+    facts = {split: (list(paths), paths.origin_metadata) for split, paths in files.items()}
     return {"cache_dir": os.path.join(datasets.config.HF_DATASETS_CACHE, f"folder-{Hasher.hash(facts)}")}
 
 

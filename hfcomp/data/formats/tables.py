@@ -1,4 +1,4 @@
-"""Tables of rows: their readers, folders of images that have one, names that look like patterns, written lists."""
+"""Tables of rows: readers, image folders with tables, file names that look like patterns, and lists in text form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
     ".tsv": ("csv", {"sep": "\t"}),
     ".tar": ("webdataset", {}),
 }
-"""By the end of a file's name, the builder of `datasets` and its arguments."""
+"""The `datasets` builder and its arguments by file extension."""
 ENDINGS = (*READERS, *(f"{ending}.gz" for ending in (".json", ".jsonl", ".csv", ".tsv")))
 _LISTING = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet")  # a .json file may be anything
 
@@ -44,34 +44,35 @@ def is_table(name: str) -> bool:
 
 
 def reader_of(path: Path) -> tuple[str, dict[str, Any]]:
-    """The builder of `datasets` that reads a file, and its arguments."""
+    """Returns the `datasets` builder that reads a file, and its arguments."""
     if not is_table(path.name):
-        raise ValueError(f"{path}: expected a file that ends with {', '.join(ENDINGS)}, or a folder.")
+        raise ValueError(f"{path}: expected a folder, or a file with the extension {', '.join(ENDINGS)}.")
     return READERS[Path(path.name.lower().removesuffix(".gz")).suffix]
 
 
 def tables_of_images(folder: Path) -> dict[str, list[Path]]:
-    """The tables of a folder of images that list them, by split; none for any other folder.
+    """Returns the tables that list the images of a folder, by split; empty for any other folder.
 
-    Tables of a split begin with its name, or are in a folder of its name; a single table is `train`. A folder whose
-    card or whose metadata file says what it holds is left to `datasets`, and so are several tables that name no split.
+    A table belongs to a split if its name starts with the split's name or it is in a folder of that name; a single
+    table is `train`. `datasets` handles folders whose card or metadata file describes their content, and folders with
+    several tables that name no split.
     """
-    # `datasets` would read such a folder as images only, or reject a metadata file whose column of file names is not
+    # `datasets` would read such a folder as images only, or reject a metadata file whose file name column is not
     # called `file_name`.
     if not folder.is_dir() or _has_configs(folder / "README.md") or not has_images(folder):
         return {}
-    found = {"train": own} if (own := _tables(folder)) else {}
+    tables = {"train": own} if (own := _tables(folder)) else {}
     named = {split: [path for path in own if _split_of(path) == split] for split in SPLITS}
     if len(own) > 1:
-        found = {split: paths for split, paths in named.items() if paths}
-        if sum(map(len, found.values())) < len(own):
+        tables = {split: paths for split, paths in named.items() if paths}
+        if sum(map(len, tables.values())) < len(own):
             return {}
     if not own:
         parts = {split: _tables(folder / split) for split in SPLITS if (folder / split).is_dir()}
-        found = {split: paths for split, paths in parts.items() if paths}
-    every = [path for paths in found.values() for path in paths]
+        tables = {split: paths for split, paths in parts.items() if paths}
+    every = [path for paths in tables.values() for path in paths]
     metadata = [path for path in every if path.name.startswith("metadata.")]
-    return {} if len({reader_of(path)[0] for path in every}) > 1 or any(map(_names_images, metadata)) else found
+    return {} if len({reader_of(path)[0] for path in every}) > 1 or any(map(_names_images, metadata)) else tables
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -92,7 +93,7 @@ def _names_images(path: Path) -> bool:
 
 
 def columns_of(path: Path) -> Sequence[str]:
-    """The columns of a table by its first row."""
+    """Returns the columns of a table, based on its first row."""
     builder, _ = reader_of(path)
     try:
         if builder == "parquet":
@@ -112,28 +113,31 @@ def columns_of(path: Path) -> Sequence[str]:
 
 
 def literal_files(paths: Iterable[str | Path]) -> DataFilesList:
-    """What `load_dataset` takes as `data_files` for these very files."""
-    # `datasets` takes a path in a plain list for a pattern: it would search `set1.csv` for `set[1].csv`. Size and time
-    # stand in for the states by which its cache notices that a file changed.
+    """Makes `data_files` for `load_dataset` that match exactly these files."""
+    # `datasets` treats a path in a plain list as a pattern: for `set[1].csv` it would search `set1.csv`. Size and time
+    # replace the metadata by which its cache detects changed files.
     places = [os.path.abspath(path) for path in paths]
     states = [os.stat(place) for place in places]
     return DataFilesList(places, [(str(state.st_mtime_ns), str(state.st_size)) for state in states])
 
 
 def literal_options(name: str | Path, config: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `load_dataset` for a folder; with its files, if its name would be read as a pattern."""
+    """Returns options of `load_dataset` for a folder, with its files if its name would be read as a pattern."""
     folder = Path(name).expanduser()
     if not folder.is_dir() or not has_magic(str(folder.resolve())):
         return dict(options)
     folder = folder.resolve()
-    with TemporaryDirectory() as place:  # patterns are resolved below a name without any
+    with TemporaryDirectory() as place:  # resolve patterns below a name without special characters
         link = os.path.join(os.path.realpath(place), "set")
         os.symlink(folder, link, target_is_directory=True)
         patterns = sanitize_patterns(
             options.get("data_files") or _stated_patterns(folder, config) or get_data_patterns(link)
         )
-        found = DataFilesDict.from_patterns(patterns, base_path=link)
-    files = {split: literal_files(f"{folder}{file.removeprefix(link)}" for file in found[split]) for split in found}
+        data_files = DataFilesDict.from_patterns(patterns, base_path=link)
+    files = {
+        split: literal_files(f"{folder}{file.removeprefix(link)}" for file in paths)
+        for split, paths in data_files.items()
+    }
     return {**options, "data_files": DataFilesDict(files)}
 
 
@@ -153,9 +157,10 @@ _MISSING = object()
 
 
 def with_lists(dataset: Dataset) -> Dataset:
-    """The dataset with its written lists as lists, in columns of the contract that may hold some.
+    """Parses lists written as text, in contract columns that may contain lists.
 
-    A column is read so only if all its entries are lists; else it stays, and what needs lists reports it.
+    A column is converted only if all its entries are lists; otherwise it stays, and the code that needs lists reports
+    it.
     """
     for column, feature in LIST_FEATURES.items():
         if column in dataset.column_names and dataset.features[column] in TEXTS:
@@ -166,17 +171,17 @@ def with_lists(dataset: Dataset) -> Dataset:
 
 
 def _lists(texts: Sequence[str | None]) -> list[list[Any] | None] | None:
-    found = []
+    lists = []
     for text in texts:
         value = None if text is None else _read(text.strip())
         if value is _MISSING:
             return None
-        found.append(value)
-    return found if any(value is not None for value in found) else None
+        lists.append(value)
+    return lists if any(value is not None for value in lists) else None
 
 
 def read_list(text: str) -> list[Any] | None:
-    """The list that a text spells in JSON or Python; `None` where it spells none."""
+    """Parses a list written in JSON or Python; `None` if the text is not a list."""
     value = _read(text.strip())
     return None if value is _MISSING else value
 
@@ -184,8 +189,8 @@ def read_list(text: str) -> list[Any] | None:
 def _read(text: str) -> Any:
     if not (text.startswith("[") and text.endswith("]")) or len(text) > _LONGEST:
         return _MISSING
-    # pandas writes lists as Python spells them. `literal_eval` runs no code; its memory for deeply nested brackets is
-    # bounded by the length above.
+    # pandas writes lists in Python syntax. `literal_eval` executes no code, and the length limit above bounds its
+    # memory for deeply nested brackets.
     for read in (json.loads, ast.literal_eval):
         try:
             value = read(text)

@@ -1,8 +1,8 @@
-"""The guard against overlap: which rows of a training set show images that an evaluation scores.
+"""Overlap guard: finds rows of a training set that show images which an evaluation scores.
 
-* `guard`: the comparison, by name, file, pixels and looks.
-* `image_columns`: what images a dataset holds, and by what name each is known for sure; names that may
-  be of one photograph are equal by `hfcomp.data.image_ids.photograph_key`.
+* `guard`: the comparison by name, file, pixels and look.
+* `image_columns`: a dataset's image columns and the reliable names of its images; for names that may denote one
+  photograph, `hfcomp.data.image_ids.photograph_key` returns the same key.
 * `image_hashes`: hashes that identify photographs however they were saved, kept on disk.
 """
 

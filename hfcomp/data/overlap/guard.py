@@ -1,17 +1,17 @@
-"""The guard against overlap: which rows of a training set show images that an evaluation scores.
+"""Overlap guard: finds rows of a training set that show images which an evaluation scores.
 
-An image of one side is the same as one of the other, by the first of these that decides:
+A training image and a scored image are the same if one of these criteria says so, tried in order:
 
-1. **name**: both have one number of COCO or one id of hfcomp's sandbox (`image_names`). In these two, other names are
-   other images, and nothing has to be read. Equal names of any other kind say nothing for sure.
-2. **file**: the bytes are equal (of URLs and members of archives: the names).
+1. **name**: both have the same COCO number or the same hfcomp sandbox id (`photograph_name`). In these two sources,
+   different names are different images, and no file must be read. Equal names of any other kind prove nothing.
+2. **file**: the bytes are equal (for URLs and members of archives, the names).
 3. **pixels**: the decoded pixels are equal.
-4. **look**: the same photograph re-saved, resized or slightly cropped (`image_hashes`). Scored images that look like
-   another one of their column are not compared so, nor are scenes of the sandbox. Where more rows than `MOST_BY_LOOK`
-   would match by look alone, images of this kind look alike or the set has many copies, which cannot be distinguished:
-   these rows are `unsure`.
+4. **look**: the same photograph re-saved, resized or slightly cropped (`image_hashes`). This criterion is not used for
+   scored images that look like another image of their column, or for sandbox scenes. If more rows than `MOST_BY_LOOK`
+   match only by look, either images of this kind look alike or the dataset has many copies. The two cases cannot be
+   distinguished, so these rows are `unsure`.
 
-Nothing finds a photograph that was mirrored, or cropped by a tenth and more, and has another name.
+A photograph that was mirrored, or cropped by a tenth or more, and has another name is not detected.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ WAYS = ("name", "file", "pixels", "look")
 EXAMPLES = 3
 STREAMED_AT_A_TIME = 64
 FIX = (
-    "Leave such rows out with --overlap exclude (the default), train on them with --overlap allow, or choose another "
+    "Exclude such rows with --overlap exclude (the default), train on them with --overlap allow, or choose another "
     "dataset, dataset_filter or evaluation."
 )
-MOST_BY_LOOK = (20, 0.02)  # rows, and their share: where both are passed, look is not trusted
-COMPARED = ((OPEN, OPEN), (OPEN, COCO), (COCO, OPEN))  # by content: kinds of names of both sides
+MOST_BY_LOOK = (20, 0.02)  # number and share of rows: if both are exceeded, look is not trusted
+COMPARED = ((OPEN, OPEN), (OPEN, COCO), (COCO, OPEN))  # kinds of names on both sides that are compared by content
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Which rows show images that are scored.
+    """Training rows that show scored images.
 
     Attributes:
-        total: rows of the training set.
-        rows: `[k]`, those that do, in order.
-        scored: scored images, deduplicated by names, paths and ids.
-        shown: how many of these the rows show.
-        ways: rows by how they were found, each by the first of `WAYS`.
-        examples: the first rows, in words.
-        unreadable: what was wrong with each image that could not be decoded and is known by no name.
-        unsure: `[u]`, further rows: those that look like a scored image, where these are too many to be trusted.
-        unsure_examples: the first of them, in words.
-        alike: scored images that were not compared by look, as they look like another one.
-        looks: whether pixels and look were compared, and not names and files alone.
+        total: Number of rows in the training set.
+        rows: Indices `[k]` of rows that show scored images, in order.
+        scored: Number of scored images, deduplicated by names, paths and ids.
+        shown: Number of scored images that these rows show.
+        ways: Number of rows by the first criterion of `WAYS` that matched.
+        examples: Descriptions of the first rows.
+        unreadable: Problem of each image that could not be decoded and has no reliable name.
+        unsure: Indices `[u]` of further rows that look like a scored image but are too many to be trusted.
+        unsure_examples: Descriptions of the first unsure rows.
+        alike: Number of scored images that were not compared by look, because they look like another one.
+        looks: Whether pixels and looks were compared, in addition to names and files.
     """
 
     total: int
@@ -93,64 +93,64 @@ class Overlap:
     looks: bool = True
 
     def __str__(self) -> str:
-        by = "" if self.looks else " by name or file, which alone were compared"
+        by = "" if self.looks else ", compared only by name and file"
         if not len(self.rows):
-            return f"none of {self.total:,} training rows shows one of the {self.scored:,} images that are scored{by}"
+            return f"none of {self.total:,} training rows shows one of the {self.scored:,} scored images{by}"
         how = ", ".join(f"{count:,} by {way}" for way, count in self.ways.items() if count)
         return (
-            f"{len(self.rows):,} of {self.total:,} training rows show {self.shown:,} of the {self.scored:,} images "
-            f"that are scored{by} ({how}; {'; '.join(self.examples)})"
+            f"{len(self.rows):,} of {self.total:,} training rows show {self.shown:,} of the {self.scored:,} scored "
+            f"images{by} ({how}; {'; '.join(self.examples)})"
         )
 
     def others(self) -> NDArray[np.int64]:
-        """The other rows, in order."""
+        """Returns the indices of all other rows, in order."""
         return np.setdiff1d(np.arange(self.total), self.rows)
 
     def doubt(self) -> str | None:
-        """A sentence about rows that are unsure, if any."""
+        """Returns a sentence about unsure rows, if any."""
         if not len(self.unsure):
             return None
         return (
             f"{len(self.unsure):,} of {self.total:,} training rows look like a scored image, too many to distinguish "
-            "copies "
-            f"from images that are all alike ({'; '.join(self.unsure_examples)})"
+            f"copies from images that merely look alike ({'; '.join(self.unsure_examples)})"
         )
 
     def remark(self) -> str | None:
-        """What could not be compared, if anything."""
-        said = []
+        """Returns a sentence about images that could not be compared, if any."""
+        sentences = []
         if self.unreadable:
             count = f"{len(self.unreadable):,} images cannot be read and were not compared"
-            said.append(f"{count}; the first: {self.unreadable[0]}")
+            sentences.append(f"{count}; the first: {self.unreadable[0]}")
         if self.alike:
-            said.append(
-                f"{self.alike:,} scored images look like another scored one and were compared by name, file and "
-                "pixels only"
+            sentences.append(
+                f"{self.alike:,} scored images look like another scored image and were compared only by name, file "
+                "and pixels"
             )
-        return "; ".join(said) or None
+        return "; ".join(sentences) or None
 
 
 def without_overlap(
     dataset: Dataset, scored: Sequence[ScoredImages], *, folder: Path | None = None, progress: bool = True
 ) -> tuple[Dataset, Overlap]:
-    """A training set without the rows that show images which are scored, and what was found.
+    """Removes the rows of a training set that show scored images.
 
     Args:
-        dataset: in the column contract.
-        scored: such as `hfcomp.evaluation.items.scored_images.benchmark_images(["sugarcrepe"])`.
-        folder: where hashes are kept; by default `$HF_HOME/hfcomp/image_hashes`.
-        progress: whether to show bars.
+        dataset: Training set in the column contract.
+        scored: Scored images, such as
+            `hfcomp.evaluation.items.scored_images.benchmark_images(["sugarcrepe"])`.
+        folder: Folder for hashes. Defaults to `$HF_HOME/hfcomp/image_hashes`.
+        progress: Whether to show progress bars.
 
     Returns:
-        The rows, those that are `unsure` among them, and what was found.
+        The remaining rows, including `unsure` ones, and the overlap.
 
     Raises:
-        TypeError: for a streamed set; `without_known_images` is for those.
+        TypeError: If the dataset is streamed; use `without_known_images` instead.
     """
-    found = find_overlap(dataset, scored, folder=folder, progress=progress)
-    if not len(found.rows):
-        return dataset, found
-    return dataset.select(found.others()), found
+    overlap = find_overlap(dataset, scored, folder=folder, progress=progress)
+    if not len(overlap.rows):
+        return dataset, overlap
+    return dataset.select(overlap.others()), overlap
 
 
 def find_overlap(
@@ -162,36 +162,37 @@ def find_overlap(
     folder: Path | None = None,
     progress: bool = True,
 ) -> Overlap:
-    """The rows of a training set that show images which are scored; see the module's words on what is the same.
+    """Finds the rows of a training set that show scored images; the module docstring lists the criteria.
 
     Args:
-        dataset: in the column contract.
-        scored: the evaluation's.
-        columns: of images, those that training reads.
-        looks: whether to compare pixels and looks too, for which images are decoded.
-        folder: where hashes are kept; by default `$HF_HOME/hfcomp/image_hashes`.
-        progress: whether to show bars.
+        dataset: Training set in the column contract.
+        scored: Images that the evaluation scores.
+        columns: Image columns that training reads.
+        looks: Whether to compare pixels and looks too, which requires decoding the images.
+        folder: Folder for hashes. Defaults to `$HF_HOME/hfcomp/image_hashes`.
+        progress: Whether to show progress bars.
 
     Raises:
-        TypeError: for a streamed set.
+        TypeError: If the dataset is streamed.
     """
     if isinstance(dataset, IterableDataset):
-        raise TypeError("the training set is streamed, and this reads all of it. Use without_known_images.")
+        raise TypeError(
+            "the training set is streamed, but find_overlap reads the whole dataset. Use without_known_images."
+        )
     own = [training_column(dataset, name) for name in columns if name in dataset.column_names]
     theirs = scored_columns(scored)
-    # Rows that a sure name decides are not hashed.
+    # Rows with a reliable name are not hashed.
     matches = _by_name(own, theirs)
     hashed = _Hashing(folder or cache_folder("image_hashes"), looks, progress)
-    # A COCO image and one without a sure name may be the same. Two COCO images with different numbers are not, which
-    # was decided by name. A scene of the sandbox is never a photograph.
+    # A COCO image and an image without a reliable name may be the same. Two COCO images with different numbers are
+    # not, which their names have already decided. A sandbox scene is never a photograph.
     for ours, others in COMPARED:
         here = hashed.of(own, ours, without=matches) if _has(theirs, others) else None
         if here is not None and len(here.records):
             _add(matches, _by_content(here, hashed.of(theirs, others, scored=True), looks))
     rows = sorted(matches)
     by_look = [row for row in rows if matches[row].way == "look"]
-    # Images that are all alike, such as X-rays, match by look without being copies. Such rows are not dropped
-    # silently.
+    # Images of one kind, such as X-rays, match by look without being copies. Such rows are not dropped silently.
     unsure = by_look if len(by_look) > max(MOST_BY_LOOK[0], MOST_BY_LOOK[1] * len(dataset)) else []
     rows = sorted(set(rows) - set(unsure))
     return Overlap(
@@ -218,7 +219,7 @@ class _Match:
 
 
 def _add(matches: dict[int, _Match], more: Iterable[_Match]) -> None:
-    # If a row matched twice, the more reliable match is kept.
+    # If a row matched twice, keep the more reliable match.
     for match in more:
         if match.row not in matches or WAYS.index(match.way) < WAYS.index(matches[match.row].way):
             matches[match.row] = match
@@ -235,13 +236,13 @@ def _by_name(own: Sequence[ImageColumn], theirs: Sequence[ImageColumn]) -> dict[
         for row, name in enumerate(column.names):
             if name is not None and name in places:
                 other, place = places[name]
-                _add(matches, [_Match(row, "name", name, f"{column.called(row)} is {other.called(place)}")])
+                _add(matches, [_Match(row, "name", name, f"{column.describe(row)} is {other.describe(place)}")])
     return matches
 
 
 @dataclass(frozen=True)
 class _Hashes:
-    """Hashes of distinct images, where each is found, and which look like another one of their column."""
+    """Hashes of distinct images, their places, and whether each looks like another image of its column."""
 
     records: NDArray[Any]
     places: list[list[tuple[ImageColumn, int]]]
@@ -249,7 +250,7 @@ class _Hashes:
 
 
 class _Hashing:
-    """Hashes of the images of some columns whose names are of one kind, computed on demand."""
+    """Computes on demand the hashes of a group of columns, for images with one kind of name."""
 
     def __init__(self, folder: Path, looks: bool, progress: bool) -> None:
         self.images, self.files = HashStore(folder), HashStore(folder, FILE)
@@ -261,13 +262,13 @@ class _Hashing:
     def of(
         self, columns: list[ImageColumn], kind: str, *, without: Container[int] = (), scored: bool = False
     ) -> _Hashes:
-        # Images of one kind are needed in two of the three comparisons.
+        # Cached, because images of one kind are needed in two of the three comparisons.
         if (id(columns), kind) not in self._known:
-            found = self._hash(columns, kind, without)
+            hashes = self._hash(columns, kind, without)
             if scored and self.looks:
-                _mark_alike(found)
-                self.alike += int(found.alike.sum())
-            self._known[id(columns), kind] = found
+                _mark_alike(hashes)
+                self.alike += int(hashes.alike.sum())
+            self._known[id(columns), kind] = hashes
         return self._known[id(columns), kind]
 
     def _hash(self, columns: list[ImageColumn], kind: str, without: Container[int]) -> _Hashes:
@@ -277,15 +278,15 @@ class _Hashing:
         for column in columns:
             rows = [row for row, name in enumerate(column.names) if kind_of(name) == kind and row not in without]
             how = {"name": column.name, "progress": self.progress, "files": self.files, "decode": self.looks}
-            found = hash_images(column.cells, rows, self.images, **how)
-            self.unreadable += found.unreadable
-            for row, index in zip(rows, found.index, strict=True):
+            hashed = hash_images(column.cells, rows, self.images, **how)
+            self.unreadable += hashed.unreadable
+            for row, index in zip(rows, hashed.index, strict=True):
                 if index < 0:
                     continue
-                key = found.records[index]["key"].tobytes()
+                key = hashed.records[index]["key"].tobytes()
                 if key not in number:
                     number[key] = len(records)
-                    records.append(found.records[index])
+                    records.append(hashed.records[index])
                     places.append([])
                 places[number[key]].append((column, row))
         stacked = np.stack(records) if records else np.zeros(0, dtype=RECORD)
@@ -293,17 +294,17 @@ class _Hashing:
 
 
 def _mark_alike(hashes: _Hashes) -> None:
-    # Not across columns: two benchmarks may well have copies of one photograph.
-    of_column: dict[int, list[int]] = {}
+    # Not across columns, because two benchmarks may contain copies of one photograph.
+    numbers_by_column: dict[int, list[int]] = {}
     for number, places in enumerate(hashes.places):
         for column in {id(column) for column, _ in places}:
-            of_column.setdefault(column, []).append(number)
-    for numbers in of_column.values():
+            numbers_by_column.setdefault(column, []).append(number)
+    for numbers in numbers_by_column.values():
         hashes.alike[numbers] |= like_another(hashes.records[numbers])
 
 
 def _by_content(own: _Hashes, theirs: _Hashes, looks: bool) -> Iterator[_Match]:
-    # Scored images that look like each other, such as X-rays, would match any image of their kind by look.
+    # Scored images that look like each other, such as X-rays, would match every image of their kind by look.
     compared = np.flatnonzero(~theirs.alike) if looks else np.zeros(0, dtype=np.int64)
     nearest, bits = looks_alike(own.records, theirs.records[compared])
     files, pixels = (
@@ -322,7 +323,7 @@ def _by_content(own: _Hashes, theirs: _Hashes, looks: bool) -> Iterator[_Match]:
         identity = other.keys[place]
         differ = f", {bits[number]} of 256 bits differ" if way == "look" else ""
         for column, row in own.places[number]:
-            yield _Match(row, way, identity, f"{column.called(row)} is {other.called(place)} by its {way}{differ}")
+            yield _Match(row, way, identity, f"{column.describe(row)} is {other.describe(place)} by its {way}{differ}")
 
 
 def without_known_images(
@@ -332,10 +333,10 @@ def without_known_images(
     columns: Sequence[str] = COLUMNS,
     refuse: bool = False,
 ) -> IterableDataset:
-    """A streamed training set without the rows whose image can be identified as scored while reading.
+    """Removes rows from a streamed training set if their image is recognized as scored while reading.
 
-    That is by name and by file: other copies of a photograph are not found. Rows that are left out are counted in the
-    column `left_out_rows`; with `refuse` they raise when they are read. The images of the stream are undecoded.
+    Images are recognized by name and by file; other copies of a photograph are not detected. Removed rows are counted
+    in the column `left_out_rows`. With `refuse`, reading such a row raises an error. The images must be undecoded.
     """
     keys: set[bytes | None] = set()
     for column in scored_columns(scored):
@@ -353,13 +354,13 @@ def known_names(scored: Sequence[ScoredImages]) -> frozenset[Name]:
 def _key(cell: Any) -> bytes | None:
     try:
         return file_key(cell) if cell is not None else None
-    except (OSError, TypeError):  # decoding reports the problem
+    except (OSError, TypeError):  # decoding will report the problem
         return None
 
 
 @dataclass
 class _KnownImages(RowsLeftOut):
-    """Leaves rows out of a batch; travels to the workers that read."""
+    """Drops rows with known images from a batch; pickled to the reading workers."""
 
     names: frozenset[Name]
     keys: frozenset[bytes]
@@ -368,17 +369,17 @@ class _KnownImages(RowsLeftOut):
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         names = [self._scored_name(batch, row) for row in range(len(next(iter(batch.values()))))]
-        called = next(filter(None, names), None)
-        if called and self.refuse:
-            raise ValueError(f"overlap: refuse: the stream holds {called}, an image that is scored. {FIX}")
+        name = next(filter(None, names), None)
+        if name and self.refuse:
+            raise ValueError(f"overlap: refuse: the stream contains the scored image {name}. {FIX}")
         return self.select(batch, [name is None for name in names])
 
     def _scored_name(self, batch: dict[str, list[Any]], row: int) -> str | None:
         for column in (name for name in self.columns if name in batch):
             cell = batch[column][row]
             own = ("image_id", "source") if column == "image" else ("", "")
-            said = [batch[name][row] if name in batch else None for name in own]
-            name = photograph_name(*said, cell.get("path") if isinstance(cell, dict) else cell)
+            values = [batch[name][row] if name in batch else None for name in own]
+            name = photograph_name(*values, cell.get("path") if isinstance(cell, dict) else cell)
             if name in self.names:
                 return " ".join(name)
             if _key(cell) in self.keys:

@@ -1,9 +1,10 @@
-"""Hashes that identify photographs however they were saved: of files, of pixels and of looks, kept on disk.
+"""Hashes of files, pixels and looks that identify photographs however they were saved, kept on disk.
 
-A look is the perceptual hash of Zauner 2010 (ImageHash's `phash`: the signs of the lowest 16 x 16 frequencies against
-their median, 256 bits) and an 8 x 8 thumbnail in RGB. Two images look the same when at most `MOST_BITS` bits differ
-and the thumbnails differ by at most `MOST_LEVELS` on average over their points, of each point by the channel that
-differs most; without contrast nothing but equal pixels counts. docs/datasets.md has what was measured on photographs.
+A look consists of the perceptual hash of Zauner 2010 (ImageHash's `phash`: the signs of the lowest 16 x 16 frequencies
+relative to their median, 256 bits) and an 8 x 8 RGB thumbnail. Two images look the same if at most `MOST_BITS` bits
+differ and the thumbnails differ by at most `MOST_LEVELS`, averaged over their points; a point counts with the channel
+that differs most. Images without contrast match only if their pixels are equal. See docs/datasets.md for measurements
+on photographs.
 """
 
 from __future__ import annotations
@@ -41,24 +42,25 @@ RECORD = np.dtype(
         ("grid", "u1", (GRID * GRID, 3)),
     ]
 )
-# A file, identified by its path, size and time of change, and the key of its content.
+# A file, identified by path, size and modification time, and the key of its content.
 FILE = np.dtype([("file", f"V{KEY_BYTES}"), ("key", f"V{KEY_BYTES}")])
 MOST_BITS = 56
-"""Of 256. On 449 photographs: re-saved or resized 28 at most, 4% cropped 49 in 99%; two different ones 90 or more.
-"""
+"""Maximum number of differing bits, of 256. On 449 photographs: at most 28 if re-saved or resized, at most 49 in 99%
+of cases if cropped by 4%; 90 or more for two different photographs."""
 MOST_LEVELS = 16.0
-"""Of 255, on average over the thumbnail's points. The same: 4% cropped 15.5 at most."""
+"""Maximum difference in levels, of 255, averaged over the thumbnail's points. On the same photographs: at most 15.5 if
+cropped by 4%."""
 LEAST_CONTRAST = 8.0
-"""Standard deviation of the thumbnail in grey, of 255: below it the signs of frequencies are those of noise."""
+"""Minimum standard deviation of the gray thumbnail, of 255; below it, the signs of the frequencies are noise."""
 AT_A_TIME = 256
-# Number of pairs whose distances a thread has in memory at a time.
+# Number of pairs whose distances one thread holds in memory at a time.
 BLOCK = 1 << 20
 # Number of pairs whose thumbnails are compared at a time.
 PAIRS = 1 << 16
 
 
 class HashStore:
-    """Records by their first field, such as hashes of images by the digest of a file, in memory and in a store."""
+    """Records by their first field, such as image hashes by file digest, in memory and in a store."""
 
     def __init__(self, folder: Path | None = None, dtype: np.dtype[Any] = RECORD) -> None:
         self.folder = None if folder is None else folder / (_version() if dtype == RECORD else f"files-v{VERSION}")
@@ -70,11 +72,11 @@ class HashStore:
             self._records |= {record[self._by].tobytes(): record for record in part}
 
     def get(self, key: bytes | None) -> NDArray[Any] | None:
-        """The record of a key, if it is known."""
+        """Returns the record of a key, if known."""
         return None if key is None else self._records.get(key)
 
     def add(self, record: NDArray[Any]) -> None:
-        """Adds a record; threads may."""
+        """Adds a record; thread-safe."""
         key = record[self._by].tobytes()
         with self._lock:
             self._records[key] = record
@@ -87,32 +89,32 @@ class HashStore:
 
 
 def _version() -> str:
-    from importlib.metadata import version  # of the package: ImageHash itself takes time to import
+    from importlib.metadata import version  # package metadata, because ImageHash itself is slow to import
 
     # Part of the folder's name, because another version of either package may hash the same pixels differently.
     return f"v{VERSION}-imagehash-{version('imagehash')}-pillow-{PIL.__version__}"
 
 
 def _older_parts(folder: Path | None, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
-    """Records in raw files, named by the digest of their content, as hfcomp wrote them before it had one store."""
+    """Yields records from raw files named by the digest of their content, which older hfcomp versions wrote."""
     for path in sorted(folder.glob("*.npy")) if folder else ():
         try:
             content = path.read_bytes()
         except OSError as error:
-            logger.warning(f"{path} cannot be read; its images are hashed again: {error}")
+            logger.warning(f"{path} cannot be read, so its images are hashed again: {error}")
             continue
         if digest(content).hex() == path.stem:
             yield np.frombuffer(content, dtype)
         else:
-            logger.warning(f"{path} is damaged; its images are hashed again")
+            logger.warning(f"{path} is damaged, so its images are hashed again")
             remove(path)
 
 
 def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
-    """A key of the file of an image, without fetching anything; `None` for a cell that is not a file.
+    """Returns a key of an image's file without downloading anything; `None` if the cell is not a file.
 
-    That is a digest of its bytes; of a member of an archive a digest of its name and the archive's size and time of
-    change; of a URL a digest of the URL.
+    The key is a digest of the file's bytes. For a member of an archive, it is a digest of its name and the archive's
+    size and modification time; for a URL, a digest of the URL.
     """
     if isinstance(cell, dict):
         cell = cell.get("bytes") if cell.get("bytes") is not None else cell.get("path")
@@ -137,12 +139,12 @@ def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
 
 
 def _file_state(name: str, path: str) -> bytes:
-    there = os.stat(path)
-    return digest(f"{name}\0{there.st_size}\0{there.st_mtime_ns}".encode())
+    state = os.stat(path)
+    return digest(f"{name}\0{state.st_size}\0{state.st_mtime_ns}".encode())
 
 
 def image_record(image: Image.Image, key: bytes | None = None) -> NDArray[Any]:
-    import imagehash  # with scipy, which nothing else here needs
+    import imagehash  # imports scipy, which nothing else in this module needs
 
     record = np.zeros((), dtype=RECORD)
     pixels = digest(b"%d %d " % image.size + image.tobytes())
@@ -155,12 +157,12 @@ def image_record(image: Image.Image, key: bytes | None = None) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class HashedImages:
-    """Hashes of the distinct ones of n images.
+    """Hashes of n images, deduplicated.
 
     Attributes:
-        records: `[m]` of `RECORD`.
-        index: `[n]`, which of them each image has; -1 for one that is missing or cannot be read.
-        unreadable: what was wrong, for each that cannot be read.
+        records: Distinct records `[m]` of type `RECORD`.
+        index: Index `[n]` of each image's record; -1 if the image is missing or cannot be read.
+        unreadable: Problem of each image that cannot be read.
     """
 
     records: NDArray[Any]
@@ -179,22 +181,22 @@ def hash_images(
     decode: bool = True,
 ) -> HashedImages:
     """Hashes images on several threads, each distinct file once."""
-    one = _Hasher(store, name, files, decode)
+    hasher = _Hasher(store, name, files, decode)
     index, number, unreadable = np.full(len(rows), -1, dtype=np.int64), {}, []
     records: list[NDArray[Any]] = []
     bar = tqdm(total=len(rows), desc=f"hashing {name}", disable=not progress or not len(rows), leave=False, unit="img")
     with bar, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for place, found in enumerate(_map_in_order(pool, one, cells, rows)):
+        for place, record in enumerate(_map_in_order(pool, hasher, cells, rows)):
             bar.update()
-            if isinstance(found, str):
-                unreadable.append(found)
-            elif found is not None:
-                key = found["key"].tobytes()
+            if isinstance(record, str):
+                unreadable.append(record)
+            elif record is not None:
+                key = record["key"].tobytes()
                 if key not in number:
                     number[key] = len(records)
-                    records.append(found)
+                    records.append(record)
                     if decode and store.get(key) is None:
-                        store.add(found)
+                        store.add(record)
                 index[place] = number[key]
     store.flush()
     if files is not None:
@@ -203,7 +205,7 @@ def hash_images(
 
 
 class _Hasher:
-    """The hashes of an image, `None` without an image, or an error message; each path is read once."""
+    """Hashes an image: returns its record, `None` if there is no image, or an error message. Reads each path once."""
 
     def __init__(self, store: HashStore, name: str, files: HashStore | None, decode: bool) -> None:
         self.store, self.name, self.files, self.decode = store, name, files, decode
@@ -220,15 +222,15 @@ class _Hasher:
                 self._keys[cell] = file_key(cell, self.files)
             key = self._keys[cell] if isinstance(cell, str) else file_key(cell)
             if not self.decode:
-                return None if key is None else _of_file_alone(key)
+                return None if key is None else _file_record(key)
             known = self.store.get(key)
             return image_record(decode_image(cell, where=where), key) if known is None else known
         except (ValueError, TypeError, OSError) as error:
-            said = str(error)
-            return said if said.startswith(where) else f"{where}: {said}"
+            message = str(error)
+            return message if message.startswith(where) else f"{where}: {message}"
 
 
-def _of_file_alone(key: bytes) -> NDArray[Any]:
+def _file_record(key: bytes) -> NDArray[Any]:
     record = np.zeros((), dtype=RECORD)
     record["key"] = np.void(key)
     return record
@@ -237,14 +239,14 @@ def _of_file_alone(key: bytes) -> NDArray[Any]:
 def _map_in_order(
     pool: ThreadPoolExecutor, function: Callable[[int, Any], Any], cells: Sequence[Any], rows: Sequence[int]
 ) -> Iterator[Any]:
-    # Only the cells of a few hundred images are in memory at a time.
+    # Keep only the cells of a few hundred images in memory at a time.
     for start in range(0, len(rows), AT_A_TIME):
         part = rows[start : start + AT_A_TIME]
         yield from pool.map(function, part, cells_of(cells, part))
 
 
 def cells_of(cells: Sequence[Any], rows: Sequence[int]) -> list[Any]:
-    # `rows` ascend. Rows of a dataset that lie close together are read in one go, which is much faster.
+    # `rows` ascend. Rows of a dataset that are close together are read at once, which is much faster.
     if isinstance(cells, Column) and len(rows) and rows[-1] - rows[0] < 2 * len(rows):
         part = cells[rows[0] : rows[-1] + 1]
         return [part[row - rows[0]] for row in rows]
@@ -252,19 +254,19 @@ def cells_of(cells: Sequence[Any], rows: Sequence[int]) -> list[Any]:
 
 
 def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each image the other that looks the same and is the nearest.
+    """Finds for each image the nearest other image that looks the same.
 
     Args:
-        images: `[n]` of `RECORD`.
-        others: `[m]`.
+        images: Records `[n]` of type `RECORD`.
+        others: Records `[m]`.
 
     Returns:
-        `[n]`, the place in `others`, or -1; and `[n]`, in how many of 256 bits they differ.
+        Index `[n]` in `others`, or -1; and number `[n]` of differing bits, of 256.
     """
     nearest, bits = np.full(len(images), -1, dtype=np.int64), np.full(len(images), MOST_BITS + 1, dtype=np.int64)
-    here, there = (np.flatnonzero(_has_contrast(part)) for part in (images, others))
-    rows, columns, distances = close_pairs(images["hash"][here], others["hash"][there], MOST_BITS)
-    rows, columns = here[rows], there[columns]
+    own, candidates = (np.flatnonzero(_has_contrast(part)) for part in (images, others))
+    rows, columns, distances = close_pairs(images["hash"][own], others["hash"][candidates], MOST_BITS)
+    rows, columns = own[rows], candidates[columns]
     same = _same_colors(images["grid"], others["grid"], rows, columns)
     for row, column, distance in zip(rows[same], columns[same], distances[same], strict=True):
         if distance < bits[row]:
@@ -273,26 +275,26 @@ def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.
 
 
 def like_another(images: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which images look like another of other pixels, `[n]`: by look none of these can be distinguished."""
-    found = np.zeros(len(images), dtype=bool)
-    there = np.flatnonzero(_has_contrast(images))
-    rows, columns, _ = close_pairs(images["hash"][there], images["hash"][there], MOST_BITS)
-    rows, columns = there[rows], there[columns]
+    """Whether each image `[n]` looks like another image with different pixels; look cannot distinguish such images."""
+    is_alike = np.zeros(len(images), dtype=bool)
+    contrasting = np.flatnonzero(_has_contrast(images))
+    rows, columns, _ = close_pairs(images["hash"][contrasting], images["hash"][contrasting], MOST_BITS)
+    rows, columns = contrasting[rows], contrasting[columns]
     others = images["pixels"][rows] != images["pixels"][columns]
     rows, columns = rows[others], columns[others]
-    found[rows[_same_colors(images["grid"], images["grid"], rows, columns)]] = True
-    return found
+    is_alike[rows[_same_colors(images["grid"], images["grid"], rows, columns)]] = True
+    return is_alike
 
 
 def _same_colors(
     grids: NDArray[np.uint8], others: NDArray[np.uint8], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    found = np.zeros(len(rows), dtype=bool)
+    is_same = np.zeros(len(rows), dtype=bool)
     for start in range(0, len(rows), PAIRS):
         part = slice(start, start + PAIRS)
         difference = np.abs(grids[rows[part]].astype(np.int16) - others[columns[part]])
-        found[part] = difference.max(axis=2).mean(axis=1) <= MOST_LEVELS
-    return found
+        is_same[part] = difference.max(axis=2).mean(axis=1) <= MOST_LEVELS
+    return is_same
 
 
 def _has_contrast(records: NDArray[Any]) -> NDArray[np.bool_]:
@@ -302,27 +304,27 @@ def _has_contrast(records: NDArray[Any]) -> NDArray[np.bool_]:
 def close_pairs(
     hashes: NDArray[np.uint64], others: NDArray[np.uint64], most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of hashes that differ in at most so many bits.
+    """Finds pairs of hashes that differ in at most `most` bits.
 
     Returns:
-        `[k]` places in `hashes`, `[k]` in `others`, `[k]` differing bits; ordered by the two places.
+        Indices `[k]` in `hashes`, indices `[k]` in `others`, and differing bits `[k]`, ordered by the two indices.
     """
-    # Compared block by block: the distances of all pairs at once would not fit into memory.
+    # Compare block by block, because the distances of all pairs at once would not fit into memory.
     size = max(1, BLOCK // max(1, len(others)))
     words = np.ascontiguousarray(others.T)
 
     def block(start: int) -> tuple[NDArray[np.int64], ...]:
         part = hashes[start : start + size]
-        count = np.zeros((len(part), len(others)), dtype=np.uint16)  # 8 bits would take 256 for 0
+        count = np.zeros((len(part), len(others)), dtype=np.uint16)  # in 8 bits, 256 would overflow to 0
         for own, other in zip(part.T, words, strict=True):
             count += _bit_count(own[:, None] ^ other)
         rows, columns = np.nonzero(count <= most)
         return rows + start, columns, count[rows, columns].astype(np.int64)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        found = list(pool.map(block, range(0, len(hashes), size) if len(others) else ()))
+        blocks = list(pool.map(block, range(0, len(hashes), size) if len(others) else ()))
     empty = np.zeros(0, dtype=np.int64)
-    return tuple(np.concatenate([empty, *parts]) for parts in zip(*found, strict=True)) if found else (empty,) * 3
+    return tuple(np.concatenate([empty, *parts]) for parts in zip(*blocks, strict=True)) if blocks else (empty,) * 3
 
 
 @cache
@@ -331,7 +333,7 @@ def _bits_of_quarters() -> NDArray[np.uint8]:
 
 
 def _count_by_table(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    # For numpy 1, which has no bitwise_count.
+    # Fallback for numpy 1, which has no bitwise_count.
     quarters = _bits_of_quarters()[words.view(np.uint16)]
     return quarters.reshape(*words.shape, 4).sum(axis=-1, dtype=np.uint8)
 

@@ -1,4 +1,4 @@
-"""What is done about training rows that show scored images, and the record of it that a resumed run is held to."""
+"""Overlap policy: handles training rows that show scored images, and records the result for resumed runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hfcomp.writing import write_json
 
 EXCLUDE, REFUSE, ALLOW = "exclude", "refuse", "allow"
 UNSURE_FIX = (
-    "Look at the first: where they are copies of scored images, remove such rows from the set, which "
-    "hfcomp.data.overlap.find_overlap gives as unsure; where they are not, --overlap allow compares by name and file "
-    "alone, and trains on those too."
+    "Check the first ones. If they are copies of scored images, remove these rows from the dataset; "
+    "hfcomp.data.overlap.find_overlap returns them as unsure. If they are not, use --overlap allow, which compares "
+    "only by name and file and trains on matching rows too."
 )
-# Assumed number of rows for a split of unknown size. Percentage slices do not depend on it.
+# Assumed number of rows of a split. Percentage slices do not depend on it.
 ANY_SIZE = 10**9
 
 
@@ -38,17 +38,17 @@ def check_own_split(
     streaming: bool,
     log: Callable[[str], None],
 ) -> None:
-    """Raises ValueError if rows of training would be scored: those of one split, or of slices of it that overlap."""
+    """Raises ValueError if training rows would be scored, because both use one split or overlapping slices of it."""
     if _place(scored) != _place(training):
         return
     folder = Path(scored)
-    one_split = folder.is_file() or (folder / "state.json").is_file()  # whose rows are asked for by any name
+    one_split = folder.is_file() or (folder / "state.json").is_file()  # which returns its rows for any split name
     if not _share_rows(training_split, scored_split, one_split):
         return
-    found = f"evaluation: own: the rows of {scored} ({scored_split}) are trained on ({training_split})"
-    found += ", as it holds one split" if one_split else ""
+    reason = ", because it has only one split" if one_split else ""
+    problem = f"evaluation: own: {scored} ({scored_split}) would score training rows ({training_split}){reason}"
     if allow:
-        return log(f"{found}, as overlap: allow says")
+        return log(f"{problem}; overlap: allow permits this")
     ways = ["another set with --evaluation_dataset"]
     if not streaming:
         ways.insert(0, "slices that share no row (--dataset_split 'train[:90%]' --evaluation_split 'train[90%:]')")
@@ -56,7 +56,7 @@ def check_own_split(
         ways.insert(0, "another split with --evaluation_split")
     split = f" --evaluation_split {training_split}" if one_split else ""
     raise ValueError(
-        f"{found}. Score {' or '.join(ways)}; --overlap allow{split} scores the rows of training on purpose."
+        f"{problem}. Score {' or '.join(ways)}, or pass --overlap allow{split} to score training rows on purpose."
     )
 
 
@@ -65,7 +65,7 @@ def _place(name: str) -> str:
 
 
 def _share_rows(split: str, other: str, one_split: bool) -> bool:
-    # Slices are compared as ranges of rows of a set with an assumed size, so no row must be loaded.
+    # Slices are compared as ranges of rows of a dataset with an assumed size, so no rows are loaded.
     parts = []
     for text in (split, other):
         if text.partition("[")[0].strip() == "all":
@@ -73,56 +73,57 @@ def _share_rows(split: str, other: str, one_split: bool) -> bool:
         names = {part.partition("[")[0].strip() for part in text.split("+")}
         parts.append(ReadInstruction.from_spec(text).to_absolute(dict.fromkeys(names, ANY_SIZE)))
     return any(
-        (one_split or one.splitname == two.splitname) and max(one.from_, two.from_) < min(one.to, two.to)
-        for one in parts[0]
-        for two in parts[1]
+        (one_split or first.splitname == second.splitname)
+        and max(first.from_, second.from_) < min(first.to, second.to)
+        for first in parts[0]
+        for second in parts[1]
     )
 
 
-def apply_policy(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, str]:
-    """The rows to train on, and the line for the log."""
-    doubt, note = found.doubt(), f"overlap: {found}"
-    if policy == REFUSE and (len(found.rows) or doubt):
-        raise ValueError(f"overlap: refuse: {found}{f'; {doubt}' if doubt else ''}. {FIX}")
-    if len(found.rows) and policy == ALLOW:
-        return rows, f"{note}; they are trained on, as overlap: allow says"
-    if len(found.rows):
-        kept = found.others()
+def apply_policy(rows: Dataset, overlap: Overlap, policy: str) -> tuple[Dataset, str]:
+    """Returns the rows to train on, and a line for the log."""
+    doubt, note = overlap.doubt(), f"overlap: {overlap}"
+    if policy == REFUSE and (len(overlap.rows) or doubt):
+        raise ValueError(f"overlap: refuse: {overlap}{f'; {doubt}' if doubt else ''}. {FIX}")
+    if len(overlap.rows) and policy == ALLOW:
+        return rows, f"{note}; overlap: allow trains on them"
+    if len(overlap.rows):
+        kept = overlap.others()
         if not len(kept):
             raise ValueError(
-                f"overlap: exclude: {found}. Nothing is left to train on. Choose another dataset, dataset_filter or "
-                "evaluation, or pass --overlap allow to score on images of training."
+                f"overlap: exclude: {overlap}. No rows are left to train on. Choose another dataset, dataset_filter "
+                "or evaluation, or pass --overlap allow to score training images."
             )
         rows, note = rows.select(kept), f"{note}; they are left out"
-    return rows, f"{note}. WARNING: {doubt}: they are TRAINED ON. {UNSURE_FIX}" if doubt else note
+    return rows, f"{note}. WARNING: {doubt}; training INCLUDES them. {UNSURE_FIX}" if doubt else note
 
 
 def apply_to_stream(
     rows: IterableDataset, scored: Sequence[ScoredImages], policy: str, columns: Sequence[str]
 ) -> tuple[IterableDataset, str]:
-    images = f"{sum(len(one.cells) for one in scored):,} images of the evaluation"
+    images = f"{sum(len(column.cells) for column in scored):,} evaluation images"
     if policy == ALLOW:
         return rows, f"overlap: allow: the streamed rows are not compared with the {images}"
-    fate = "are refused" if policy == REFUSE else "are left out and counted as left_out_rows in the log"
+    effect = "raise an error" if policy == REFUSE else "are left out and counted as left_out_rows in the log"
     return without_known_images(rows, scored, columns=columns, refuse=policy == REFUSE), (
-        f"overlap: rows are compared as they are read: those that share a name or a file with one of the {images} "
-        f"({len(known_names(scored)):,} names) {fate}; other copies of a photograph, re-saved or resized, are not "
-        f"detected in a stream"
+        f"overlap: rows are compared while they are read: rows that share a name or a file with one of the {images} "
+        f"({len(known_names(scored)):,} names) {effect}; re-saved or resized copies of a photograph are not detected "
+        "in a stream"
     )
 
 
-def overlap_facts(found: Overlap, policy: str) -> dict[str, Any]:
+def overlap_facts(overlap: Overlap, policy: str) -> dict[str, Any]:
     return {
-        "training_rows": found.total,
-        "overlapping_rows": len(found.rows),
-        "left_out_rows": len(found.rows) if policy == EXCLUDE else 0,
-        "scored_images": found.scored,
-        "scored_images_in_training": found.shown,
-        "rows_by": found.ways,
-        "unreadable_images": len(found.unreadable),
-        "unsure_rows": len(found.unsure),
-        "scored_images_alike": found.alike,
-        "rows": digest(found.rows.tobytes()),
+        "training_rows": overlap.total,
+        "overlapping_rows": len(overlap.rows),
+        "left_out_rows": len(overlap.rows) if policy == EXCLUDE else 0,
+        "scored_images": overlap.scored,
+        "scored_images_in_training": overlap.shown,
+        "rows_by": overlap.ways,
+        "unreadable_images": len(overlap.unreadable),
+        "unsure_rows": len(overlap.unsure),
+        "scored_images_alike": overlap.alike,
+        "rows": digest(overlap.rows.tobytes()),
     }
 
 
@@ -131,15 +132,15 @@ def digest(content: str | bytes) -> str:
 
 
 FILE = "overlap.json"
-LOST = "Put it back from a copy, or train anew with another --output_dir: which rows it left out is not known."
+LOST = "Restore it from a backup, or start a new run with another --output_dir: the excluded rows are unknown."
 
 
 @dataclass
 class OverlapRecord:
-    """What was found, by what decides the rows.
+    """Overlap results, by keys that determine the rows.
 
-    `facts` are those of the report and of `overlap.json`. `compared` is what comparing images gave, by what decides
-    the rows' images: rows with other texts are not compared again.
+    `facts` go into the report and `overlap.json`. `compared` contains the results of image comparisons, by keys that
+    determine the rows' images: rows that differ only in their texts are not compared again.
     """
 
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -158,62 +159,60 @@ class OverlapRecord:
         progress: bool,
         part: str = "",
     ) -> Dataset | IterableDataset:
-        """The rows to train on, as the policy says; all processes call it, and the main one alone looks at images.
+        """Returns the rows to train on under a policy. All processes call it, but only the main one reads images.
 
         Args:
-            rows: of training.
-            scored: the images that the evaluation scores.
+            rows: Training rows.
+            scored: Images that the evaluation scores.
             policy: `EXCLUDE`, `REFUSE` or `ALLOW`.
-            columns: of images that training reads.
-            key: what decides the rows, as values for JSON.
-            images_key: what decides the images that they show.
-            log: receives what was found, once it is known that training will start.
-            progress: whether to show bars.
+            columns: Image columns that training reads.
+            key: JSON values that determine the rows.
+            images_key: JSON values that determine the rows' images.
+            log: Receives the result, once it is known that training will start.
+            progress: Whether to show progress bars.
             part: Name of the rows in the log, if they are not the training set.
         """
         facts: dict[str, Any] = {"policy": policy}
         if not scored:
-            note = (
-                "overlap: the evaluation scores scenes of the sandbox alone, which are held out of all training sets"
-            )
+            note = "overlap: the evaluation uses only sandbox scenes, which are held out of all training sets"
         elif isinstance(rows, IterableDataset):
             rows, note = apply_to_stream(rows, scored, policy, columns)
         else:
-            place = _text(*images_key, columns, len(rows), [(one.name, len(one.cells)) for one in scored])
+            place = _text(*images_key, columns, len(rows), [(images.name, len(images.cells)) for images in scored])
             if place not in self.compared:
                 how = {"columns": columns, "looks": policy != ALLOW, "progress": progress}
                 self.compared[place] = on_main_process(lambda: find_overlap(rows, scored, **how))
-            found = self.compared[place]
-            if found.remark():
-                log(f"overlap: {part}{': ' * bool(part)}{found.remark()}")
-            rows, note = apply_policy(rows, found, policy)
-            facts |= overlap_facts(found, policy)
+            overlap = self.compared[place]
+            if overlap.remark():
+                log(f"overlap: {part}{': ' * bool(part)}{overlap.remark()}")
+            rows, note = apply_policy(rows, overlap, policy)
+            facts |= overlap_facts(overlap, policy)
         note = note.replace("overlap: ", f"overlap: {part}: ", 1) if part else note
         self.facts[digest(_text(*key))] = facts | {"note": note}
         log(note)
         return rows
 
     def check_and_write(self, folder: Path) -> None:
-        """Refuses to resume a run on other rows than it began with, and writes `overlap.json`."""
-        # An evaluation that has changed may score other images, and so leave out other rows. A resumed run skips
-        # finished batches by number, and with other rows these would be other batches.
+        """Raises an error if a resumed run would use different rows than before, and writes `overlap.json`."""
+        # A changed evaluation may score other images and therefore exclude other rows. A resumed run skips finished
+        # batches by number, and with different rows these would be different batches.
         path = folder / FILE
 
         def check() -> None:
             before = read_checked(path, LOST) if path.is_file() else {}
             for key, facts in self.facts.items():
-                if key in before and _left_out(before[key]) != _left_out(facts):
+                if key in before and _left_out_digest(before[key]) != _left_out_digest(facts):
                     raise ValueError(
-                        f"{folder}: this run was begun on other rows than are left now, as the evaluation or its data "
-                        f"changed. Before: {before[key]['note']}. Now: {facts['note']}. Use the evaluation of before, "
-                        "or another --output_dir."
+                        f"{folder}: the training rows have changed since this run began, because the evaluation or "
+                        f"its data changed. Before: {before[key]['note']}. Now: {facts['note']}. Use the previous "
+                        "evaluation, or another --output_dir."
                     )
             write_json(path, {**before, **self.facts})
 
         on_main_process(check)
 
 
-def _left_out(facts: dict[str, Any]) -> Any:
+def _left_out_digest(facts: dict[str, Any]) -> Any:
     return facts["rows"] if facts.get("left_out_rows") else None
 
 

@@ -1,9 +1,9 @@
-"""Images on their way to the accelerator.
+"""Pixels for the accelerator.
 
-* `transform`: resize and crop as the model's own processor does them, to 8-bit pixels that stay in main memory until
-  the model asks for them.
-* `store`, `store_writer`: pixels that were decoded and resized once, in a memory-mapped file, and values of rows to
-  pixels, decoded or taken from there.
+* `transform`: resizes and crops like the model's own processor, to 8-bit pixels that stay in main memory until the
+  model requests them.
+* `store`, `store_writer`: pixels that were decoded and resized once, in a memory-mapped file; and a reader that
+  decodes a row's images or takes them from the store.
 """
 
 from hfcomp.data.pixels.transform import PixelBatch, PixelTransform

@@ -1,9 +1,9 @@
-"""Pixels that were decoded and resized once, in a memory-mapped file that any number of processes read.
+"""Store of pixels that were decoded and resized once, in a memory-mapped file that any number of processes can read.
 
-A folder holds three files. `pixels.bin` has the images, uint8 `[3, H, W]` each, and `keys.bin` what they are found by
-(`KEY`); both only grow. `pixels.json` says how many of each are finished, and which transform made them: it is
-replaced whole after each part, so that a reader sees nothing unfinished, and whatever an interrupted build left behind
-the finished part is cut off by the next one. Each image has a checksum, which is compared whenever it is read.
+A folder contains three files. `pixels.bin` contains the images, uint8 `[3, H, W]` each, and `keys.bin` the keys that
+identify them (`KEY`); both only grow. `pixels.json` records how many of each are finished and which transform made
+them. It is replaced as a whole after each part, so readers never see unfinished parts. If an interrupted build left
+data after the finished part, the next build cuts it off. Each image has a checksum, which is verified on every read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ KEY_BYTES = 16
 
 
 class ImageKeys:
-    """The keys of a row's value, one after the other, as each costs more than the one before.
+    """Keys of a row's image value, computed one at a time because each costs more than the one before.
 
-    A file on this machine is first known by path, size and time of change, without being opened, and a URL by its
-    text, without being fetched; both also by content. Content is hashed by XXH3 (128 bits): fast, and made against
-    accidents, not against an author who wants two files to collide.
+    A local file is identified first by path, size and modification time, without being opened, and a URL by its text,
+    without being downloaded; then both by content. Content is hashed with XXH3 (128 bits), which is fast and protects
+    against accidental collisions, but not against an author who wants two files to collide.
     """
 
     def __init__(self, value: Any, *, urls: UrlAccess | None = None) -> None:
@@ -54,24 +54,24 @@ class ImageKeys:
 
     @property
     def value(self) -> Any:
-        """What to decode: the value, or its bytes where they have been read."""
+        """Value to decode: the original value, or its bytes if they have already been read."""
         if self.path is None or self.content is None:
             return self._value
         return {"bytes": self.content, "path": self.path}
 
-    def of_place(self) -> bytes | None:
+    def place_key(self) -> bytes | None:
         if self.path is None:
             return None
         if is_url(self.path):
             return _digest(f"url\0{self.path}".encode())
         try:
             state = Path(self.path).stat()
-        except OSError:  # such as a member of an archive
+        except OSError:  # for example, a member of an archive
             return None
         return _digest(f"file\0{os.path.abspath(self.path)}\0{state.st_size}\0{state.st_mtime_ns}".encode())
 
-    def of_content(self) -> bytes | None:
-        """The key of the encoded bytes; `None` if they cannot be read, which decoding then reports."""
+    def content_key(self) -> bytes | None:
+        """Returns the key of the encoded bytes; `None` if they cannot be read, which decoding will report."""
         if self.content is None and self.path is not None:
             try:
                 with open_named(self.path, "image", current_access(self._urls)) as stream:
@@ -89,18 +89,19 @@ FORMAT = 1
 MANIFEST, PIXELS, KEYS = "pixels.json", "pixels.bin", "keys.bin"
 BUILD = "hfcomp build pixels"
 KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("image", "<u4"), ("tiny", "<u4"), ("checksum", "<u8")])
-"""A record of `keys.bin`: a key in two halves, the image's number, whether it is tiny, the checksum of its pixels."""
+"""Record of `keys.bin`: a key in two halves, the image's number, whether it is tiny, and its pixels' checksum."""
 
 
 class PixelStore:
-    """The finished images of a store, to read. Instances pickle: a worker opens the files itself.
+    """Reads the finished images of a store. Instances can be pickled; each worker opens the files itself.
 
     Args:
-        folder: of `hfcomp build pixels`.
-        transform: of the model that the pixels are for; `None` takes those of any.
+        folder: Folder built by `hfcomp build pixels`.
+        transform: Transform of the model that uses the pixels; `None` accepts pixels of any transform.
 
     Raises:
-        ValueError: for a folder that is not a store, is damaged, or was made by another transform: with what differs.
+        ValueError: If the folder is not a store, is damaged, or was made by another transform. The message lists the
+            differences.
     """
 
     def __init__(self, folder: str | Path, transform: PixelTransform | None = None) -> None:
@@ -112,7 +113,7 @@ class PixelStore:
         return len(self._pixels)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Without the files: a worker maps them again instead of receiving gigabytes through a pipe.
+        # Exclude the files: a worker maps them again instead of receiving gigabytes through a pipe.
         return {"folder": self.folder, "_expected": self._expected}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -120,10 +121,10 @@ class PixelStore:
         self._open()
 
     def find(self, key: bytes | None) -> int:
-        """The place of a key, or -1 where the store does not have it."""
+        """Returns the place of a key, or -1 if the store does not contain it."""
         if key is None:
             return -1
-        # Sorted by the first half only: two images hardly ever share these 64 bits, and if they do the second half
+        # Sorted only by the first half: two images hardly ever share these 64 bits, and if they do, the second half
         # decides.
         high, low = np.frombuffer(key, dtype="<u8")
         place = int(np.searchsorted(self._high, high))
@@ -134,7 +135,7 @@ class PixelStore:
         return -1
 
     def record(self, place: int) -> tuple[int, int, int]:
-        """The image's number, whether it is tiny, and its checksum, at a place that `find` returned."""
+        """Returns the image's number, whether it is tiny, and its checksum, for a place returned by `find`."""
         key = self._keys[place]
         return int(key["image"]), int(key["tiny"]), int(key["checksum"])
 
@@ -142,14 +143,14 @@ class PixelStore:
         return bool(self._keys["tiny"][place])
 
     def read(self, place: int, pixels: NDArray[np.uint8]) -> None:
-        """Copies the image at a place that `find` returned to `pixels`, `[3, H, W]` uint8 and contiguous."""
-        # Compared at every read and not once: the file may be damaged, or half-copied by a user, at any time. XXH3
+        """Copies the image at a place returned by `find` to `pixels`, which is `[3, H, W]`, uint8 and contiguous."""
+        # Verify on every read rather than once: the file may be damaged, or half-copied by a user, at any time. XXH3
         # takes microseconds per image.
         number, _, expected = self.record(place)
         pixels[:] = self._pixels[number]
         if checksum(pixels) != expected:
-            found = f"image {number:,} does not match its checksum"
-            raise ValueError(f"{self.folder / PIXELS} is damaged: {found}. {_rebuild(self.folder)}")
+            problem = f"image {number:,} does not match its checksum"
+            raise ValueError(f"{self.folder / PIXELS} is damaged: {problem}. {_rebuild(self.folder)}")
 
     def verify(self) -> None:
         pixels = np.empty(self._pixels.shape[1:], dtype=np.uint8)
@@ -170,7 +171,7 @@ class PixelStore:
 
 
 def checksum(pixels: NDArray[np.uint8]) -> int:
-    """The checksum of an image's pixels, `[3, H, W]` contiguous: XXH3 of 64 bits."""
+    """Returns the 64-bit XXH3 checksum of an image's pixels, contiguous `[3, H, W]`."""
     return xxhash.xxh3_64_intdigest(pixels)
 
 
@@ -179,8 +180,8 @@ def is_store(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a store, whose files are there and long enough."""
-    # The files may be longer: what lies behind the finished part belongs to a build that is running or was killed.
+    """Reads the manifest of a store and checks that its files exist and are long enough."""
+    # The files may be longer: data after the finished part belongs to a build that is running or was killed.
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"pixel_cache: {folder} has no {MANIFEST}. Build the store first, with `{BUILD}`.")
@@ -189,16 +190,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path} has the format {manifest.get('format')!r}, expected {FORMAT}. {_rebuild(folder)}")
     height, width = manifest["transform"]["size"]
     for name, needed in ((PIXELS, manifest["images"] * 3 * height * width), (KEYS, manifest["keys"] * KEY.itemsize)):
-        found = (folder / name).stat().st_size if (folder / name).is_file() else 0
-        if found < needed:
+        size = (folder / name).stat().st_size if (folder / name).is_file() else 0
+        if size < needed:
             raise ValueError(
-                f"{folder / name} is damaged: it has {found:,} bytes, expected {needed:,} or more. {_rebuild(folder)}"
+                f"{folder / name} is damaged: it has {size:,} bytes, expected at least {needed:,}. {_rebuild(folder)}"
             )
     return manifest
 
 
 def read_keys(folder: Path, manifest: dict[str, Any]) -> NDArray[Any]:
-    """The finished records of `keys.bin`, in the order in which they were written."""
+    """Reads the finished records of `keys.bin`, in the order in which they were written."""
     path = folder / KEYS
     content = b""
     if manifest["keys"]:
@@ -209,19 +210,19 @@ def read_keys(folder: Path, manifest: dict[str, Any]) -> NDArray[Any]:
     return np.frombuffer(content, dtype=KEY)
 
 
-def check_transform(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Checks that a store has the pixels of a transform."""
-    names = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
+def check_transform(folder: Path, actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Checks that the pixels of a store were made by the expected transform."""
+    names = [name for name in {**expected, **actual} if actual.get(name) != expected.get(name)]
     if names:
-        parts = "; ".join(f"{name}: {found.get(name)} in the store, {expected.get(name)} here" for name in names)
+        parts = "; ".join(f"{name}: {actual.get(name)} in the store, {expected.get(name)} here" for name in names)
         raise ValueError(
-            f"{folder} holds pixels of another preprocessing ({parts}). Build a store for this model and these "
-            f"versions with `{BUILD}`, in another folder."
+            f"{folder} contains pixels from a different preprocessing ({parts}). Build a store for this model and "
+            f"these library versions with `{BUILD}`, in another folder."
         )
 
 
 def _rebuild(folder: Path) -> str:
-    return f"Remove {folder} and build it again with `{BUILD}`."
+    return f"Delete {folder} and build it again with `{BUILD}`."
 
 
 def halves(key: bytes) -> tuple[int, int]:
@@ -234,9 +235,9 @@ class ReadImages:
     """The images of a batch.
 
     Attributes:
-        pixels: `[M, 3, H, W]` uint8; float where the values were float pixels.
-        tiny: Of each, whether it is 1 pixel wide or high.
-        decoded: Of each, whether it was decoded and not taken from a store.
+        pixels: Pixels `[M, 3, H, W]`, uint8; float if the values were float pixels.
+        tiny: Whether each image is 1 pixel wide or high.
+        decoded: Whether each image was decoded rather than read from a store.
     """
 
     pixels: torch.Tensor
@@ -255,13 +256,13 @@ class ImageReader:
     shortest_side: int | None = None
 
     def __call__(self, values: Sequence[Any], where: Sequence[str]) -> ReadImages:
-        """Reads what `decode_image` takes, or takes pixels `[3, H, W]` of the model's size, as a transform gives them.
+        """Reads image values as `decode_image` does, or accepts pixels `[3, H, W]` of the model's size.
 
-        `where` is the place of each, for errors.
+        `where` contains the place of each value, for error messages.
         """
         if any(isinstance(value, torch.Tensor) for value in values):
             none = [False] * len(values)
-            return ReadImages(_stacked(values, where, self.transform.size), none, none)
+            return ReadImages(_stack(values, where, self.transform.size), none, none)
         if self.store is None:
             images = [self._decode(value, place) for value, place in zip(values, where, strict=True)]
             pixels = self.transform(images, where=where)
@@ -270,10 +271,10 @@ class ImageReader:
         tiny, missing = [False] * len(values), {}
         for index, (value, name) in enumerate(zip(values, where, strict=True)):
             keys = ImageKeys(value, urls=self.urls)
-            # The place is tried first, because it opens no file.
-            place = self.store.find(keys.of_place())
+            # Try the key of the place first, because it opens no file.
+            place = self.store.find(keys.place_key())
             if place < 0:
-                place = self.store.find(keys.of_content())
+                place = self.store.find(keys.content_key())
             if place < 0:
                 missing[index] = self._decode(keys.value, name)
                 tiny[index] = is_tiny(missing[index])
@@ -290,17 +291,18 @@ class ImageReader:
         )
 
 
-def _stacked(values: Sequence[Any], where: Sequence[str], size: tuple[int, int]) -> torch.Tensor:
+def _stack(values: Sequence[Any], where: Sequence[str], size: tuple[int, int]) -> torch.Tensor:
     first = next(value for value in values if isinstance(value, torch.Tensor))
     for value, place in zip(values, where, strict=True):
         if list(value.shape) != [3, *size]:
             raise ValueError(
-                f"{place}: the transform gives pixels {list(value.shape)}, expected {[3, *size]}. Resize and crop in "
-                "the transform, or return PIL images, which hfcomp resizes."
+                f"{place}: the transform returned pixels {list(value.shape)}, expected {[3, *size]}. Resize and crop "
+                "in the transform, or return PIL images, which hfcomp resizes."
             )
         if value.dtype != first.dtype or not (value.is_floating_point() or value.dtype == torch.uint8):
             raise TypeError(
-                f"{place}: found {value.dtype} beside {first.dtype}; expected all float and normalized, or all uint8."
+                f"{place}: found {value.dtype} (the first image has {first.dtype}), expected only normalized floats, "
+                "or only uint8."
             )
     pixels = torch.stack(list(values))
     return pixels.float() if pixels.is_floating_point() else pixels

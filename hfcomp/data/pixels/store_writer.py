@@ -1,4 +1,4 @@
-"""Adding images to a store of pixels: one process at a time, in parts that are on disk whole or not at all."""
+"""Adds images to a pixel store: one process at a time, in parts that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ PART_BYTES = 256 * 1024**2
 
 
 class StoreWriter:
-    """Holds the lock of a store and adds images to it, within `with`; one that is interrupted keeps what it has.
+    """Context manager that locks a store and adds images to it; after an interruption, finished images are kept.
 
-    If another process is writing, `log` gets a line and the writer waits. `part_bytes` of pixels are held in memory.
+    If another process is writing, `log` receives a line and the writer waits. Up to `part_bytes` of pixels are held in
+    memory.
 
     Raises:
-        ValueError: for a folder of something else, a damaged store, or one of another transform.
-        OSError: where the folder cannot be written to.
+        ValueError: If the folder is not a store, or the store is damaged or was made by another transform.
+        OSError: If the folder cannot be written to.
     """
 
     def __init__(
@@ -57,16 +58,16 @@ class StoreWriter:
         self._new: dict[bytes, tuple[int, ...]] = {}
 
     def __enter__(self) -> StoreWriter:
-        if self._is_of_something_else() and not (self.folder / LOCK_FILE).exists():  # else it may just be starting
+        if self._is_other_folder() and not (self.folder / LOCK_FILE).exists():  # a locked store may just be starting
             raise self._not_a_store()
         lock = try_lock(self.folder)
         if lock is None:
-            self._log(f"{self.folder} is being written by another process; waiting until it ends")
+            self._log(f"{self.folder} is being written by another process; waiting for it to finish")
             lock = try_lock(self.folder, seconds=-1)
         self._lock = lock
         try:
             remove_unfinished(self.folder)
-            if self._is_of_something_else():
+            if self._is_other_folder():
                 raise self._not_a_store()
             self._start()
         except BaseException:
@@ -77,28 +78,28 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Also after an error elsewhere, such as one damaged image: hours of decoding are kept.
+        # Write also after an error elsewhere, such as a damaged image, to keep hours of decoding.
         try:
-            if kind is None or not issubclass(kind, OSError):  # such as a full disk
+            if kind is None or not issubclass(kind, OSError):  # for example, a full disk
                 self.flush()
         finally:
             self._lock.release()
 
     def add(self, keys: list[bytes], pixels: NDArray[np.uint8] | None, *, tiny: bool) -> bool:
-        """Adds an image `[3, H, W]` uint8, or further keys of one that is there; returns whether it is new."""
+        """Adds a uint8 image `[3, H, W]`, or further keys of an existing one; returns whether the image is new."""
         known = [self._record(key) for key in keys]
-        record = next((one for one in known if one is not None), None)
+        record = next((existing for existing in known if existing is not None), None)
         is_new = record is None
-        # An image that several files hold is stored once, under the keys of all of them.
+        # An image contained in several files is stored once, under the keys of all of them.
         if record is None:
             record = (self.images, int(tiny), checksum(pixels))
             self.images += 1
             self._pending.append(pixels)
-        for key, found in zip(keys, known, strict=True):
-            if found is None and key not in self._new:
+        for key, existing in zip(keys, known, strict=True):
+            if existing is None and key not in self._new:
                 self._new[key] = record
                 self._records.append((*halves(key), *record))
-        if sum(one.nbytes for one in self._pending[-1:]) * len(self._pending) >= self._part_bytes:
+        if sum(image.nbytes for image in self._pending[-1:]) * len(self._pending) >= self._part_bytes:
             self.flush()
         return is_new
 
@@ -114,15 +115,14 @@ class StoreWriter:
         self._keys += len(self._records)
         self._written = self.images
         self._pending, self._records = [], []
-        # Written last: until the manifest counts them, readers and the next build treat the appended images as
-        # unfinished.
+        # Write the manifest last: until it counts them, readers and the next build ignore appended images.
         self._write_manifest()
 
-    def _is_of_something_else(self) -> bool:
+    def _is_other_folder(self) -> bool:
         return self.folder.is_dir() and not is_store(self.folder) and any(self.folder.glob("[!.]*"))
 
     def _not_a_store(self) -> ValueError:
-        return ValueError(f"{self.folder} is not empty and has no {MANIFEST}: choose another folder.")
+        return ValueError(f"{self.folder} is not empty and has no {MANIFEST}. Choose another folder.")
 
     def _start(self) -> None:
         self.images = self._written = self._keys = 0

@@ -1,4 +1,4 @@
-"""Images cut to size as the model's own processor does it, in batches of 8-bit pixels that stay in main memory."""
+"""Resizes and crops images like the model's own processor, into batches of 8-bit pixels that stay in main memory."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
 
 
 def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-    """Crops each image and scales the part up to the size of the whole, bilinearly.
+    """Crops each image and scales the crop bilinearly to the size of the whole image.
 
-    A box may begin and end between pixels. The box of a whole image leaves uint8 pixels exactly as they are.
+    A box may begin and end between pixels. A box that covers the whole image leaves uint8 pixels unchanged.
 
     Args:
-        pixels: `[M, 3, H, W]`, uint8 or float.
-        boxes: `[M, 4]` float32 on the same device, `(left, top, right, bottom)` as shares of width and height.
+        pixels: Images `[M, 3, H, W]`, uint8 or float.
+        boxes: Crop boxes `[M, 4]`, float32 on the same device, `(left, top, right, bottom)` as shares of width and
+            height.
 
     Returns:
-        `[M, 3, H, W]` of the type of `pixels`; uint8 is rounded.
+        Images `[M, 3, H, W]` with the dtype of `pixels`; uint8 values are rounded.
     """
-    # Nothing is scaled down, so no low-pass filter is needed.
+    # Images are never scaled down, so no low-pass filter is needed.
     height, width = pixels.shape[2:]
     left, top, right, bottom = boxes.float().unbind(1)
-    # Not with affine_grid: its matrix product is rounded to bfloat16 under autocast, and to TF32 if that is allowed,
-    # which moves points by parts of a pixel.
+    # Do not use affine_grid: its matrix product is rounded to bfloat16 under autocast, and to TF32 if allowed, which
+    # moves points by fractions of a pixel.
     across, down = _positions(left, right, width), _positions(top, bottom, height)
     grid = torch.stack(torch.broadcast_tensors(across[:, None, :], down[:, :, None]), dim=-1)
     part = functional.grid_sample(pixels.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)
@@ -42,30 +43,30 @@ def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
 
 
 def _positions(start: torch.Tensor, stop: torch.Tensor, number: int) -> torch.Tensor:
-    # Centers of equal pixels between both, `[M, number]`; -1 to 1 is the whole image.
+    # Centers `[M, number]` of equal pixels between start and stop; -1 to 1 is the whole image.
     centers = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
     return 2 * torch.lerp(start[:, None], stop[:, None], centers) - 1
 
 
 class PixelBatch:
-    """Pixels that stay where they are until the model asks for a mini-batch of them, which is then cropped."""
+    """Pixels that stay in place until the model requests a mini-batch of them, which is then cropped."""
 
-    # The Trainer, accelerate, DDP and FSDP move every tensor they find inside mappings, sequences and dataclasses, and
-    # accelerate everything that has `.to`. This is none of these and has none, so a large batch waits in main memory
-    # and only `slice_to` moves it.
+    # The Trainer, accelerate, DDP and FSDP move every tensor inside mappings, sequences and dataclasses, and
+    # accelerate also moves any object with `.to`. This class is none of these and has no `.to`, so a large batch waits
+    # in main memory and only `slice_to` moves it.
     __slots__ = ("boxes", "pixels")
 
     def __init__(self, pixels: torch.Tensor, boxes: torch.Tensor | None = None) -> None:
-        """Wraps pixels `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalized.
+        """Wraps pixels `[M, 3, H, W]`: uint8 from `PixelTransform`, or already normalized floats.
 
-        `boxes`, `[M, 4]` float32, are what `slice_to` crops the images to: `(left, top, right, bottom)` as shares of
-        width and height, 0 to 1.
+        `slice_to` crops the images to `boxes`, `[M, 4]` float32: `(left, top, right, bottom)` as shares of width and
+        height, 0 to 1.
         """
         if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
-            found = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
-            raise ValueError(f"PixelBatch got {found}. Expected a tensor [M, 3, H, W].")
+            kind = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
+            raise ValueError(f"PixelBatch got {kind}. Expected a tensor [M, 3, H, W].")
         if pixels.dtype != torch.uint8 and not pixels.is_floating_point():
-            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or float and already normalized.")
+            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or already normalized floats.")
         if boxes is not None and boxes.shape != (len(pixels), 4):
             raise ValueError(
                 f"PixelBatch got boxes of shape {list(boxes.shape)} for {len(pixels)} images. Expected [M, 4]."
@@ -77,26 +78,26 @@ class PixelBatch:
         return self.pixels.shape[0]
 
     def __repr__(self) -> str:
-        # Shape and type, not the pixels: batches end up in logs and tracebacks.
+        # Show shape and dtype instead of pixels, because batches appear in logs and tracebacks.
         crops = "" if self.boxes is None else ", crops"
         return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device}{crops})"
 
     def pin_memory(self) -> PixelBatch:
-        """A copy in page-locked memory; the DataLoader's pin thread calls this with `dataloader_pin_memory`."""
+        """Returns a copy in page-locked memory; called by the DataLoader's pin thread with `dataloader_pin_memory`."""
         return PixelBatch(self.pixels.pin_memory(), None if self.boxes is None else self.boxes.pin_memory())
 
     def slice_to(self, start: int, stop: int, device: torch.device | str) -> torch.Tensor:
-        """The images `start:stop` on `device`, in the type they have here; the copy overlaps with work if pinned."""
+        """Copies images `start:stop` to `device` without changing the dtype; if pinned, the copy is asynchronous."""
         pixels = _copy(self.pixels[start:stop], device)
         return pixels if self.boxes is None else crop_and_scale(pixels, _copy(self.boxes[start:stop], device))
 
 
 def _copy(part: torch.Tensor, device: torch.device | str) -> torch.Tensor:
-    # From unpinned memory an asynchronous copy gains nothing, and from device to host it could be read too early.
+    # An asynchronous copy from unpinned memory gains nothing, and one from device to host could be read too early.
     return part.to(device, non_blocking=part.is_pinned())
 
 
-# Settings that leave a processor's 8-bit pixels as they are. The last two record its classes.
+# Settings that do not affect a processor's 8-bit pixels. The last two record its classes.
 _AFTER_PIXELS = (
     *("do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
     *("image_processor_type", "processor_class"),
@@ -104,22 +105,22 @@ _AFTER_PIXELS = (
 
 
 class PixelTransform:
-    """A Hugging Face image processor's resize and crop, without its rescale and normalize: RGB images to uint8 pixels.
+    """Resizes and crops RGB images to uint8 pixels like a Hugging Face image processor, without rescaling them.
 
-    `(pixels * rescale_factor - mean) / std` equals the processor's own output. Leaving that part to the accelerator
-    makes a batch four times smaller on its way there. Instances pickle, so they can live in a DataLoader's workers.
+    `(pixels * rescale_factor - mean) / std` equals the processor's own output. Because the accelerator does this part,
+    a batch is four times smaller on its way there. Instances can be pickled for DataLoader workers.
 
     Attributes:
         mean: Three floats; zeros if the processor does not normalize.
         std: Three floats; ones if the processor does not normalize.
-        rescale_factor: 1.0 if the processor does not rescale.
-        size: `(H, W)` of every output.
-        max_pixels: Largest width times height that a resize may make on its way to `size`; images up to 16 times as
-            long as wide always pass.
-        direct: Resize and crop by Pillow alone, where it is proven to give the processor's pixels; it takes less time
+        rescale_factor: Factor for pixel values; 1.0 if the processor does not rescale.
+        size: Size `(H, W)` of every output.
+        max_pixels: Largest width times height of an intermediate image when resizing to `size`; images up to 16 times
+            as long as wide always pass.
+        direct: Resize and crop with Pillow only, if probes prove that the pixels equal the processor's. This is faster
             than the processor, which converts each image to an array and back.
-        keeps_ready_images: Whether the processor leaves an image of exactly that size as it is, which is proven; such
-            images (a cache of resized ones, the sandbox) then skip it.
+        keeps_ready_images: Whether the processor leaves images of exactly this size unchanged, as proven by a probe.
+            Such images (cached resized images, the sandbox) then skip the processor.
     """
 
     def __init__(
@@ -143,20 +144,20 @@ class PixelTransform:
 
     @classmethod
     def from_processor(cls, image_processor: Any, *, max_pixels: int = MAX_IMAGE_PIXELS) -> PixelTransform:
-        """Builds the transform and proves on probe images that it equals the processor's own output.
+        """Builds the transform and verifies on probe images that it equals the processor's own output.
 
-        It is what `AutoImageProcessor.from_pretrained` returns (with or without torchvision), or a processor that has
-        one as `image_processor`, such as `CLIPProcessor`.
+        `image_processor` is the result of `AutoImageProcessor.from_pretrained` (with or without torchvision), or a
+        processor with an attribute `image_processor`, such as `CLIPProcessor`.
 
         Raises:
-            ValueError: Its outputs differ in size between images, or it does more to the pixels than resize, crop,
+            ValueError: If the processor's outputs differ in size between images, or it does more than resize, crop,
                 rescale and normalize.
         """
         image_processor = getattr(image_processor, "image_processor", image_processor)
         if not callable(image_processor) or not hasattr(image_processor, "do_normalize"):
             raise TypeError(
-                "Expected an image processor such as AutoImageProcessor.from_pretrained returns, found a "
-                f"{type(image_processor).__name__}."
+                f"found a {type(image_processor).__name__}, expected an image processor, such as the result of "
+                "AutoImageProcessor.from_pretrained."
             )
         normalizes = bool(image_processor.do_normalize)
         rescales = bool(getattr(image_processor, "do_rescale", False))
@@ -172,10 +173,10 @@ class PixelTransform:
         return transform
 
     def __call__(self, images: Sequence[Image.Image], *, where: Sequence[str] | None = None) -> torch.Tensor:
-        """Resizes and crops RGB images to `[B, 3, H, W]` uint8, contiguous; `where` is their place, for errors.
+        """Resizes and crops RGB images to contiguous uint8 `[B, 3, H, W]`; `where` names their places in errors.
 
         Raises:
-            ValueError: An image is not RGB, or so long and thin that the processor's resize would pass `max_pixels`.
+            ValueError: If an image is not RGB, or so elongated that the processor's resize would exceed `max_pixels`.
         """
         for index, image in enumerate(images):
             place = f"image {index} of the batch" if where is None else where[index]
@@ -199,15 +200,15 @@ class PixelTransform:
         return pixels
 
     def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
-        """The rest of the processor's work: `(pixels * rescale_factor - mean) / std` in float32, `[B, 3, H, W]`."""
+        """Completes the processor's work: `(pixels * rescale_factor - mean) / std` in float32, `[B, 3, H, W]`."""
         mean, std = (torch.tensor(values, device=pixels.device)[:, None, None] for values in (self.mean, self.std))
         return (pixels.float() * self.rescale_factor - mean) / std
 
     def facts(self) -> dict[str, Any]:
-        """Everything that determines an image's pixels, as JSON: to identify pixels that were made before.
+        """Returns everything that determines an image's pixels, as JSON, to identify stored pixels.
 
-        What the accelerator does, rescale and normalization, is no part of it. A digest of the probes' pixels stands
-        for whatever the processor's code does.
+        The accelerator's part, rescaling and normalization, is not included. A digest of the probes' pixels represents
+        the behavior of the processor's code.
         """
         settings = json.loads(self.image_processor.to_json_string())
         kept = {name: value for name, value in settings.items() if name not in _AFTER_PIXELS}
@@ -222,18 +223,18 @@ class PixelTransform:
         }
 
     def _check_resized(self, image: Image.Image, place: str) -> None:
-        # Resizing the short edge first and cropping afterwards turns 1 x 100,000 into 224 x 22,400,000 in between.
+        # Resizing the short edge before cropping turns 1 x 100,000 into an intermediate image of 224 x 22,400,000.
         size = getattr(self.image_processor, "size", None)
         short = size.get("shortest_edge") if hasattr(size, "get") else None
         if not short or size.get("longest_edge") or not self.image_processor.do_resize:
             return
         width, height = image.size
-        # A limit below the size that every image is resized to would reject all images. The limit is about what grows
-        # beyond that size.
+        # A limit below the common output size would reject all images. The limit is meant for images that grow beyond
+        # that size.
         limit = max(self.max_pixels, 16 * short * short)
         if short * short * max(image.size) / min(image.size) > limit:
             raise ValueError(
-                f"{place} is {width:,} x {height:,} pixels: with its short edge resized to {short}, it would pass "
+                f"{place} is {width:,} x {height:,} pixels. With its short edge resized to {short}, it would exceed "
                 f"{limit:,} pixels. {DROP_ROW}, crop it or, if you trust its source, raise max_image_pixels."
             )
 
@@ -242,7 +243,7 @@ class PixelTransform:
         for image in (*_probes(), *_uneven_probes(), _noise(self.size)):
             pixels = self([image])
             if pixels.dtype != torch.uint8:
-                raise ValueError(self._cannot(f"gives {pixels.dtype} where it neither rescales nor normalizes"))
+                raise ValueError(self._cannot(f"returns {pixels.dtype} without rescaling and normalization"))
             own = _stack(self.image_processor(images=[image], return_tensors=None)["pixel_values"]).float()
             ours = self.normalize(pixels)
             allowed = 1e-5 * max(1.0, own.abs().max().item())
@@ -255,8 +256,8 @@ class PixelTransform:
 
     def _cannot(self, problem: str) -> str:
         return (
-            f"{type(self.image_processor).__name__} {problem}. Expected pixels of 8 bits until the rescale; use the "
-            "processor of a fixed-resolution CLIP or SigLIP, or pass float pixels from a collator of your own."
+            f"{type(self.image_processor).__name__} {problem}. Expected 8-bit pixels before rescaling. Use the "
+            "processor of a fixed-resolution CLIP or SigLIP model, or pass float pixels from your own collator."
         )
 
 
@@ -269,13 +270,12 @@ def _three(values: float | Sequence[float]) -> tuple[float, ...]:
 
 
 def _probes() -> list[Image.Image]:
-    # Wide, high and square noise: the smallest set whose outputs differ in size unless the processor fixes the size.
+    # Wide, tall and square noise: the smallest set whose outputs differ in size unless the processor fixes the size.
     return [_noise(size) for size in ((40, 64), (64, 40), (48, 48))]
 
 
 def _uneven_probes() -> list[Image.Image]:
-    # Noise that is enlarged or reduced, with margins of odd width, in which the rounding of a size or a crop would
-    # show.
+    # Noise that is enlarged or reduced, with margins of odd width, reveals how sizes and crops are rounded.
     return [_noise(size) for size in ((251, 163), (97, 301), (31, 17))]
 
 
@@ -284,7 +284,7 @@ def _noise(size: tuple[int, int]) -> Image.Image:
 
 
 def _raw_pixels(image_processor: Any, images: Sequence[Image.Image]) -> Sequence[Any]:
-    # If no tensors are requested, a processor returns a list, so we can report differing sizes in our own words.
+    # Without return_tensors, a processor returns a list, so we can report differing sizes with our own message.
     outputs = image_processor(images=list(images), do_rescale=False, do_normalize=False, return_tensors=None)
     return outputs["pixel_values"]
 
@@ -301,13 +301,13 @@ def _output_size(image_processor: Any) -> tuple[int, int]:
     shapes = [np.shape(_raw_pixels(image_processor, [image])[0]) for image in _probes()]
     if any(len(shape) != 3 or shape[0] != 3 for shape in shapes):
         raise ValueError(
-            f"{name} gives pixels of shape {list(shapes[0])} for one image. Expected [3, H, W]; use the processor of "
-            "a fixed-resolution model (SigLIP 2 in its NaFlex form is not supported)."
+            f"{name} returns pixels of shape {list(shapes[0])} for one image. Expected [3, H, W]; use the processor "
+            "of a fixed-resolution model (the NaFlex variant of SigLIP 2 is not supported)."
         )
     if len(set(shapes)) > 1:
-        found = ", ".join(f"{height} x {width}" for _, height, width in shapes)
+        sizes = ", ".join(f"{height} x {width}" for _, height, width in shapes)
         raise ValueError(
-            f"{name} gives images of different sizes ({found} for a wide, a high and a square one), which cannot be "
+            f"{name} returns images of different sizes ({sizes} for a wide, a tall and a square one), which cannot be "
             "batched. Expected one size; set do_center_crop=True with a crop_size, or size={'height': H, 'width': W}."
         )
     return shapes[0][1], shapes[0][2]
@@ -315,13 +315,13 @@ def _output_size(image_processor: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class DirectResize:
-    """A processor's resize and center crop, read from its settings; the caller proves that it gives the same pixels.
+    """A processor's resize and center crop, read from its settings; the caller verifies that the pixels are equal.
 
     Attributes:
-        short_edge: What the shorter side is resized to; `None` for a fixed size.
-        resized: `(H, W)` that every image is resized to; without `short_edge`.
-        crop: `(H, W)` of the center that is kept.
-        resample: Pillow's filter.
+        short_edge: Size of the shorter side after resizing; `None` for a fixed size.
+        resized: Size `(H, W)` after resizing, if `short_edge` is `None`.
+        crop: Size `(H, W)` of the center crop.
+        resample: Pillow's resampling filter.
     """
 
     short_edge: int | None
@@ -331,7 +331,7 @@ class DirectResize:
 
     @classmethod
     def from_processor(cls, image_processor: Any) -> DirectResize | None:
-        """The resize of a processor, or `None` for one that does something else, such as padding small images."""
+        """Reads a processor's resize; `None` if it does something else, such as padding small images."""
         size, resample = getattr(image_processor, "size", None), getattr(image_processor, "resample", None)
         if not image_processor.do_resize or not hasattr(size, "get") or not isinstance(resample, int):
             return None
@@ -354,15 +354,15 @@ class DirectResize:
         return pixels
 
     def write(self, image: Image.Image, pixels: NDArray[np.uint8]) -> None:
-        # The crop is not folded into the resize (`box` of `Image.resize`): Pillow computes other rounded weights for a
-        # box, and single pixels of photographs then differ by 2 of 255.
+        # Do not merge the crop into the resize (`box` of `Image.resize`): Pillow rounds the weights for a box
+        # differently, and single pixels of photographs then differ by 2 of 255.
         resized = np.asarray(image.resize(self._resized_size(*image.size), self.resample))
         (height, width), (rows, columns) = resized.shape[:2], self.crop
         top, left = (height - rows) // 2, (width - columns) // 2
         pixels[:] = resized[top : top + rows, left : left + columns].transpose(2, 0, 1)
 
     def _resized_size(self, width: int, height: int) -> tuple[int, int]:
-        # Rounded as in transformers.
+        # Round like transformers.
         if self.short_edge is None:
             return self.resized[1], self.resized[0]
         long = int(self.short_edge * max(width, height) / min(width, height))

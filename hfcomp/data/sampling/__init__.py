@@ -1,1 +1,1 @@
-"""Which rows a batch holds and what is drawn of them: by seed, epoch and row, the same on any number of processes."""
+"""Sampling of rows, and of parts of rows, by seed, epoch and row: the same on any number of processes."""

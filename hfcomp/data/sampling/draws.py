@@ -1,4 +1,4 @@
-"""Draws by seed, epoch and row alone: the same on any number of processes and workers, and after a resume."""
+"""Draws that depend only on seed, epoch and row: the same for any number of processes and workers, and on resume."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hfcomp.data.pair_table import has_lists, is_text, without_text
 
 
 class EpochSampler(torch.utils.data.Sampler[Any]):
-    """An order of rows that differs from epoch to epoch, often made of another order."""
+    """An order of rows that differs from epoch to epoch, often derived from another order."""
 
     order: torch.utils.data.Sampler[int] | None = None
     epoch: int = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch, also of the order that this one is made of."""
+        """Begins an epoch, also in the order from which this one is derived."""
         self.epoch = epoch
         if hasattr(self.order, "set_epoch"):
             self.order.set_epoch(epoch)
@@ -31,8 +31,8 @@ class EpochSampler(torch.utils.data.Sampler[Any]):
 class EpochOrder(EpochSampler):
     """An order of rows with the epoch in each index."""
 
-    # The persistent workers of a `DataLoader` hold copies of the dataset, which no `set_epoch` in the main process
-    # reaches. Only the index is sent to them for each row, so the epoch travels in it.
+    # The persistent workers of a `DataLoader` have copies of the dataset, which `set_epoch` in the main process cannot
+    # reach. Only an index is sent to them for each row, so it carries the epoch.
     def __init__(self, order: torch.utils.data.Sampler[int]) -> None:
         self.order = order
 
@@ -46,10 +46,10 @@ class EpochOrder(EpochSampler):
 
 
 class DrawnRows(TrainingRows):
-    """Training rows of which something is drawn in each epoch; a subclass names it and draws it.
+    """Training rows with a draw in each epoch; subclasses name what is drawn and define the draw.
 
     Attributes:
-        what: is drawn; with seed, epoch and row it makes the draw.
+        what: Name of what is drawn; seeds the draw, together with seed, epoch and row.
     """
 
     what: str
@@ -59,7 +59,7 @@ class DrawnRows(TrainingRows):
         self.dataset = rows.dataset
         self.seed = seed
 
-    # Columns and counts are those of the rows before anything is drawn.
+    # Columns and counts come from the rows before any draw.
 
     @property
     def features(self) -> dict[str, Any]:
@@ -75,32 +75,32 @@ class DrawnRows(TrainingRows):
         return self.rows.number_of_entries(name)
 
     def draw(self, row: dict[str, Any], random_numbers: random.Random) -> dict[str, Any]:
-        raise TypeError(f"{type(self).__name__} does not say how a row is drawn: define draw().")
+        raise TypeError(f"{type(self).__name__} does not define how to draw a row. Define draw().")
 
     def __getitems__(self, indices: list[int | tuple[int, int]]) -> list[dict[str, Any]]:
-        """Rows by `(index, epoch)`; an index alone is of epoch 0."""
-        wanted = [index if isinstance(index, tuple) else (index, 0) for index in indices]
-        read = self.rows.__getitems__(wanted if isinstance(self.rows, DrawnRows) else [row for row, _ in wanted])
-        # Each row has a generator of its own: a draw must not depend on what the worker read before.
+        """Returns rows by `(index, epoch)`; an index without epoch means epoch 0."""
+        pairs = [index if isinstance(index, tuple) else (index, 0) for index in indices]
+        read = self.rows.__getitems__(pairs if isinstance(self.rows, DrawnRows) else [row for row, _ in pairs])
+        # Each row has its own generator, because a draw must not depend on what the worker read before.
         return [
             self.draw(row, random.Random(f"{self.what} {self.seed} {epoch} {index}"))
-            for row, (index, epoch) in zip(read, wanted, strict=True)
+            for row, (index, epoch) in zip(read, pairs, strict=True)
         ]
 
 
 CAPTION_COLUMNS = {**NEGATIVE_FEATURES, **CONCEPT_FEATURES}
-"""What belongs to a caption: for several captions a list with an entry for each, which is what one caption has."""
-START = "draw_captions (a recipe's captions: drawn)"
+"""Columns that belong to a caption. With several captions, they contain a list with one entry per caption."""
+START = "draw_captions (captions: drawn in a recipe)"
 
 
 class DrawnCaptions(DrawnRows):
-    """Training rows with one of their captions, drawn per row and epoch; negatives and concepts are the caption's own.
+    """Training rows with one caption, drawn per row and epoch; negatives and concepts are those of this caption.
 
-    A draw depends on `seed`, epoch and row only; captions without text are never drawn. An index without an epoch, as
-    in evaluation, has the draw of epoch 0.
+    A draw depends only on `seed`, epoch and row; captions without text are never drawn. An index without an epoch, as
+    in evaluation, gets the draw of epoch 0.
 
     Raises:
-        ValueError: for a row without text, or with columns that do not fit its captions.
+        ValueError: If a row has no text, or has columns that do not fit its captions.
     """
 
     what = "captions"
@@ -116,7 +116,7 @@ class DrawnCaptions(DrawnRows):
 
 
 def with_drawn_caption(row: dict[str, Any], columns: Sequence[str], random_numbers: random.Random) -> dict[str, Any]:
-    """A row with one of its captions, and the entries of this caption."""
+    """Returns a row with one of its captions and the entries of this caption."""
     check_row(row, columns, row["row"])
     captions = row["caption"]
     chosen = random_numbers.choice([place for place, text in enumerate(captions) if is_text(text)])
@@ -124,20 +124,20 @@ def with_drawn_caption(row: dict[str, Any], columns: Sequence[str], random_numbe
 
 
 def columns_by_caption(features: Mapping[str, Any]) -> list[str]:
-    """The columns with an entry for each caption: lists of what one caption has."""
+    """Returns the columns that contain one entry per caption: lists of what a single caption has."""
     return [name for name, own in CAPTION_COLUMNS.items() if name in features and _depth(features[name]) > _depth(own)]
 
 
 def require_lists(features: Mapping[str, Any]) -> None:
     if not has_lists(features):
         raise ValueError(
-            f"{START}: column 'caption' holds {features.get('caption', 'nothing')}, expected lists of texts. Leave it "
-            "out, or name the column of lists with column_names."
+            f"{START}: column 'caption' contains {features.get('caption', 'nothing')}, expected lists of texts. "
+            "Remove the option, or map the column with the lists with column_names."
         )
 
 
 def check_drawn_captions(rows: Any, columns: Sequence[str], *, num_negatives: int = 0) -> None:
-    """Checks that a caption can be drawn from each row of a training set; of a stream only the types are known."""
+    """Checks that a caption can be drawn from each row of a training set; for a stream, checks only the types."""
     if isinstance(rows, IterableDataset):
         return require_lists(rows.features or {})
     rows = TrainingRows(rows, [*dict.fromkeys(("caption", *columns))]) if isinstance(rows, Dataset) else rows
@@ -154,7 +154,7 @@ def check_drawn_captions(rows: Any, columns: Sequence[str], *, num_negatives: in
 
 
 def check_captions(rows: TrainingRows) -> None:
-    """Checks that a caption can be drawn from each row of a training set, with what belongs to it."""
+    """Checks that a caption, with its entries in other columns, can be drawn from each row of a training set."""
     require_lists(rows.features)
     columns = columns_by_caption(rows.features)
     lists = {name: rows.column(name) for name in ("caption", *columns)}
@@ -165,19 +165,19 @@ def check_captions(rows: TrainingRows) -> None:
         _check_owners(rows, columns, f"row {several} has {len(lists['caption'][several])} captions")
 
 
-def _check_owners(rows: TrainingRows, columns: Sequence[str], found: str) -> None:
-    # A negative of one caption may be true of another: training on it would teach that a right text is wrong.
-    start = f"{START}: {found}, and column"
+def _check_owners(rows: TrainingRows, columns: Sequence[str], captions: str) -> None:
+    # A negative of one caption may be true of another, and training on it would teach that a correct text is wrong.
+    start = f"{START}: {captions}, but column"
     for name in CAPTION_COLUMNS:
         if name in rows.features and name not in columns:
             raise ValueError(
-                f"{start} {name!r} does not say which of them it belongs to. Give it a list with an entry for each "
-                "caption, remove it, or use one caption (captions: longest, or all with negatives made for each)."
+                f"{start} {name!r} does not show to which of them it belongs. Use a list with one entry per caption, "
+                "remove the column, or use one caption (captions: longest, or all with negatives made for each)."
             )
     if rows.number_of_entries("negative_image"):
         raise ValueError(
-            f"{start} 'negative_image' shows the negative of one of them. Use one caption (captions: longest), or an "
-            "objective without negative images."
+            f"{start} 'negative_image' shows the negative of only one of them. Use one caption (captions: longest), "
+            "or an objective without negative images."
         )
 
 
@@ -188,10 +188,10 @@ def check_row(row: Mapping[str, Any], columns: Sequence[str], number: int) -> No
     for name in columns:
         values = row.get(name)
         if not isinstance(values, list) or len(values) != len(captions):
-            found = len(values) if isinstance(values, list) else "no"
+            count = len(values) if isinstance(values, list) else "no"
             raise ValueError(
-                f"column {name!r}, row {number}: found {found} entries for {len(captions)} captions. Every caption "
-                "needs one, which is a list; an empty list where it has none."
+                f"column {name!r}, row {number}: found {count} entries for {len(captions)} captions. Every caption "
+                "needs a list as its entry; use an empty list if it has nothing."
             )
 
 
@@ -206,9 +206,9 @@ ALIGNED = ("negative_captions", "negative_kinds", "negative_concreteness")
 
 
 class DrawnNegatives(DrawnRows):
-    """Training rows with their negatives shuffled per row and epoch, masked ones last.
+    """Training rows with negatives shuffled per row and epoch, masked ones last.
 
-    Whoever reads the first `K` reads `K` drawn from all. A draw depends on `seed`, epoch and row only.
+    The first `K` are therefore a random sample of all negatives. A draw depends only on `seed`, epoch and row.
     """
 
     what = "negatives"
@@ -219,15 +219,15 @@ class DrawnNegatives(DrawnRows):
 
 
 def with_drawn_order(row: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """A row with its negatives in random order, those that are empty last, and with each what is said of it.
+    """Shuffles a row's negatives together with their aligned columns, empty ones last.
 
-    Columns that do not fit each other stay as they are, for the collator to refuse.
+    Columns of different lengths stay as they are; the collator raises an error for them.
     """
     columns = {name: row[name] for name in ALIGNED if row.get(name) is not None}
     texts = columns.get("negative_captions")
     if texts is None or any(not isinstance(values, list) or len(values) != len(texts) for values in columns.values()):
         return row
-    # Masked entries go last, so a reader of the first K gets all texts that there are.
+    # Masked entries go last, so the first K contain as many texts as possible.
     valid = [index for index, text in enumerate(texts) if text is not None and str(text).strip()]
     empty = [index for index in range(len(texts)) if index not in valid]
     order = [*draw.sample(valid, len(valid)), *empty]
@@ -235,16 +235,16 @@ def with_drawn_order(row: dict[str, Any], draw: random.Random) -> dict[str, Any]
 
 
 CROP_BOX = "crop_box"
-"""In a row: the part that its images are cropped to, `(left, top, right, bottom)` as shares of width and height."""
+"""Field of a row: crop box of its images, `(left, top, right, bottom)` as shares of width and height."""
 ASPECT = 4 / 3
-"""Width to height of a box is at most this, and height to width."""
+"""Maximum ratio of width to height, and of height to width, of a box."""
 
 
 class DrawnCrops(DrawnRows):
     """Training rows with a `crop_box`, drawn per row and epoch; see `draw_box`.
 
-    The box is the row's: its image and its negative image are cropped alike, so that a pair that differs in one place
-    still does. A draw depends on `seed`, epoch and row only.
+    A row's image and negative image get the same box, so a pair that differs in one place still does after cropping. A
+    draw depends only on `seed`, epoch and row.
     """
 
     what = "crops"
@@ -254,28 +254,29 @@ class DrawnCrops(DrawnRows):
         self.smallest = smallest
 
     def draw(self, row: dict[str, Any], random_numbers: random.Random) -> dict[str, Any]:
-        """The row with its box."""
+        """Adds the box to the row."""
         return {**row, CROP_BOX: draw_box(self.smallest, random_numbers)}
 
 
 def without_crops(rows: Any) -> Any:
-    """Rows whose images are whole, as evaluation needs them: those below `DrawnCrops`, any others as they are."""
+    """Returns rows with whole images, as needed for evaluation: unwraps `DrawnCrops`, returns other rows unchanged."""
     return rows.rows if isinstance(rows, DrawnCrops) else rows
 
 
 def draw_box(smallest: float, random_numbers: random.Random) -> tuple[float, float, float, float]:
-    """A random part of an image.
+    """Draws a random crop box.
 
-    Its area is uniform in `[smallest, 1]`, its aspect ratio log-uniform in `[3/4, 4/3]`, its place uniform: the
-    distribution of torchvision's `RandomResizedCrop`, which open_clip trains with at `scale=(0.9, 1.0)`. Two things
-    differ. torchvision draws area and ratio again if the box does not fit into the image, which favors small areas;
-    here the ratio is one of those that fit. And open_clip crops the photograph, hfcomp the model's square of it.
+    Its area is uniform in `[smallest, 1]`, its aspect ratio log-uniform in `[3/4, 4/3]`, and its position uniform.
+    This is the distribution of torchvision's `RandomResizedCrop`, which open_clip uses with `scale=(0.9, 1.0)`, with
+    two differences. torchvision redraws area and ratio if the box does not fit into the image, which favors small
+    areas; hfcomp draws only ratios that fit. And open_clip crops the photograph, whereas hfcomp crops the model's
+    square of it.
 
     Returns:
         `(left, top, right, bottom)` as shares of width and height, 0 to 1.
     """
     area = random_numbers.uniform(smallest, 1)
-    bound = min(math.log(ASPECT), -math.log(area))  # the box of a larger ratio is wider than the image
+    bound = min(math.log(ASPECT), -math.log(area))  # with a larger ratio, the box would be wider than the image
     ratio = math.exp(random_numbers.uniform(-bound, bound))
     width, height = (min(1.0, math.sqrt(area * part)) for part in (ratio, 1 / ratio))
     left, top = (random_numbers.uniform(0, 1 - side) for side in (width, height))

@@ -1,4 +1,4 @@
-"""Batches of groups of pairs that share a concept, with easily confused groups beside them (CLEAR GLASS)."""
+"""Batches of groups of pairs that share a concept, each next to easily confused groups (CLEAR GLASS)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hfcomp.data.sampling.draws import EpochSampler
 from hfcomp.data.sampling.replay import replay_places
 
 NAMED = 5
-"""Names of each kind that a line holds."""
+"""Number of names of each kind that a line shows."""
 
 
 @dataclass(frozen=True)
 class GroupReport:
-    """What an epoch of [`GroupOrder`] is made of.
+    """Composition of an epoch of [`GroupOrder`].
 
     Attributes:
-        too_small: number of rows by name of the groups that are left out, as anchors and as hard negatives.
-        unknown: names in `hard_negative_groups` that no row's `group` is.
-        without_negatives: names of the groups without any hard-negative group left.
-        short_of_negatives: names of those that have some, but fewer than a batch takes.
-        random_places: places of hard-negative groups in an epoch that random other groups take.
-        repeated: names of the groups that have fewer rows than positions.
+        too_small: Number of rows by name, for groups that are left out as anchors and as hard negatives.
+        unknown: Names in `hard_negative_groups` that are not the `group` of any row.
+        without_negatives: Names of groups that have no hard-negative group left.
+        short_of_negatives: Names of groups that have some hard-negative groups, but fewer than a batch needs.
+        random_places: Number of places for hard-negative groups in an epoch that random other groups fill.
+        repeated: Names of groups that have fewer rows than positions.
     """
 
     groups: int
@@ -51,7 +51,7 @@ class GroupReport:
 
     def summary(self) -> str:
         return (
-            f"{self.groups:,} groups with {self.rows:,} rows: an epoch has {self.batches:,} batches of "
+            f"{self.groups:,} groups with {self.rows:,} rows. An epoch has {self.batches:,} batches of "
             f"{self.groups_per_batch} groups with {self.pairs_per_group} pairs each."
         )
 
@@ -60,17 +60,17 @@ class GroupReport:
         lines = [
             (
                 self.without_group,
-                f"{self.without_group:,} rows have no group; they are left out.",
+                f"{self.without_group:,} rows have no group and are left out.",
             ),
             (
                 self.too_small,
-                f"{len(self.too_small):,} groups with {sum(self.too_small.values()):,} rows in all are left out, also "
-                f"as hard negatives: each has fewer than {self.minimum_size} rows ({_first(self.too_small)}).",
+                f"{len(self.too_small):,} groups with a total of {sum(self.too_small.values()):,} rows are left out, "
+                f"also as hard negatives: each has fewer than {self.minimum_size} rows ({_first(self.too_small)}).",
             ),
             (
                 self.unknown,
                 f"{len(self.unknown):,} names in hard_negative_groups are not a group of the training set "
-                f"({_first(self.unknown)}); they are left out.",
+                f"({_first(self.unknown)}) and are left out.",
             ),
             (
                 self.without_negatives,
@@ -80,28 +80,28 @@ class GroupReport:
             (
                 self.short_of_negatives,
                 f"{len(self.short_of_negatives):,} groups have fewer hard-negative groups than the {wanted} that a "
-                f"batch takes ({_first(self.short_of_negatives)}).",
+                f"batch needs ({_first(self.short_of_negatives)}).",
             ),
             (
                 self.random_places,
-                f"Random other groups take {self.random_places:,} of the {self.batches * wanted:,} places of "
+                f"Random other groups fill {self.random_places:,} of the {self.batches * wanted:,} places for "
                 f"hard-negative groups in an epoch ({self.random_share:.1%}).",
             ),
             (
                 self.repeated,
-                f"{len(self.repeated):,} groups have fewer rows than the {self.pairs_per_group} pairs that each "
-                f"shows ({_first(self.repeated)}); their rows are repeated, and the repeats masked.",
+                f"{len(self.repeated):,} groups have fewer than {self.pairs_per_group} rows, the pairs per group "
+                f"({_first(self.repeated)}); their rows are repeated, and the repeats are masked.",
             ),
         ]
-        return [line for found, line in lines if found]
+        return [line for is_needed, line in lines if is_needed]
 
     def __str__(self) -> str:
         return "\n".join([self.summary(), *self.missing()])
 
 
 def _first(names: Mapping[str, int] | Sequence[str]) -> str:
-    listed = [repr(name) for name in list(names)[:NAMED]]
-    return ", ".join([*listed, "..."] if len(names) > NAMED else listed)
+    shown = [repr(name) for name in list(names)[:NAMED]]
+    return ", ".join([*shown, "..."] if len(names) > NAMED else shown)
 
 
 GROUP_COLUMNS = ("group", "hard_negative_groups")
@@ -109,14 +109,14 @@ GROUP_COLUMNS = ("group", "hard_negative_groups")
 
 @dataclass(frozen=True)
 class Groups:
-    """Which rows make up a group, and which groups are its hard negatives: the columns of `GROUP_COLUMNS` as numbers.
+    """Rows and hard-negative groups of each group: the columns of `GROUP_COLUMNS` as numbers.
 
     Attributes:
-        names: of the groups, in the order of their first rows.
-        hard_negatives: of each group, its hard-negative groups as indices of `names`, in the order of their mention.
-        too_small: number of rows by name of the groups that have fewer than `minimum_size`; they are left out, as
-            groups and as hard_negatives.
-        unknown: names in `hard_negative_groups` that no row's `group` is.
+        names: Names of the groups, in the order of their first rows.
+        hard_negatives: Hard-negative groups of each group, as indices into `names`, in the order of their mention.
+        too_small: Number of rows by name, for groups with fewer than `minimum_size` rows; they are left out, as groups
+            and as hard negatives.
+        unknown: Names in `hard_negative_groups` that are not the `group` of any row.
     """
 
     names: list[str]
@@ -131,30 +131,30 @@ class Groups:
     def from_columns(
         cls, group: Sequence[str | None], hard_negative_groups: Sequence[list[str] | None], *, minimum_size: int = 2
     ) -> Groups:
-        """From the columns of a training set.
+        """Builds groups from the columns of a training set.
 
-        Rows of one group may name different hard negatives: the group has all of them. Its own name is left out.
+        If rows of one group name different hard negatives, the group gets all of them, except its own name.
 
         Args:
-            group: the name of each row's group; missing or empty means no group.
-            hard_negative_groups: of each row, names of other groups; entries without a name are passed over.
-            minimum_size: rows that a group needs, at least 1. The paper has no such bound: one pair shows nothing of
-                what a group has in common.
+            group: Name of each row's group; missing or empty means no group.
+            hard_negative_groups: Names of other groups for each row; entries without a name are skipped.
+            minimum_size: Number of rows that a group needs, at least 1. The paper has no such bound, but a single pair
+                does not show what a group has in common.
 
         Raises:
-            ValueError: for an entry of another type, when no group has `minimum_size` rows, or none has a
-                hard-negative group in the set.
+            ValueError: If an entry has another type, no group has `minimum_size` rows, or no group has a hard-negative
+                group in the dataset.
         """
         if minimum_size < 1:
-            raise ValueError(f"minimum_size={minimum_size}: expected at least 1 row for each group.")
+            raise ValueError(f"minimum_size={minimum_size}: expected at least 1 row per group.")
         members, named = _read(group, hard_negative_groups)
         without_group = len(group) - sum(map(len, members.values()))
         too_small = {name: len(rows) for name, rows in members.items() if len(rows) < minimum_size}
         names = [name for name in members if name not in too_small]
         if not names:
             raise ValueError(
-                f"column 'group': none of its {len(members)} groups has {minimum_size} rows or more, and "
-                f"{without_group} of {len(group)} rows have no group. Expected the same name in the rows of one group."
+                f"column 'group': none of its {len(members)} groups has at least {minimum_size} rows, and "
+                f"{without_group} of {len(group)} rows have no group. Expected the same name in all rows of a group."
             )
         number = {name: index for index, name in enumerate(names)}
         hard_negatives = [
@@ -169,8 +169,8 @@ class Groups:
         if not any(hard_negatives):
             raise ValueError(
                 "column 'hard_negative_groups': no group has a hard-negative group in the training set. Expected "
-                f"lists of other values of the column 'group' that {minimum_size} rows or more have, such as "
-                f"{names[0]!r}; found {next(iter(mentioned), None)!r}."
+                f"lists of other values of the column 'group' that occur in at least {minimum_size} rows, such as "
+                f"{names[0]!r}, but found {next(iter(mentioned), None)!r}."
             )
         unknown = [name for name in mentioned if name not in members]
         rows = [members[name] for name in names]
@@ -178,8 +178,8 @@ class Groups:
 
 
 def _read(group: Sequence[Any], hard_negative_groups: Sequence[Any]) -> tuple[dict[str, list[int]], dict[str, Any]]:
-    # Dictionaries stand for ordered sets: a set of names has another order in each process (PYTHONHASHSEED), and with
-    # it the processes would draw different batches.
+    # Dictionaries serve as ordered sets: a set of names has a different order in each process (PYTHONHASHSEED), so the
+    # processes would draw different batches.
     members: dict[str, list[int]] = {}
     named: dict[str, dict[str, None]] = {}
     last: dict[str, Any] = {}
@@ -189,7 +189,7 @@ def _read(group: Sequence[Any], hard_negative_groups: Sequence[Any]) -> tuple[di
             continue
         members.setdefault(name, []).append(row)
         known = named.setdefault(name, {})
-        # The rows of a group mostly hold one and the same list, which need not be read again for each row.
+        # The rows of a group usually have the same list, which need not be read again for each row.
         if others != last.get(name):
             known.update(dict.fromkeys(_names(others, row)))
             last[name] = others
@@ -206,57 +206,57 @@ def _names(values: Any, row: int) -> list[str]:
 
 
 def _name(value: Any, column: str, row: int) -> str:
-    """A group's name; empty for none."""
+    """Reads a group's name; empty if there is none."""
     if isinstance(value, str):
         return "" if value.isspace() else value
     if value is None:
         return ""
     if not isinstance(value, int):
         raise ValueError(
-            f"column '{column}', row {row}: found {value!r}, expected the name of one group, a text or a whole number."
+            f"column '{column}', row {row}: found {value!r}, expected the name of a group: a text or a whole number."
         )
     return str(value)
 
 
 class GroupOrder(EpochSampler):
-    """An order of rows in which global batches consist of groups: a group, then its hard-negative groups.
+    """An order of rows in which each global batch consists of a group followed by its hard-negative groups.
 
-    Position `p` of a batch belongs to its group `p // pairs_per_group`. The first is the anchor group, the others are
-    drawn from its hard-negative groups without replacement; where it has too few, from all other groups. No group is
-    twice in a batch.
+    Position `p` of a batch belongs to group `p // pairs_per_group`. The first group is the anchor. The others are
+    drawn without replacement from its hard-negative groups and, if it has too few, from all other groups. No group
+    occurs twice in a batch.
 
-    An epoch takes every group as the anchor as often as its rows need, `ceil(rows / pairs_per_group)` times, in random
-    order. Each row is once among the anchor's; where the last of a group's turns has positions left, rows of its
-    earlier turns take them. A hard-negative group shows a random choice of its rows. A group of fewer rows than
-    positions repeats them, which [`group_mask`] finds again.
+    In an epoch, every group is the anchor as often as its rows require, `ceil(rows / pairs_per_group)` times, in
+    random order. Each row occurs once in an anchor group; if the last turn of a group has positions left, rows of its
+    earlier turns fill them. A hard-negative group shows a random sample of its rows. A group with fewer rows than
+    positions repeats them; [`group_mask`] detects the repeats.
 
-    The order depends on `seed` and the epoch only. [`rows_per_process`] is the batch size of a process with which a
-    loader cuts batches between groups. The released code differs: it draws hard-negative groups with replacement and
-    always shows the same first pairs of them.
+    The order depends only on `seed` and the epoch. With a per-process batch size of [`rows_per_process`], a loader
+    splits batches between groups. The released code differs: it draws hard-negative groups with replacement and always
+    shows the same first pairs of them.
 
     Args:
-        groups: of the training set.
-        groups_per_batch: groups of a global batch, at least 2 (the paper's `M`).
-        pairs_per_group: positions of each group, at least 1 (the paper's `N`).
-        seed: of the draws.
+        groups: Groups of the training set.
+        groups_per_batch: Number of groups in a global batch, at least 2 (the paper's `M`).
+        pairs_per_group: Number of positions per group, at least 1 (the paper's `N`).
+        seed: Random seed of the draws.
 
     Attributes:
-        report: what an epoch is made of, and what is missing for it.
+        report: Composition of an epoch, and what is missing for it.
 
     Raises:
-        ValueError: for a number out of range, or fewer groups than a batch holds.
+        ValueError: If a number is out of range, or there are fewer groups than in a batch.
     """
 
     def __init__(self, groups: Groups, *, groups_per_batch: int, pairs_per_group: int, seed: int) -> None:
         if groups_per_batch < 2 or pairs_per_group < 1:
             raise ValueError(
                 f"groups_per_batch={groups_per_batch}, pairs_per_group={pairs_per_group}: expected at least 2 groups "
-                "(one alone has no contrast) of at least 1 pair."
+                "(a single group has no contrast) of at least 1 pair."
             )
         if len(groups.names) < groups_per_batch:
             raise ValueError(
-                f"the training set has {len(groups.names)} groups of {groups.minimum_size} rows or more, fewer than "
-                f"the {groups_per_batch} of a batch. Lower groups_per_batch."
+                f"the training set has {len(groups.names)} groups with at least {groups.minimum_size} rows, fewer "
+                f"than the {groups_per_batch} groups of a batch. Lower groups_per_batch."
             )
         self.groups, self.groups_per_batch, self.pairs_per_group = groups, groups_per_batch, pairs_per_group
         self.seed = seed
@@ -267,8 +267,8 @@ class GroupOrder(EpochSampler):
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
 
     def __iter__(self) -> Iterator[int]:
-        # The anchor's rows are cut from one shuffle, so its turns show each row once. The rows of a hard negative are
-        # drawn again each time.
+        # The anchor's rows come from a single shuffle, so its turns show each row once. The rows of a hard-negative
+        # group are drawn again each time.
         draw = random.Random(f"groups {self.seed} {self.epoch}")
         shuffled = [draw.sample(rows, len(rows)) for rows in self.groups.rows]
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]
@@ -285,7 +285,7 @@ class GroupOrder(EpochSampler):
     def _others(self, anchor: int, draw: random.Random) -> list[int]:
         hard_negatives, wanted = self.groups.hard_negatives[anchor], self.groups_per_batch - 1
         others = draw.sample(hard_negatives, min(len(hard_negatives), wanted))
-        # Drawn again if taken: a batch holds few of many groups, so draws are rarely repeated.
+        # Redraw if a group is taken: a batch has few of many groups, so this is rare.
         while len(others) < wanted:
             other = draw.randrange(len(self.groups.names))
             if other != anchor and other not in others:
@@ -315,36 +315,36 @@ class GroupOrder(EpochSampler):
 
 
 def rows_per_process(groups_per_batch: int, pairs_per_group: int, processes: int) -> int:
-    """The per-process batch size at which every process holds whole groups of the global batch."""
+    """Returns the per-process batch size at which every process has whole groups of the global batch."""
     if groups_per_batch % processes:
         multiple = math.ceil(groups_per_batch / processes) * processes
         raise ValueError(
-            f"groups_per_batch={groups_per_batch} cannot be divided over {processes} processes, as each holds whole "
-            f"groups. Set it to a multiple of {processes}, such as {multiple}, or start fewer processes."
+            f"groups_per_batch={groups_per_batch} cannot be divided among {processes} processes, because each needs "
+            f"whole groups. Set it to a multiple of {processes}, such as {multiple}, or start fewer processes."
         )
     return groups_per_batch // processes * pairs_per_group
 
 
 def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
-    """Where a batch of [`GroupOrder`] holds pairs, and not repeats that fill up a small group.
+    """Mask of the pairs in a batch of [`GroupOrder`]; repeats that fill up a small group are False.
 
     Args:
-        row: `[B]` long, each position's index in the dataset: the batch's own key `row`, of whole groups.
-        pairs_per_group: positions of each group.
+        row: Dataset index of each position, `[B]` long: the batch's key `row`, for whole groups.
+        pairs_per_group: Number of positions per group.
 
     Returns:
-        `[B / pairs_per_group, pairs_per_group]` bool, false where the same row stands earlier in its group.
+        Mask `[B / pairs_per_group, pairs_per_group]`, False if the same row occurs earlier in its group.
     """
     if len(row) % pairs_per_group:
         raise ValueError(f"a batch of {len(row)} rows does not consist of groups of {pairs_per_group} pairs.")
     groups = row.reshape(-1, pairs_per_group)
-    # Each group is compared only with itself, so a process finds the mask of its own groups without communication.
+    # Each group is compared only with itself, so a process computes the mask of its own groups without communication.
     same = groups.unsqueeze(2) == groups.unsqueeze(1)
     return ~same.tril(-1).any(-1)
 
 
 class BatchGroups:
-    """Where a global batch has its groups, with replay rows among them as groups of one pair."""
+    """Positions of the groups in a global batch; replay rows among them are groups of one pair."""
 
     def __init__(self, groups: int, size: int, replayed: int = 0) -> None:
         self.replayed, self.is_replay = replayed, torch.tensor(replay_places(groups, replayed))
@@ -352,37 +352,37 @@ class BatchGroups:
         self.number, self.rows, self.size = len(lengths), int(lengths.sum()), size
         start = lengths.cumsum(0) - lengths
         inside = torch.arange(size) < lengths.unsqueeze(1)
-        # Positions that a group of one pair lacks are masked, so their values do not matter.
+        # Missing positions of one-pair groups are masked, so their values do not matter.
         self.places = start.unsqueeze(1) + torch.where(inside, torch.arange(size), 0)
         self._inside = inside
 
-    def of_rows(self, values: torch.Tensor) -> torch.Tensor:
-        """Values `[N, ...]` of the batch group by group, `[G, size, ...]`."""
+    def group_values(self, values: torch.Tensor) -> torch.Tensor:
+        """Arranges values `[N, ...]` of the batch by group, `[G, size, ...]`."""
         if not self.replayed:
             return values.unflatten(0, (-1, self.size))
         return values[self.places.to(values.device)]
 
     def mask(self, row: torch.Tensor, rank: int, processes: int) -> torch.Tensor:
-        """Where the groups of one process hold pairs, as `group_mask`: `[G / processes, size]` bool.
+        """Mask of the pairs in one process's groups, like `group_mask`: `[G / processes, size]` bool.
 
-        `row` is the process's key `[N / processes]`; each process holds equally many groups of either kind.
+        `row` is the process's key `[N / processes]`; each process has the same number of groups of either kind.
         """
         if not self.replayed:
             return group_mask(row, pairs_per_group=self.size)
         share = self.number // processes
         own = slice(rank * share, (rank + 1) * share)
-        # `places` count in the global batch, of which each process has an equal and contiguous part.
+        # `places` are positions in the global batch, of which each process has an equal, contiguous part.
         places, inside = self.places[own] - rank * len(row), self._inside[own].to(row.device)
-        found = inside.clone()
+        result = inside.clone()
         whole = ~self.is_replay[own]
         rows = row[places[whole].flatten().to(row.device)]
-        found[whole.to(row.device)] = group_mask(rows, pairs_per_group=self.size)
-        return found
+        result[whole.to(row.device)] = group_mask(rows, pairs_per_group=self.size)
+        return result
 
     def pairs(self, mask: torch.Tensor) -> torch.Tensor:
-        """A mask `[G, size]` over the groups as one over the rows of the batch, `[N]` bool."""
+        """Converts a mask over groups, `[G, size]`, to a mask over the rows of the batch, `[N]` bool."""
         if not self.replayed:
             return mask.flatten()
-        found = torch.zeros(self.rows, dtype=torch.bool, device=mask.device)
-        found[self.places.to(mask.device)[mask]] = True
-        return found
+        result = torch.zeros(self.rows, dtype=torch.bool, device=mask.device)
+        result[self.places.to(mask.device)[mask]] = True
+        return result

@@ -1,4 +1,4 @@
-"""Hard images of NegCLIP: every row of a batch brings rows along that show something near to it."""
+"""NegCLIP's hard images: every row of a batch is followed by rows with similar images."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Neighbors:
     """Nearest rows: the columns `neighbor_ids`, `image_id` and `caption` as numbers.
 
     Attributes:
-        near: `[n, m]`, the images near to each row, the nearest first; -1 where there are fewer.
-        image: `[n]`, the image of each row.
-        caption: `[n]`, equal for equal captions.
-        unknown: number of entries of `neighbor_ids` that no row's `image_id` is, which are left out.
+        near: Nearest images `[n, m]` of each row, the nearest first; padded with -1.
+        image: Image `[n]` of each row.
+        caption: Caption number `[n]` of each row, equal for equal captions.
+        unknown: Number of entries in `neighbor_ids` that are not the `image_id` of any row; they are left out.
     """
 
     near: NDArray[np.int64]
@@ -37,38 +37,38 @@ class Neighbors:
     def from_columns(
         cls, neighbor_ids: Sequence[list[str] | None], image_ids: Sequence[str], captions: Sequence[Any]
     ) -> Neighbors:
-        """From the columns of a training set, the nearest first; a row's own image and repeated ones are left out.
+        """Builds neighbors from the columns of a training set, without a row's own image and without repetitions.
 
-        Rows with lists of captions are equal if all their captions are.
+        The nearest come first. Lists of captions are equal if all their captions are equal.
         """
         if None in image_ids:
             row = list(image_ids).index(None)
             raise ValueError(
-                f"column 'image_id', row {row}: found nothing, expected an image id. Give every row one, equal for "
+                f"column 'image_id', row {row}: found nothing, expected an image id. Every row needs one, equal for "
                 "rows of one image."
             )
         images = _numbers(map(str, image_ids))
-        image = np.array([images[str(one)] for one in image_ids], dtype=np.int64)
+        image = np.array([images[str(image_id)] for image_id in image_ids], dtype=np.int64)
         near, unknown = [], 0
         for row, ids in enumerate(neighbor_ids):
             if ids is not None and not isinstance(ids, list | tuple):
                 raise ValueError(f"column 'neighbor_ids', row {row}: found {ids!r}, expected a list of image_id.")
-            known = dict.fromkeys(images[str(one)] for one in ids or () if str(one) in images)
-            unknown += sum(str(one) not in images for one in ids or ())
+            known = dict.fromkeys(images[str(other)] for other in ids or () if str(other) in images)
+            unknown += sum(str(other) not in images for other in ids or ())
             known.pop(int(image[row]), None)
             near.append(list(known))
         if not any(near):
             example = next((ids[0] for ids in neighbor_ids if ids), None)
             raise ValueError(
                 "column 'neighbor_ids': no row has a neighbor in the training set. Expected lists of values of the "
-                f"column 'image_id', such as {image_ids[0]!r}; found {example!r}."
+                f"column 'image_id', such as {image_ids[0]!r}, but found {example!r}."
             )
         table = np.full((len(near), max(map(len, near))), -1, dtype=np.int64)
-        for row, found in enumerate(near):
-            table[row, : len(found)] = found
-        captions = [tuple(one) if isinstance(one, list) else one for one in captions]
+        for row, images_of_row in enumerate(near):
+            table[row, : len(images_of_row)] = images_of_row
+        captions = [tuple(caption) if isinstance(caption, list) else caption for caption in captions]
         texts = _numbers(captions)
-        return cls(table, image, np.array([texts[one] for one in captions], dtype=np.int64), unknown)
+        return cls(table, image, np.array([texts[caption] for caption in captions], dtype=np.int64), unknown)
 
     @property
     def without(self) -> int:
@@ -78,7 +78,7 @@ class Neighbors:
 def check_batch_images(images: int, batch_size: int, number: int, setting: str) -> None:
     if images < batch_size * (1 + number):
         raise ValueError(
-            f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
+            f"the training set has {images} images, fewer than the {batch_size * (1 + number)} images of a batch of "
             f"{batch_size} rows with {number} neighbors each. Lower {setting} to {images // (1 + number)} or less."
         )
 
@@ -93,17 +93,17 @@ def _numbers(values: Iterable[Any]) -> dict[Any, int]:
 class NeighborOrder(EpochSampler):
     """An order of rows in which each row is followed by rows sampled from its neighbors.
 
-    What a row brings along depends on `seed`, the epoch and the rows of the global batch, so that it is the same on
-    any number of processes and workers. An image that is in the global batch already, or a caption, would be a
-    negative of itself: another neighbor is sampled then, and if none is left, any row whose image is not in the
-    batch. Of an image with several rows one is sampled.
+    The added rows depend on `seed`, the epoch and the rows of the global batch, so they are the same on any number of
+    processes and workers. An image or caption that is already in the global batch would be its own negative. In that
+    case another neighbor is sampled or, if none is left, any row whose image is not in the batch. If an image has
+    several rows, one of them is sampled.
 
     Attributes:
-        brought: rows that were brought along so far.
-        unrelated: how many of them are not neighbors.
+        brought: Number of rows added so far.
+        unrelated: Number of added rows that are not neighbors.
 
     Raises:
-        ValueError: when there are fewer images than in a global batch with what it brings along.
+        ValueError: If there are fewer images than in a global batch with its added rows.
     """
 
     def __init__(
@@ -131,8 +131,7 @@ class NeighborOrder(EpochSampler):
         captions = set(self.neighbors.caption[batch].tolist())
         for row in batch:
             yield row
-            # Each row has a generator of its own, so its draws do not depend on how many draws the rows before it
-            # took.
+            # Each row has its own generator, so its draws do not depend on how many draws earlier rows needed.
             draw = random.Random(f"neighbours {self.seed} {epoch} {row}")
             near = [image for image in self.neighbors.near[row].tolist() if image >= 0]
             near = draw.sample(near, len(near))
@@ -156,7 +155,7 @@ class NeighborOrder(EpochSampler):
         return None
 
     def _any(self, draw: random.Random, images: set[int]) -> int:
-        # This ends, because the constructor made sure that there are more images than a batch shows.
+        # This loop ends, because the constructor checked that there are more images than a batch shows.
         while int(self.neighbors.image[row := draw.randrange(len(self._rows))]) in images:
             pass
         return row

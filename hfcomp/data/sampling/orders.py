@@ -1,4 +1,4 @@
-"""Orders of rows: batches without a text or an image twice, and batches of texts of like length."""
+"""Orders of rows: batches without duplicate texts or images, and batches of texts of similar length."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _Key = tuple[str, int]
 
 
 class RowKeys(NamedTuple):
-    """What of a row may be in a batch once, as far as another row has it too."""
+    """Keys of a row that may occur only once in a batch, restricted to keys that another row has too."""
 
-    true: tuple[_Key, ...]  # its captions and its image
-    false: tuple[_Key, ...]  # its negative captions, which may not be the caption of another row
+    true: tuple[_Key, ...]  # captions and image
+    false: tuple[_Key, ...]  # negative captions, which must not be the caption of another row
 
     @classmethod
-    def of_rows(
+    def from_columns(
         cls,
         captions: Sequence[Any],
         image_ids: Sequence[Any] | None = None,
         negative_captions: Sequence[Any] | None = None,
     ) -> list[RowKeys]:
-        """From the columns of a training set; of a list of captions, of which one is drawn, all count."""
+        """Builds keys from the columns of a training set; if one caption of a list is drawn, all of them count."""
         true = [_text_keys(caption) for caption in captions]
         if image_ids is not None:
             for row, value in enumerate(image_ids):
                 true[row].add(("image", image_key(value, row)))
         false = [_text_keys(texts) for texts in negative_captions or [None] * len(true)]
-        # A key is counted once for each row that has it. Only keys of several rows matter, but negatives may share
-        # theirs.
+        # A key counts once for each row that has it. Only keys shared by several rows matter, but two negatives may
+        # share a key.
         number = Counter(key for keys in true for key in keys)
         number.update(set().union(*false))
-        nothing = cls((), ())  # most rows share nothing
+        nothing = cls((), ())  # one object for all rows that share nothing, which are most
         kept = (
             cls(*(tuple(sorted(key for key in keys if number[key] > 1)) for keys in row))
             for row in zip(true, false, strict=True)
@@ -49,22 +49,22 @@ class RowKeys(NamedTuple):
 
 
 def _text_keys(texts: Any) -> set[_Key]:
-    """Of a text, or of all in a list, also of lists; of what is missing none."""
+    """Returns the keys of a text or of all texts in a (nested) list; empty if missing."""
     if isinstance(texts, list | tuple):
         return set().union(*map(_text_keys, texts))
     return {("text", text_key(texts))} if isinstance(texts, str) and texts.strip() else set()
 
 
 class NoDuplicatesOrder(EpochSampler):
-    """An order of rows in which those of a global batch have different captions and show different images.
+    """An order of rows in which all rows of a global batch have different captions and show different images.
 
-    A row that shares something with a batch waits for a later one. What is still waiting when all rows were taken is
-    left out of the epoch where no batch is left for it; other rows are repeated in the places that are free then. The
-    order depends on `seed`, the epoch and the order of rows alone; if no two rows share anything it is that order.
+    A row that shares a key with a batch waits for a later batch. If no batch is left for a waiting row when all other
+    rows are used, it is left out of the epoch, and other rows are repeated in the free places. The order depends only
+    on `seed`, the epoch and the original order; if no two rows share a key, it equals the original order.
 
     Attributes:
-        left_out: rows that the last epoch planned has not.
-        repeated: rows that it has twice or more often.
+        left_out: Number of rows left out of the last planned epoch.
+        repeated: Number of repetitions in that epoch.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class NoDuplicatesOrder(EpochSampler):
         return iter(self.plan(self.epoch))
 
     def plan(self, epoch: int) -> list[int]:
-        # A plan takes seconds for millions of rows, and `ReplayDraws` asks for it at every batch.
+        # A plan takes seconds for millions of rows, and `ReplayDraws` requests it for every batch.
         if self._planned[0] == epoch:
             return self._planned[1]
         if hasattr(self.order, "set_epoch"):
@@ -92,11 +92,11 @@ class NoDuplicatesOrder(EpochSampler):
         while len(planned) < len(self):
             size = min(self.batch_size, len(self) - len(planned))
             batch = _Batch(self.keys, size)
-            # Waiting rows come first: a frequent caption would otherwise be put off to the end of the epoch.
+            # Waiting rows come first, because frequent captions would otherwise be delayed to the end of the epoch.
             batch.take_waiting(waiting)
             while not batch.is_full and (row := next(rows, None)) is not None:
                 blocked = batch.add(row)
-                # Each key has a queue, of which only the head is tried: a batch looks at few of the waiting rows.
+                # Each key has a queue, and only its head is tried, so a batch checks few of the waiting rows.
                 if blocked is not None:
                     waiting.setdefault(blocked, deque()).append(row)
             if not batch.is_full:
@@ -108,26 +108,26 @@ class NoDuplicatesOrder(EpochSampler):
         return planned
 
     def _repeat(self, batch: _Batch, draw: random.Random) -> None:
-        there = set(batch.rows)
+        used = set(batch.rows)
         for row in self._any_order(draw):
-            if row not in there and batch.add(row) is None:
-                there.add(row)
+            if row not in used and batch.add(row) is None:
+                used.add(row)
             if batch.is_full:
                 return
         raise ValueError(
-            f"no_duplicates: of {len(self.keys):,} rows a batch of {self.batch_size} with different captions and "
-            f"images could not be made, but {len(batch.rows)} rows of one. Lower per_device_train_batch_size."
+            f"no_duplicates: the {len(self.keys):,} rows cannot fill a batch of {self.batch_size} with different "
+            f"captions and images; only {len(batch.rows)} rows fit. Lower per_device_train_batch_size."
         )
 
     def _any_order(self, draw: random.Random) -> Iterator[int]:
-        # A few random rows are almost always enough. A shuffle of all rows for each batch would take long in a large
-        # set.
+        # A few random rows are almost always enough. Shuffling all rows for each batch would be slow in a large
+        # dataset.
         yield from (draw.randrange(len(self.keys)) for _ in range(20 * self.batch_size))
         yield from draw.sample(range(len(self.keys)), len(self.keys))
 
 
 class _Batch:
-    """Rows of a batch that share nothing."""
+    """Rows of a batch that share no keys."""
 
     def __init__(self, keys: Sequence[RowKeys], size: int) -> None:
         self.keys, self.size = keys, size
@@ -139,17 +139,17 @@ class _Batch:
         return len(self.rows) >= self.size
 
     def add(self, row: int) -> _Key | None:
-        """Takes a row and returns None, or returns the key of it that the batch has."""
+        """Adds a row and returns None, or returns the key that the batch already contains."""
         true, false = self.keys[row]
-        for key in self._shared(true, false):
+        for key in self._shared_keys(true, false):
             return key
         self.rows.append(row)
         self._true.update(true)
         self._false.update(false)
         return None
 
-    def _shared(self, true: Iterable[_Key], false: Iterable[_Key]) -> Iterator[_Key]:
-        # A true text must not be in the batch at all. A negative may be another row's negative, but not its caption.
+    def _shared_keys(self, true: Iterable[_Key], false: Iterable[_Key]) -> Iterator[_Key]:
+        # A true text must not be in the batch at all. A negative may equal another row's negative, but not a caption.
         yield from (key for key in true if key in self._true or key in self._false)
         yield from (key for key in false if key in self._true)
 
@@ -164,15 +164,15 @@ class _Batch:
 
 
 GROUPED_BATCHES = 16
-"""Batches that are sorted together."""
+"""Number of batches that are sorted together."""
 
 
 class LengthGroupedOrder(EpochSampler):
-    """An order of rows in which batches hold texts of like length, and are as random as that allows.
+    """An order of rows in which batches contain texts of similar length and are otherwise as random as possible.
 
-    Rows are shuffled; those of 16 batches at a time are sorted by length and cut into batches, and all batches of the
-    epoch are shuffled. A row meets others of about its length, drawn anew in each epoch. Which rows make no whole
-    batch is random too: they come last. The order depends on seed and epoch alone.
+    Rows are shuffled. Then the rows of 16 batches at a time are sorted by length and split into batches, and all
+    batches of the epoch are shuffled. So a row is batched with rows of about its length, different ones in each epoch.
+    The rows left over from whole batches are random too and come last. The order depends only on seed and epoch.
     """
 
     def __init__(self, lengths: Sequence[int], *, batch_size: int, seed: int) -> None:
@@ -186,7 +186,7 @@ class LengthGroupedOrder(EpochSampler):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         rows = torch.randperm(len(self), generator=generator)
-        # Sorted inside a window of batches: sorting all rows would give every epoch the same batches.
+        # Sort within a window of batches, because sorting all rows would give every epoch the same batches.
         whole = len(rows) - len(rows) % self.batch_size
         parts = rows[:whole].split(GROUPED_BATCHES * self.batch_size)
         batches = [
@@ -202,7 +202,7 @@ def text_lengths(rows: Any, tokenizer: TextTokenizer, *, num_negatives: int) -> 
     if num_negatives:
         for row, texts in enumerate(rows.column("negative_captions")):
             ids = _tokens(texts[:num_negatives], tokenizer)
-            longest[row] = max(longest[row], *(len(one) for one in ids))
+            longest[row] = max(longest[row], *map(len, ids))
     return longest
 
 

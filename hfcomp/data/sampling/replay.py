@@ -1,4 +1,4 @@
-"""Replay: rows of a general set beside the rows of the task in every batch, against forgetting."""
+"""Replay: adds rows of a general dataset to every batch of task rows, to reduce forgetting."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hfcomp.data.sampling.draws import DrawnRows, EpochSampler
 from hfcomp.data.sampling.orders import NoDuplicatesOrder, RowKeys
 
 STREAMED = 2**40
-"""Row number of the first replay row beside a streamed task set, which has no last row."""
+"""Row number of the first replay row if the task dataset is streamed and therefore has no last row."""
 
 
 class ReplayRow(int):
-    """The number of a replay row in a batch. Prints as its place in the replay set, which errors name."""
+    """Number of a replay row in a batch. It prints as its place in the replay set, for error messages."""
 
     place: int
 
@@ -34,9 +34,10 @@ class ReplayRow(int):
 
 
 def count_replay_rows(fraction: float, batch_size: int, processes: int = 1) -> int:
-    """Number of replay rows in a global batch: fraction r adds round(r N / (1 - r)) rows to the N of the task.
+    """Number of replay rows in a global batch: fraction r adds round(r N / (1 - r)) rows to the N task rows.
 
-    N counts no neighbors. Raises ValueError if a fraction above 0 adds no row, or processes cannot share them equally.
+    N does not include neighbors. Raises ValueError if a fraction above 0 adds no row, or the rows cannot be divided
+    equally among processes.
     """
     number = round(fraction * batch_size / (1 - fraction))
     if fraction and not number:
@@ -54,21 +55,21 @@ def count_replay_rows(fraction: float, batch_size: int, processes: int = 1) -> i
 
 
 def replay_places(items: int, number: int) -> list[bool]:
-    """Which items of a global batch are replay rows: evenly spread, the first belongs to the task."""
-    # Bresenham's line: any equal shares that divide both numbers hold equally many rows of either kind. So the batch
-    # is the same, in order and in content, on any number of processes.
+    """Whether each item of a global batch is a replay row: evenly spread, starting with a task item."""
+    # Bresenham's line: if the number of processes divides both numbers, all shares have the same number of rows of
+    # either kind. So the batch has the same order and content on any number of processes.
     total = items + number
     return [(place + 1) * number // total > place * number // total for place in range(total)]
 
 
 def with_shared_image_ids(task: Dataset, replay: Dataset) -> tuple[Dataset, Dataset]:
-    """Both sets with the photograph of each row in the column `image_id`, by the images of both together."""
+    """Fills the column `image_id` of both datasets with each row's photograph, identified across both."""
     ids = photographs(concatenate_datasets([_pictures(task), _pictures(replay)]))
     return with_image_ids(task, ids[: len(task)]), with_image_ids(replay, ids[len(task) :])
 
 
 def _pictures(dataset: Dataset) -> Dataset:
-    # Both sets are concatenated, so the types of their columns must agree.
+    # Both datasets are concatenated, so the types of their columns must agree.
     rows = dataset.with_format(None).select_columns([c for c in ("image", IMAGE_ID) if c in dataset.column_names])
     for name, feature in {"image": Image(decode=False), IMAGE_ID: Value("string")}.items():
         if name in rows.column_names and rows.features[name] != feature:
@@ -77,10 +78,10 @@ def _pictures(dataset: Dataset) -> Dataset:
 
 
 class ReplayedRows(DrawnRows):
-    """Rows of the task, and behind them those of a replay set: an index from `len` on is a replay row.
+    """Task rows followed by replay rows: an index of at least `len` is a replay row.
 
-    Length, columns and counts are those of the task, so whatever plans an epoch plans it for the task. A replay row
-    has an image, a caption and no negatives. Every row has an `image_id`, by the images of both sets together.
+    Length, columns and counts are those of the task, so epochs are planned for the task. A replay row has an image, a
+    caption and no negatives. Every row has an `image_id`, identified across both datasets.
     """
 
     def __init__(self, rows: TrainingRows, replay: TrainingRows, *, num_negatives: int = 0) -> None:
@@ -97,15 +98,15 @@ class ReplayedRows(DrawnRows):
         return self.column(name) + (blank if name == "negative_captions" else self.replay.column(name))
 
     def __getitems__(self, indices: list[int | tuple[int, int]]) -> list[dict[str, Any]]:
-        """Rows by index, or by `(index, epoch)`; the epoch of a replay row is the pass over its set."""
+        """Returns rows by index or `(index, epoch)`; for a replay row, the epoch is the pass over the replay set."""
         wanted = [index if isinstance(index, tuple) else (index, 0) for index in indices]
-        task = [one for one in wanted if one[0] < len(self)]
+        task = [pair for pair in wanted if pair[0] < len(self)]
         replayed = [(index - len(self), epoch) for index, epoch in wanted if index >= len(self)]
-        found = (
+        sources = (
             iter(_read_rows(self.rows, task)),
             iter(read_replay(self.replay, replayed, len(self), self.num_negatives)),
         )
-        return [{**next(found[index >= len(self)]), IMAGE_ID: self._image_id(index)} for index, _ in wanted]
+        return [{**next(sources[index >= len(self)]), IMAGE_ID: self._image_id(index)} for index, _ in wanted]
 
     def _image_id(self, index: int) -> str | None:
         return self.ids[index] if index < len(self) else self.replay_ids[index - len(self)]
@@ -125,7 +126,7 @@ def _read_rows(rows: TrainingRows, wanted: Sequence[tuple[int, int]]) -> list[di
 
 
 class _Shuffled(EpochSampler):
-    """All rows in random order, another in each pass."""
+    """All rows in random order, different in each pass."""
 
     def __init__(self, rows: int, seed: int) -> None:
         self.rows, self.seed = rows, seed
@@ -138,20 +139,20 @@ class _Shuffled(EpochSampler):
 
 
 class ReplayDraws:
-    """Which replay rows each global batch has: pass after pass over the set, each in an order of its own.
+    """Draws the replay rows of each global batch: one pass over the dataset after another, each in its own order.
 
-    The draws depend on `seed` and the number of the batch since the start of training only. No image is twice in a
-    batch: a row waits for the next one, and at the end of a pass another row is repeated in its place. Rows that do
-    not fill a batch at the end of a pass are left out of it.
+    The draws depend only on `seed` and the number of the batch since the start of training. No image occurs twice in a
+    batch: a row waits for the next batch, and at the end of a pass another row is repeated instead. Rows that do not
+    fill a batch at the end of a pass are left out of it.
 
     Raises:
-        ValueError: for fewer images than a batch needs.
+        ValueError: If there are fewer images than a batch needs.
     """
 
     def __init__(
         self, rows: int, ids: Sequence[str | None] | None, *, number: int, seed: int, group_size: int = 1
     ) -> None:
-        # Rows without an id count as images of their own.
+        # Each row without an id counts as a separate image.
         images = rows if ids is None else len({*ids} - {None}) + list(ids).count(None)
         if images < number:
             raise ValueError(
@@ -159,20 +160,20 @@ class ReplayDraws:
                 "replay_fraction, or use a larger replay_dataset."
             )
         self.number, self.group_size, self.per_pass = number, group_size, rows // number
-        keys = [RowKeys((), ())] * rows if images == rows else RowKeys.of_rows([None] * rows, ids)
+        keys = [RowKeys((), ())] * rows if images == rows else RowKeys.from_columns([None] * rows, ids)
         self._passes = NoDuplicatesOrder(_Shuffled(rows, seed), keys, batch_size=number, seed=seed)
 
-    def rows_of(self, batch: int) -> list[tuple[int, int]]:
-        # Depends only on the number of the batch, so a resumed run needs no state to go on with the next rows.
+    def batch_rows(self, batch: int) -> list[tuple[int, int]]:
+        # This depends only on the number of the batch, so a resumed run needs no state to continue.
         epoch, place = divmod(batch, self.per_pass)
         rows = self._passes.plan(epoch)[place * self.number : (place + 1) * self.number]
         return [(row, epoch) for row in rows]
 
     def mix(self, task: Sequence[Any], replayed: Sequence[Any]) -> Iterator[Any]:
-        """The rows of a global batch, replay rows spread among those of the task as `replay_places` says."""
-        one, other = iter(task), iter(replayed)
+        """Yields the rows of a global batch, with replay rows among task rows according to `replay_places`."""
+        task_rows, replay_rows = iter(task), iter(replayed)
         for is_replay in replay_places(len(task) // self.group_size, len(replayed)):
-            yield from islice(other, 1) if is_replay else islice(one, self.group_size)
+            yield from islice(replay_rows, 1) if is_replay else islice(task_rows, self.group_size)
 
 
 class ReplayOrder(EpochSampler):
@@ -188,12 +189,12 @@ class ReplayOrder(EpochSampler):
         rows, batches = iter(self.order), len(self.order) // self.batch_size
         start = self.epoch * batches
         for batch in range(start, start + batches):
-            replayed = [(self.first + row, epoch) for row, epoch in self.draws.rows_of(batch)]
+            replayed = [(self.first + row, epoch) for row, epoch in self.draws.batch_rows(batch)]
             yield from self.draws.mix(list(islice(rows, self.batch_size)), replayed)
 
 
 class StreamedReplay:
-    """Replay rows beside a streamed task set, whole in memory while that is read."""
+    """Replay rows for a streamed task dataset; the replay set is loaded as a whole."""
 
     def __init__(
         self, rows: TrainingRows, draws: ReplayDraws, *, num_negatives: int, further: dict[str, Any] | None = None
@@ -201,8 +202,8 @@ class StreamedReplay:
         self.rows, self.draws, self.num_negatives, self.further = rows, draws, num_negatives, further or {}
 
     def with_rows(self, task: Sequence[dict[str, Any]], batch: int, *, skipped: bool) -> Iterator[dict[str, Any]]:
-        """A global batch with its replay rows; those of one that is skipped are copies of a skipped row."""
+        """Adds the replay rows to a global batch; in a skipped batch, they are copies of a skipped row."""
         if skipped:
             return self.draws.mix(task, [task[0]] * self.draws.number)
-        rows = read_replay(self.rows, self.draws.rows_of(batch), STREAMED, self.num_negatives)
+        rows = read_replay(self.rows, self.draws.batch_rows(batch), STREAMED, self.num_negatives)
         return self.draws.mix(task, [{**row, **self.further, IMAGE_ID: streamed_id(row)} for row in rows])

@@ -25,7 +25,7 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
-from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
+from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatch, silence_library
 from hfcomp.store import digest
 
 SCORING_VERSION = 1
@@ -105,7 +105,7 @@ class PairModel(EvaluatedModel, ABC):
         return torch.float32
 
     def load(self) -> nn.Module:
-        with damage_named(self._model), no_report():
+        with name_damaged_weights(self._model), silence_library():
             backbone, info = self.auto_class.from_pretrained(
                 self._model,
                 dtype=self.dtype(),
@@ -114,7 +114,7 @@ class PairModel(EvaluatedModel, ABC):
                 ignore_mismatched_sizes=True,
             )
         # Transformers would fill missing weights at random and only warn.
-        refuse(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
+        raise_on_mismatch(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
         return backbone
 
     def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.factory.images.options import DType, denoising_steps
-from hfcomp.modeling.weight_checks import no_report
+from hfcomp.modeling.weight_checks import silence_library
 from hfcomp.reading import may_be_hub_id
 from hfcomp.workers import worker_number
 
@@ -110,7 +110,7 @@ class ImageEditor:
         # Noise is drawn on the CPU, because devices draw different numbers from the same seed.
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         try:
-            with single_thread(self.device), no_report(logging), torch.inference_mode():
+            with single_thread(self.device), silence_library(logging), torch.inference_mode():
                 output = self._pipeline(
                     prompt=list(prompts), image=list(images), generator=generators, output_type="pil", **self._settings
                 )
@@ -192,7 +192,7 @@ def load_pipeline(place: str, dtype: str, device: str, *, kind: str, setting: st
     except ImportError as error:
         raise ImportError(INSTALL) from error
     try:
-        with no_report(logging):
+        with silence_library(logging):
             pipeline = getattr(diffusers, kind).from_pretrained(
                 place, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
             )

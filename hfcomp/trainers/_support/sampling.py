@@ -83,7 +83,7 @@ def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrde
     names = rows.dataset.column_names
     texts = [rows.column(name) for name in trainer.contrasted_columns]
     reads = args.num_negatives and "negative_captions" in names
-    keys = RowKeys.of_rows(
+    keys = RowKeys.from_columns(
         texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)],
         rows.column(IMAGE_ID) if IMAGE_ID in names else None,
         rows.column("negative_captions") if reads else None,

@@ -106,7 +106,7 @@ def test_the_sandbox(tmp_path, capsys, monkeypatch):
         ),
         (["--allow_outside_files"], "--allow_outside_files only applies to --apply"),
         (["--models", "a", "b,c"], "found 3 models"),
-        (["--column_names", "caption=text"], "text.*is not in the dataset"),
+        (["--column_names", "caption=text"], "text.*not in the dataset"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(words, message, tmp_path, monkeypatch):

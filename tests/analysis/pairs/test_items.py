@@ -103,7 +103,7 @@ def test_columns_splits_and_rows_are_chosen(tmp_path):
     other = row(text="a dog", caption="absent")
     pairs = read(tmp_path, other, other, column_names="caption=text", limit=1)
     assert pairs.items["caption"].tolist() == ["a dog"] * 2 and len(pairs.dataset) == 1
-    with pytest.raises(ValueError, match="no split 'test'; it has: train"):
+    with pytest.raises(ValueError, match="no split 'test'.* train"):
         read(tmp_path, row(), split="test")
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         read_pairs("set", str(tmp_path / "nothing"), DataOptions(), None)

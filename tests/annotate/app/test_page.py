@@ -343,7 +343,7 @@ def test_a_locked_database_is_explained_and_the_decision_can_be_repeated(site):
     with closing(sqlite3.connect(site.decisions.path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         ann.page.click("#submit")
-        ann.says("is locked by another program")
+        ann.says("locked by another program")
         other.execute("ROLLBACK")
     assert ann.item() == "0/color" and ann.chosen("quality") == "very good"
     ann.page.click("#retry")

@@ -61,7 +61,7 @@ def test_more_items_than_a_chunk_are_read_in_order(store):
 def test_an_item_with_other_content_is_refused_and_earlier_chunks_stay(store):
     store.add_items([item(1500)])
     changed = [dataclasses.replace(one, image="ab/other.jpg") if one == item(1500) else one for one in items(2000)]
-    with pytest.raises(ValueError, match=r"a\.sqlite: item 1500/color is there with other image"):
+    with pytest.raises(ValueError, match=r"a\.sqlite: item 1500/color .*image"):
         store.add_items(changed)
     assert sum(store.counts().values()) == 1001
     assert store.add_items(items(2000)) == 999
@@ -183,7 +183,7 @@ def test_a_draft_is_replaced_and_lost_with_the_decision(store):
 
 def test_a_draft_that_is_not_json_is_refused(store):
     store.add_items(items(1))
-    with pytest.raises(ValueError, match="draft of 0/color: cannot be saved as JSON"):
+    with pytest.raises(ValueError, match="draft of 0/color .*JSON"):
         store.save_draft("Ann", "0/color", {"mask": b"1"})
 
 
@@ -278,7 +278,7 @@ def test_nobody_reviews_their_own_edit(store):
     annotated(store, 1, "José")
     assert store.next_review("Jose\N{COMBINING ACUTE ACCENT} ") is None
     for decide in (lambda: store.accept("José", "0/color", "okay"), lambda: store.send_back("José", "0/color", "no")):
-        with pytest.raises(ValueError, match="José annotated 0/color. Somebody else has to review it"):
+        with pytest.raises(ValueError, match="José annotated 0/color"):
             decide()
 
 
@@ -310,7 +310,7 @@ def test_a_person_annotates_and_reviews_at_once(store):
 
 def test_a_quality_is_checked(store):
     annotated(store)
-    with pytest.raises(ValueError, match="'bad', expected a quality of very good, okay"):
+    with pytest.raises(ValueError, match="'bad', expected .*very good, okay"):
         store.accept("Bob", "0/color", "bad")
 
 
@@ -385,7 +385,7 @@ def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
         store.undo("Ann")
     assert store.undo("Bob") == item(0)
     assert store.next_review("Bob")[0] == item(0)
-    with pytest.raises(ValueError, match="Bob works on 0/color"):
+    with pytest.raises(ValueError, match="Bob .*0/color"):
         store.undo("Ann")
     store.release("Bob")
     assert store.undo("Ann") == item(0)

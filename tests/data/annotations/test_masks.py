@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.data.annotations.masks import above, check_mask, enlarge, mask_image, overlay, read_mask
+from hfcomp.data.annotations.masks import check_mask, enlarge, mask_image, overlay, read_mask, threshold_mask
 
 
 def random_mask(rng: np.random.Generator) -> np.ndarray:
@@ -53,15 +53,15 @@ def test_a_negative_enlargement_is_refused(x, y):
 
 def test_the_threshold_itself_belongs_to_the_mask():
     heat = np.array([[0.0, 0.3, 0.5, 1.0]], dtype=np.float32)
-    assert above(heat, 0.5).tolist() == [[False, False, True, True]]
-    assert above(heat, 0).all()
-    assert above(heat, 1).tolist() == [[False, False, False, True]]
+    assert threshold_mask(heat, 0.5).tolist() == [[False, False, True, True]]
+    assert threshold_mask(heat, 0).all()
+    assert threshold_mask(heat, 1).tolist() == [[False, False, False, True]]
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.5, float("nan")])
 def test_a_threshold_that_is_no_probability_is_refused(threshold):
     with pytest.raises(ValueError, match=f"threshold: found {threshold}"):
-        above(np.zeros((1, 1), dtype=np.float32), threshold)
+        threshold_mask(np.zeros((1, 1), dtype=np.float32), threshold)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_threshold_that_is_no_probability_is_refused(threshold):
     [
         (np.zeros((4, 6), dtype=bool), "empty"),
         (np.ones((4, 6), dtype=bool), "whole image"),
-        (np.eye(6, 4, dtype=bool), "4 x 6 pixels, the image 6 x 4"),
+        (np.eye(6, 4, dtype=bool), "4 x 6 pixels, .*6 x 4"),
     ],
 )
 def test_masks_that_cannot_be_painted_in_are_refused(mask, message):

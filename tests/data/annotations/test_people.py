@@ -44,7 +44,7 @@ def test_composed_and_decomposed_letters_are_one_name():
 
 @pytest.mark.parametrize("name", ["", " \n", "x" * 61, "Ann\nBob", "Ann\0", "Ann\u200b", "\ud800", "\u202eAnn"])
 def test_other_names_are_refused(name):
-    with pytest.raises(ValueError, match="Name of a person: found .*, expected 1 to 60 printable characters"):
+    with pytest.raises(ValueError, match="found .*, expected 1 to 60 printable characters"):
         person_name(name)
 
 
@@ -117,7 +117,7 @@ def test_nobody_reviews_their_own_edit_under_another_spelling(tmp_path):
             lambda: store.accept("anna", "0/color", "okay"),
             lambda: store.send_back("ANNA", "0/color", "no"),
         ):
-            with pytest.raises(ValueError, match="annotated 0/color. Somebody else has to review it"):
+            with pytest.raises(ValueError, match="annotated 0/color"):
                 call()
         store.submit("ANNA", "1/color", edit(1))
         assert store.by_person()["Anna"]["submit"] == 2 and {entry.person for entry in store.log()} == {"Anna"}

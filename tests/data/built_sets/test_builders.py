@@ -90,11 +90,9 @@ def test_it_is_exported_as_parquet_with_its_images(folder, tmp_path):
 
 
 def test_where_no_set_is_the_error_says_what_is_expected(folder, tmp_path):
-    with pytest.raises(ValueError, match="config 'random' needs data_dir: the folder of a set of `hfcomp build"):
+    with pytest.raises(ValueError, match="config 'random' needs data_dir: .*`hfcomp build"):
         ConcreteBatch(config_name="random")
-    with pytest.raises(
-        ValueError, match="expected a set of `hfcomp build concretebatch` in it or in its folder low_con"
-    ):
+    with pytest.raises(ValueError, match="`hfcomp build concretebatch` .*low_con"):
         ConcreteBatch(config_name="low_concreteness", data_dir=str(folder))
     place = built(tmp_path / "random")
     (place / "data/train-00001-of-00003.parquet").write_bytes(b"")

@@ -41,7 +41,7 @@ def test_siblings_share_the_text_before_them():
     assert found.texts[2][:2] == ["plant", "dog"] and found.texts[2][2] in {"wet dog", "dry dog", "old tree"}
     assert found.texts[3][0] == "animal" and found.texts[3][1] in {"dog", "cat"}
     assert (found.siblings, found.others, found.missing) == (5 + 2 + 3, 5, 0)
-    assert "10 share the text before them, 5 only the level, 0 texts have none" in found.summary()
+    assert "10 share the previous text, 5 share only the level, and 0 texts" in found.summary()
 
 
 def test_a_chain_is_not_contradicted_by_its_own_texts():

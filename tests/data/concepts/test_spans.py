@@ -135,9 +135,9 @@ def test_any_text_maps_word_by_word():
 
 
 def test_another_text_is_refused():
-    with pytest.raises(ValueError, match="found nothing in the caption for 'cat'"):
+    with pytest.raises(ValueError, match="'a cat' .*'a dog'.* 'cat'"):
         canonical_spans("a dog", [(0, 1)], "a cat")
-    with pytest.raises(ValueError, match="found nothing in the caption for ' dog'"):
+    with pytest.raises(ValueError, match="found nothing .*' dog'"):
         canonical_spans("a", [(0, 1)], "a dog")
 
 

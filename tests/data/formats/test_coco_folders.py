@@ -61,7 +61,7 @@ def test_the_captions_of_coco_are_rows_of_the_contract(coco):
     assert {photograph_name(row["image_id"], row["source"]) for row in rows} == {("COCO", n) for n in "123"}
     assert load_training_set(str(coco), split="val2017")["image_id"][:] == ["7", "8"]
     assert load_training_set(str(coco), split="train[1:]+val")["image_id"][:] == ["2", "3", "7", "8"]
-    with pytest.raises(ValueError, match="has no split 'test'; it has: train2017, val2017"):
+    with pytest.raises(ValueError, match="has no split 'test'.*train2017, val2017"):
         load_training_set(str(coco), split="test")
     with pytest.raises(ValueError, match="streaming: .* is a folder of images and captions"):
         load_training_stream(str(coco))
@@ -90,7 +90,7 @@ def test_karpathys_splits_are_read_from_the_images_of_2014(tmp_path):
     rows = load_training_set(str(tmp_path), split="train+restval")
     assert rows["caption"][:] == [["A text of 1."], ["A text of 4."], ["A text of 2."]]
     assert rows["license"][:] == [None] * 3 and rows[0]["image"].size == (4, 4)
-    with pytest.raises(ValueError, match="has no split 'dev'; it has: train, restval, val, test"):
+    with pytest.raises(ValueError, match="has no split 'dev'.*train, restval, val, test"):
         load_training_set(str(tmp_path), split="dev")
 
 
@@ -106,7 +106,7 @@ def test_karpathys_splits_are_read_from_the_images_of_2017_with_their_licenses(c
 
 def test_a_split_of_two_years_has_to_be_named(coco):
     write_json(coco / "annotations/captions_train2014.json", annotations((1,)))
-    with pytest.raises(ValueError, match="split 'train' is there for several years: train2014 and train2017"):
+    with pytest.raises(ValueError, match="split 'train' .*train2014 and train2017"):
         load_training_set(str(coco))
     with pytest.raises(
         ValueError, match="train2014 is missing: expected a folder with the images of captions_train2014"
@@ -123,27 +123,27 @@ def changed(change) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([1], r"expected a list under the key 'images', .*it has: \[1\]"),
-        ({"info": {}, "annotations": []}, "expected a list under the key 'images', .*it has: 'info', 'annotations'"),
+        ([1], r"expected a list under the key 'images', .*found: \[1\]"),
+        ({"info": {}, "annotations": []}, "expected a list under the key 'images', .*found: 'info', 'annotations'"),
         (changed(lambda one: one.pop("annotations")), "under the key 'annotations'"),
         (
             changed(lambda one: one["images"][1].pop("file_name")),
-            r"images\[1\]\['file_name'\] is None; expected a text",
+            r"images\[1\]\['file_name'\] is None, expected a text",
         ),
-        (changed(lambda one: one["images"].insert(0, 7)), r"images\[0\] is 7; expected an object"),
+        (changed(lambda one: one["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
         (
             changed(lambda one: one["annotations"][3].update(caption=5)),
-            r"annotations\[3\]\['caption'\] is 5; expected a t",
+            r"annotations\[3\]\['caption'\] is 5, expected a t",
         ),
         (
             changed(lambda one: one["annotations"][0].update(image_id="1")),
-            r"annotations\[0\]\['image_id'\] is '1'; expe",
+            r"annotations\[0\]\['image_id'\] is '1', expe",
         ),
-        (changed(lambda one: one["annotations"][0].update(image_id=9)), "is 9, which no entry of 'images' has"),
+        (changed(lambda one: one["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
         (changed(lambda one: one["images"][0].update(file_name="x.jpg")), None),
         (
             changed(lambda one: [two.update(file_name="x.jpg") for two in one["images"]]),
-            "none of its 3 images is there",
+            "none of its 3 images exists",
         ),
     ],
 )

@@ -110,7 +110,7 @@ def test_options_of_pandas_are_left_to_pandas(tmp_path):
     assert load_training_set(str(path), skiprows=[1, 2, 3])["caption"][:2] == ["a yellow ball", None]
 
 
-@pytest.mark.follows("hfcomp/data/formats/own_builders.py", "Give the tables of one set the same columns.")
+@pytest.mark.follows("hfcomp/data/formats/own_builders.py", "All tables of a dataset need the same columns.")
 def test_tables_of_one_set_with_other_columns_are_named(tmp_path):
     table(tmp_path, "train-1.csv", captions=["a", "b"])
     path = tmp_path / "train-2.csv"

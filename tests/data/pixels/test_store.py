@@ -42,7 +42,7 @@ def png(seed: int, size: tuple[int, int] = (15, 20)) -> bytes:
 
 def add(writer: StoreWriter, transform: PixelTransform, value, tiny: bool = False) -> bool:
     keys = ImageKeys(value)
-    found = [key for key in (keys.of_place(), keys.of_content()) if key is not None]
+    found = [key for key in (keys.place_key(), keys.content_key()) if key is not None]
     pixels = ImageReader(transform)([value], ["an image"]).pixels[0].numpy()
     return writer.add(found, pixels, tiny=tiny)
 
@@ -91,7 +91,7 @@ def test_a_file_is_known_unopened_by_place_and_elsewhere_by_content(transform, t
     moved.write_bytes(png(0))
     assert read(tmp_path / "store", transform, [str(moved), png(0), str(file)]).decoded == [False] * 3
     with monkeypatch.context() as patched:
-        patched.setattr(ImageKeys, "of_content", lambda self: pytest.fail("the file was opened"))
+        patched.setattr(ImageKeys, "content_key", lambda self: pytest.fail("the file was opened"))
         assert read(tmp_path / "store", transform, [str(file)]).decoded == [False]
     # other content under the old name is another image
     file.write_bytes(png(1))
@@ -105,9 +105,9 @@ def test_a_url_is_known_without_being_fetched(transform, tmp_path):
     url = {"bytes": None, "path": "https://example.org/a.png"}
     with StoreWriter(tmp_path, transform) as writer:
         pixels = ImageReader(transform)([png(3)], ["row"]).pixels[0].numpy()
-        writer.add([ImageKeys(url).of_place()], pixels, tiny=False)
+        writer.add([ImageKeys(url).place_key()], pixels, tiny=False)
     assert torch.equal(read(tmp_path, transform, [url]).pixels[0], torch.from_numpy(pixels))
-    with pytest.raises(ValueError, match="URLs in data are not fetched by default"):
+    with pytest.raises(ValueError, match="URLs in data are not downloaded by default"):
         read(tmp_path, transform, [{"bytes": None, "path": "https://example.org/b.png"}])
 
 
@@ -141,9 +141,9 @@ def test_an_open_store_sees_what_was_finished_when_it_was_opened(transform, tmp_
     write(tmp_path, transform, [png(0)])
     store = PixelStore(tmp_path, transform)
     write(tmp_path, transform, [png(1)])
-    assert store.find(ImageKeys(png(1)).of_content()) < 0 <= store.find(ImageKeys(png(0)).of_content())
+    assert store.find(ImageKeys(png(1)).content_key()) < 0 <= store.find(ImageKeys(png(0)).content_key())
     again = pickle.loads(pickle.dumps(store))
-    assert again.find(ImageKeys(png(1)).of_content()) >= 0
+    assert again.find(ImageKeys(png(1)).content_key()) >= 0
 
 
 def flip(path: Path, place: int) -> None:
@@ -181,9 +181,9 @@ def test_a_flipped_bit_of_an_image_is_found_when_it_is_read(transform, tmp_path)
 def test_another_preprocessing_is_refused_with_what_differs(transform, tmp_path):
     write(tmp_path, transform, [png(0)])
     other = PixelTransform.from_processor(processor(resample=2))
-    with pytest.raises(ValueError, match=r"another preprocessing \(.*settings: .*'resample': 3.*'resample': 2"):
+    with pytest.raises(ValueError, match=r"different preprocessing \(.*settings: .*'resample': 3.*'resample': 2"):
         PixelStore(tmp_path, other)
-    with pytest.raises(ValueError, match="another preprocessing"):
+    with pytest.raises(ValueError, match="different preprocessing"):
         write(tmp_path, PixelTransform.from_processor(processor(size=16)), [png(1)])
     path = tmp_path / "pixels.json"
     manifest = json.loads(path.read_text())
@@ -228,4 +228,4 @@ def test_processes_that_write_at_once_take_turns(transform, tmp_path):
     assert len(PixelStore(tmp_path)) == 9 and not any(found.decoded)
     assert torch.equal(found.pixels, ImageReader(transform)(values, ["row"] * 9).pixels)
     while not lines.empty():
-        assert "waiting until it ends" in lines.get()
+        assert "another process" in lines.get()

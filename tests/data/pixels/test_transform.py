@@ -161,7 +161,7 @@ def test_no_images_give_an_empty_batch():
 @pytest.mark.parametrize("options", [{"do_center_crop": False}, {"do_resize": False, "do_center_crop": False}])
 def test_a_processor_without_one_size_is_refused(options):
     with pytest.raises(
-        ValueError, match="CLIPImageProcessorPil gives images of different sizes .*do_center_crop=True"
+        ValueError, match="CLIPImageProcessorPil returns images of different sizes .*do_center_crop=True"
     ):
         PixelTransform.from_processor(CLIPImageProcessorPil(**options))
 
@@ -184,9 +184,9 @@ def test_a_processor_that_does_something_else_is_refused():
 
     with pytest.raises(ValueError, match="Inverting does more to the pixels"):
         PixelTransform.from_processor(Inverting())
-    with pytest.raises(ValueError, match=r"Early gives torch.float32"):
+    with pytest.raises(ValueError, match=r"Early returns torch.float32"):
         PixelTransform.from_processor(Early())
-    with pytest.raises(TypeError, match="Expected an image processor .*found a str"):
+    with pytest.raises(TypeError, match="found a str, expected an image processor"):
         PixelTransform.from_processor("openai/clip-vit-base-patch32")
 
 
@@ -203,13 +203,13 @@ def test_the_limit_of_a_resize_can_be_set():
     processor, image = CLIPImageProcessorPil(), Image.new("RGB", (1, 20))
     assert PixelTransform.from_processor(processor)([image]).shape == (1, 3, 224, 224)
     small = PixelTransform.from_processor(processor, max_pixels=100)
-    with pytest.raises(ValueError, match="would pass 802,816 pixels.*raise max_image_pixels"):
+    with pytest.raises(ValueError, match="would exceed 802,816 pixels.*raise max_image_pixels"):
         small([image])
     # whatever the limit, ordinary shapes pass
     assert small([Image.new("RGB", (1, 16))]).shape == (1, 3, 224, 224)
     large, long = PixelTransform.from_processor(processor, max_pixels=1_100_000), Image.new("RGB", (1, 22))
     assert large([image]).shape == (1, 3, 224, 224)
-    with pytest.raises(ValueError, match="would pass 1,100,000 pixels"):
+    with pytest.raises(ValueError, match="exceed 1,100,000 pixels"):
         large([long])
 
 

@@ -89,11 +89,11 @@ def test_shuffled_negatives_are_of_another_rows_captions(dataset):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": ["one", "two"]}, r"column 'caption' holds Value\('string'\), expected lists of texts"),
-        ({"caption": [["a"], ["", None]]}, "column 'caption', row 1: .* holds no text"),
+        ({"caption": ["one", "two"]}, r"column 'caption' contains Value\('string'\), expected lists of texts"),
+        ({"caption": [["a"], ["", None]]}, "column 'caption', row 1: found .*, expected a text"),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [["x"], ["y", "z"]]},
-            "row 1 has 2 captions, and column 'negative_captions' does not say which of them",
+            "row 1 has 2 captions, but column 'negative_captions'",
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [[["x"]], [["y"]]]},
@@ -105,7 +105,7 @@ def test_shuffled_negatives_are_of_another_rows_captions(dataset):
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_image": [b"x", b"x"]},
-            "row 1 has 2 captions, and column 'negative_image' shows the negative of one of them",
+            "row 1 has 2 captions, but column 'negative_image'",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def assert_apart(batch, captions, ids=None, negatives=None):
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_no_batch_has_a_text_or_an_image_twice(epoch):
     captions, ids, negatives = drawn(203, texts=24, images=60)
-    order = order_of(RowKeys.of_rows(captions, ids, negatives), batch_size=16)
+    order = order_of(RowKeys.from_columns(captions, ids, negatives), batch_size=16)
     found = batches(order, epoch)
     assert [len(batch) for batch in found] == [16] * 12 + [11]
     for batch in found:
@@ -58,7 +58,7 @@ def test_no_batch_has_a_text_or_an_image_twice(epoch):
 def test_few_rows_are_left_out_where_all_might_fit():
     """Those that wait when the last batch is made."""
     captions = [f"text {row % 30}" for row in range(60)]
-    order = order_of(RowKeys.of_rows(captions), batch_size=5)
+    order = order_of(RowKeys.from_columns(captions), batch_size=5)
     left_out = []
     for epoch in range(4):
         found = batches(order, epoch)
@@ -71,7 +71,7 @@ def test_few_rows_are_left_out_where_all_might_fit():
 
 
 def test_where_nothing_is_equal_the_order_is_that_of_the_rows():
-    keys = RowKeys.of_rows([f"text {row}" for row in range(20)], [str(row) for row in range(20)])
+    keys = RowKeys.from_columns([f"text {row}" for row in range(20)], [str(row) for row in range(20)])
     plain = SeedableRandomSampler(data_source=range(20), data_seed=3)
     for epoch in (1, 0):
         plain.set_epoch(epoch)
@@ -81,7 +81,7 @@ def test_where_nothing_is_equal_the_order_is_that_of_the_rows():
 
 def test_epochs_differ_and_are_the_same_again():
     captions, *_ = drawn(50, texts=20, images=50)
-    keys = RowKeys.of_rows(captions)
+    keys = RowKeys.from_columns(captions)
     first = [batches(order_of(keys), epoch) for epoch in range(3)]
     again = order_of(keys)
     assert [batches(again, epoch) for epoch in (2, 0, 1)] == [first[2], first[0], first[1]]
@@ -91,7 +91,7 @@ def test_epochs_differ_and_are_the_same_again():
 
 def test_a_caption_of_more_rows_than_batches_is_left_out_and_others_are_repeated():
     captions = ["a dog"] * 10 + [f"text {row}" for row in range(10)]
-    order = order_of(RowKeys.of_rows(captions), batch_size=4)
+    order = order_of(RowKeys.from_columns(captions), batch_size=4)
     found = batches(order)
     for batch in found:
         assert_apart(batch, captions)
@@ -102,25 +102,26 @@ def test_lists_count_with_all_their_texts():
     """Any of a row's captions may be drawn, and any of its negatives."""
     captions = [["a dog", "a cat"], ["A  Cat", "a bird"], ["a fish"], ["a horse"]]
     negatives = [[["a fish"], [None]], [[""]], [[]], None]
-    keys = RowKeys.of_rows(captions, None, negatives)
+    keys = RowKeys.from_columns(captions, None, negatives)
     assert keys[0].true == keys[1].true == (("text", text_key("a cat")),)
     assert keys[0].false == keys[2].true == (("text", text_key("a fish")),)
     assert keys[3] == ((), ())
 
 
 def test_equal_negatives_may_be_in_one_batch():
-    keys = RowKeys.of_rows(["a dog", "a cat"], None, [["a bird"], ["a bird"]])
+    keys = RowKeys.from_columns(["a dog", "a cat"], None, [["a bird"], ["a bird"]])
     assert keys == [((), ()), ((), ())]
 
 
 def test_too_few_different_rows_are_refused():
-    order = order_of(RowKeys.of_rows(["a dog", "a cat"] * 6), batch_size=4)
-    with pytest.raises(ValueError, match="of 12 rows a batch of 4 .* but 2 rows of one"):
+    order = order_of(RowKeys.from_columns(["a dog", "a cat"] * 6), batch_size=4)
+    with pytest.raises(ValueError, match="12 rows .* batch of 4 .*2 rows"):
         list(order)
 
 
 def test_many_rows_take_seconds():
     captions, ids, _ = drawn(8000, texts=1200, images=8000)
-    order = order_of(RowKeys.of_rows(captions + ["a dog"] * 1000, [*ids, *map(str, range(-1000, 0))]), batch_size=128)
+    keys = RowKeys.from_columns(captions + ["a dog"] * 1000, [*ids, *map(str, range(-1000, 0))])
+    order = order_of(keys, batch_size=128)
     assert len(order.plan(0)) == 9000
     assert order.left_out > 800

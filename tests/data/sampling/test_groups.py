@@ -81,15 +81,15 @@ def test_the_smallest_size_of_a_group_is_a_setting():
 
 
 def test_columns_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match=r"column 'group', row 1: found \['a'\], expected the name of one group"):
+    with pytest.raises(ValueError, match=r"column 'group', row 1: found \['a'\], expected the name of a group"):
         Groups.from_columns(["a", ["a"]], [["b"], None])
     with pytest.raises(ValueError, match="column 'hard_negative_groups', row 1: found 'b', expected a list"):
         Groups.from_columns(["a", "a"], [["b"], "b"])
     with pytest.raises(ValueError, match="column 'hard_negative_groups', row 0: found 0.5, expected the name"):
         Groups.from_columns(["a", "a"], [[0.5], None])
-    with pytest.raises(ValueError, match="none of its 2 groups has 2 rows or more, and 1 of 3 rows have no group"):
+    with pytest.raises(ValueError, match="none of its 2 groups has at least 2 rows, and 1 of 3 rows have no group"):
         Groups.from_columns(["a", "b", None], [["b"], ["a"], None])
-    with pytest.raises(ValueError, match="no group has a hard-negative group.*such as 'a'; found 'A'"):
+    with pytest.raises(ValueError, match="no group has a hard-negative group.*such as 'a', but found 'A'"):
         Groups.from_columns(["a", "a", "b", "b"], [["A"], [], ["b"], None])
 
 
@@ -167,7 +167,7 @@ def test_rows_are_plain_numbers():
 
 def test_what_no_batch_can_hold_is_refused():
     assert len(batches(order(groups_per_batch=6))[0]) == 6
-    with pytest.raises(ValueError, match="has 6 groups of 2 rows or more, fewer than the 7 of a batch"):
+    with pytest.raises(ValueError, match="has 6 groups with at least 2 rows, fewer than the 7 "):
         order(groups_per_batch=7)
     with pytest.raises(ValueError, match="groups_per_batch=1, pairs_per_group=5"):
         order(groups_per_batch=1)
@@ -254,10 +254,10 @@ def test_the_report_says_so_in_lines():
     names, rivals = columns()
     groups = Groups.from_columns([*names, *"pqrstu", None], [*rivals, *[["x"]] * 6, None])
     report = order(groups, pairs_per_group=8).report
-    assert report.summary() == ("6 groups with 87 rows: an epoch has 14 batches of 4 groups with 8 pairs each.")
+    assert report.summary() == ("6 groups with 87 rows. An epoch has 14 batches of 4 groups with 8 pairs each.")
     lines = report.missing()
     assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Random", "2"]
-    assert "6 groups with 6 rows in all are left out" in lines[1]
+    assert "6 groups with a total of 6 rows are left out" in lines[1]
     assert "('p', 'q', 'r', 's', 't', ...)" in lines[1]
     assert "8 of the 42 places" in lines[5] and "(19.0%)" in lines[5]
     assert str(report) == "\n".join([report.summary(), *lines])

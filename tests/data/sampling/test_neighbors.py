@@ -42,7 +42,7 @@ def test_columns_become_numbers_and_what_is_missing_is_counted():
 
 
 def test_columns_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="no row has a neighbor.*such as 'a'; found 'x'"):
+    with pytest.raises(ValueError, match="neighbor_ids.*such as 'a', but found 'x'"):
         Neighbors.from_columns([["x"], []], ["a", "b"], ["one", "two"])
     with pytest.raises(ValueError, match="column 'image_id', row 1: found nothing"):
         Neighbors.from_columns([["x"], []], ["a", None], ["one", "two"])
@@ -122,7 +122,7 @@ def test_parts_of_several_processes_are_the_batch_of_one():
 
 def test_a_set_too_small_for_distinct_images_is_refused():
     assert len(list(order(ring(8), list(range(4))))) == 8
-    with pytest.raises(ValueError, match="has 7 images, fewer than the 8 of a batch of 4 rows with 1 neighbors each"):
+    with pytest.raises(ValueError, match="has 7 images, fewer than the 8 .*4 rows with 1 "):
         order(ring(7))
 
 

@@ -32,16 +32,16 @@ def test_no_image_is_twice_in_a_batch_and_nearly_every_row_has_its_turn():
     """A row whose image is in all batches that are left gives its place to another one."""
     ids = [f"image {row // 3}" for row in range(30)]  # three captions of each of ten images
     draws = ReplayDraws(30, ids, number=5, seed=1)
-    batches = [draws.rows_of(batch) for batch in range(12)]
+    batches = [draws.batch_rows(batch) for batch in range(12)]
     for rows in batches:
         assert len({ids[row] for row, _ in rows}) == len(rows) == 5
     passes = [[row for rows in batches[start : start + 6] for row, _ in rows] for start in (0, 6)]
     assert all(len({*one}) >= 28 for one in passes) and passes[0] != passes[1]
     assert [epoch for _, epoch in batches[5] + batches[6]] == [0] * 5 + [1] * 5
     assert (
-        ReplayDraws(30, ids, number=5, seed=1).rows_of(7)
+        ReplayDraws(30, ids, number=5, seed=1).batch_rows(7)
         == batches[7]
-        != ReplayDraws(30, ids, number=5, seed=2).rows_of(7)
+        != ReplayDraws(30, ids, number=5, seed=2).batch_rows(7)
     )
 
 
@@ -55,7 +55,7 @@ def test_the_order_of_an_epoch_begins_where_the_one_before_ended():
         assert len(order) == len(list(order)) == 12
     assert [row for row in epochs if not isinstance(row, tuple)] == [*range(8)] * 3
     replayed = [row for row in epochs if isinstance(row, tuple)]
-    assert replayed == [(10 + row, epoch) for batch in range(6) for row, epoch in draws.rows_of(batch)]
+    assert replayed == [(10 + row, epoch) for batch in range(6) for row, epoch in draws.batch_rows(batch)]
     assert [isinstance(row, tuple) for row in epochs[:6]] == replay_places(4, 2)
 
 
@@ -72,6 +72,6 @@ def test_groups_of_a_batch_with_replay_rows():
     mask = torch.cat([groups.mask(part, rank, 2) for rank, part in enumerate(row.split(4))])
     assert torch.equal(mask, groups.mask(row, 0, 1))
     assert mask.tolist() == [[True, True, False], [True, False, False], [True] * 3, [True, False, False]]
-    assert groups.of_rows(row)[[0, 2]].tolist() == [[5, 6, 5], [1, 2, 3]]
-    assert groups.of_rows(row)[[1, 3], 0].tolist() == [90, 91]
+    assert groups.group_values(row)[[0, 2]].tolist() == [[5, 6, 5], [1, 2, 3]]
+    assert groups.group_values(row)[[1, 3], 0].tolist() == [90, 91]
     assert groups.pairs(mask).tolist() == [True, True, False, True, True, True, True, True]

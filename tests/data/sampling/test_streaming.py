@@ -55,7 +55,7 @@ def test_a_pass_counts_for_the_worker_that_reads_it_alone():
 
 
 def test_fewer_rows_than_a_batch_are_refused():
-    with pytest.raises(ValueError, match="the streamed set has 3 rows, fewer than one batch of 4 .*Lower batch_size"):
+    with pytest.raises(ValueError, match="has 3 rows, fewer than one batch of 4 .*Lower batch_size"):
         next(iter(streamed(3)))
     with pytest.raises(ValueError, match="worker 0 of 2 have 3 rows, fewer .*dataloader_num_workers") as raised:
         list(islice(DataLoader(streamed(6, shards=2), batch_size=4, num_workers=2, collate_fn=list), 1))

@@ -183,7 +183,7 @@ def test_a_module_without_a_processor_says_how_to_pass_one(clip):
     with pytest.raises(ValueError, match="no name_or_path.*processor=AutoProcessor"):
         Embedder(nameless)
     nameless.name_or_path = "no/such/folder/anywhere"
-    with pytest.raises(ValueError, match="'no/such/folder/anywhere', where no processor.*processor=AutoProcessor"):
+    with pytest.raises(ValueError, match="'no/such/folder/anywhere', .*processor=AutoProcessor"):
         Embedder(nameless)
     assert Embedder(nameless, AutoProcessor.from_pretrained(clip)).texts(TEXTS).vectors.shape[0] == 3
 

@@ -131,7 +131,7 @@ def test_missing_weights_are_named(folder, tmp_path):
     state = {name: value for name, value in model.state_dict().items() if "lm_head" not in name}
     model.save_pretrained(tmp_path, state_dict=state)
     AutoProcessor.from_pretrained(folder).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"the weights miss \['lm_head.weight'\]"):
+    with pytest.raises(ValueError, match=r"the weights lack \['lm_head.weight'\]"):
         VQAScorer(tmp_path, device="cpu").backbone  # noqa: B018
 
 

@@ -84,7 +84,7 @@ def test_an_archive_that_is_cut_damaged_or_missing_is_refused(benchmark, tmp_pat
         last = tar.getmembers()[-2].offset
     for damaged in (whole[:last], whole[: last + 100], whole[:-9000], whole[:last] + b"?" + whole[last + 1 :], b""):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="0.tar is not a whole tar archive"):
+        with pytest.raises(ValueError, match="0.tar is not a complete tar archive"):
             load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     (tmp_path / "test" / "nshards.txt").write_text("2")
     with pytest.raises(ValueError, match=r"test: 1 of 2 archives are missing, the first is 1.tar"):
