@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hfcomp.metrics.units import HEADLINE_METRIC, LOWER_IS_BETTER, MIXED, PERCENT, Unit, unit_of
+from hfcomp.metrics.units import HEADLINE_METRIC, LOWER_IS_BETTER, MIXED, PERCENT, Unit, metric_unit
 from hfcomp.reporting.format import Estimate, number, with_interval
 
 Line = dict[str, Any]
@@ -165,7 +165,7 @@ def unit_of_line(line: Line) -> Unit:
     if "unit" in line:
         given: Unit = line["unit"]
         return given
-    units = {unit_of(key[2]) for key in line.get("lines", ())} or {unit_of(line["metric"])}
+    units = {metric_unit(key[2]) for key in line.get("lines", ())} or {metric_unit(line["metric"])}
     return units.pop() if len(units) == 1 else MIXED
 
 
