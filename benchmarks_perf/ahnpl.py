@@ -3,20 +3,20 @@
 [HFCOMP_REAL_DATA=FOLDER] python benchmarks_perf/ahnpl.py [--size vit_b32] [--batch_size 8] [--negatives 5]
     [--repeats 7] [--padding_repeats 3] [--device cpu] [--dtype fp32] [--threads 0]
 
-A step is what the Trainer runs for a batch: forward, loss, backward, clipped gradients, optimizer. All forms take one
-batch that is made beforehand, share one ViT-B/32 of random weights and take turns in alternating order; medians are
-compared. The learning rate is 0: the work is the same and every step meets the same weights. InfoNCE reads the same
-negatives, so that all forms encode the same images and texts; CE-CLIP is there to compare. AHNPL is measured with
-`shift_source` live, and frozen with the features of the frozen copy computed once beforehand, which is timed apart.
+A step is what the Trainer runs per batch: forward, loss, backward, clipped gradients, optimizer. All forms share a
+batch prepared in advance and a ViT-B/32 with random weights, and take turns in alternating order; medians are
+compared. The learning rate is 0, so the work is the same and every step has the same weights. InfoNCE reads the same
+negatives, so all forms encode the same images and texts; CE-CLIP is included for comparison. AHNPL is measured with
+`shift_source` live, and frozen with the frozen copy's features computed once in advance, which is timed separately.
 
-Printed for each form: the step's time, its ratio to InfoNCE's with the quartiles of the ratios turn by turn, the ratio
-of CPU time, and the loss alone, forward and backward from the embeddings, with the ratio that follows from it. On a
-machine that does other work the last two are steadier; with --threads 1 CPU time holds no waiting of threads.
+For each form, the script prints the step time, its ratio to InfoNCE's with the quartiles of the per-turn ratios, the
+ratio of CPU times, and the time of the loss alone (forward and backward from the embeddings) with the step ratio it
+implies. On a busy machine the last two are steadier; with --threads 1, CPU time includes no waiting of threads.
 
-Last come steps of AHNPL (live) whose texts are padded to the longest of the batch, as hfcomp does, and to 77.
-Captions and vocabulary are those of COCO and CLIP if HFCOMP_REAL_DATA names a folder with coco/captions_val2017.json
-and clip_tokenizer/; otherwise sentences in this file and a vocabulary made of them, in which nearly every word is one
-token, as in CLIP's. Negatives are swaps by the rules and keyword permutations. Images are noise.
+At the end, AHNPL (live) runs with texts padded to the longest of the batch, as in hfcomp, and to 77. Captions and
+vocabulary come from COCO and CLIP if HFCOMP_REAL_DATA names a folder with coco/captions_val2017.json and
+clip_tokenizer/. Otherwise they are sentences in this file and a vocabulary built from them, in which nearly every word
+is a single token, as in CLIP's. Negatives are rule-based swaps and keyword permutations. Images are noise.
 """
 
 import argparse
@@ -78,29 +78,29 @@ A woman is cutting a big carrot with a knife while a child eats an apple.
 """
 
 
-def negatives_of(captions: list[str], number: int):
-    """For each caption that allows `number` negatives: it, their texts and their kinds."""
+def captions_with_negatives(captions: list[str], number: int):
+    """For each caption that allows `number` negatives: the caption, their texts and their kinds."""
     from hfcomp.negatives.keywords import keyword_negatives
     from hfcomp.negatives.swaps import swap_negatives
     from hfcomp.parsing import load_parser
 
     for doc in load_parser("rules").parse(captions):
-        found = swap_negatives(doc) + keyword_negatives(doc.text, num_negatives=number)
-        unique = list({one.text: one for one in found}.values())[:number]
+        negatives = swap_negatives(doc) + keyword_negatives(doc.text, num_negatives=number)
+        unique = list({negative.text: negative for negative in negatives}.values())[:number]
         if len(unique) == number:
-            yield doc.text, [one.text for one in unique], [one.kind for one in unique]
+            yield doc.text, [negative.text for negative in unique], [negative.kind for negative in unique]
 
 
 def make_rows(captions: list[str], size: int, negatives: int, seed: int = 0) -> datasets.Dataset:
-    """`size` rows in the column contract, drawn from the captions, again from the first where they are too few."""
+    """`size` rows in the column contract, drawn from the captions, which repeat if there are too few."""
     random.Random(seed).shuffle(captions)
     usable = []
-    for row in negatives_of(captions, negatives):
+    for row in captions_with_negatives(captions, negatives):
         usable.append(row)
         if len(usable) == size:
             break
     if not usable:
-        raise SystemExit(f"no caption has {negatives} negatives; ask for fewer")
+        raise SystemExit(f"no caption has {negatives} negatives; use a lower --negatives")
     rng = np.random.default_rng(seed)
     rows = [
         {
@@ -115,7 +115,7 @@ def make_rows(captions: list[str], size: int, negatives: int, seed: int = 0) -> 
 
 
 def make_vocabulary(sentences: list[str], folder: Path) -> Path:
-    """A vocabulary of CLIP's kind from some sentences."""
+    """Builds a vocabulary like CLIP's from some sentences."""
     from tokenizers import Tokenizer, models, trainers
     from tokenizers.pre_tokenizers import ByteLevel
     from transformers import CLIPTokenizer
@@ -137,16 +137,16 @@ def make_vocabulary(sentences: list[str], folder: Path) -> Path:
 
 
 def texts_and_vocabulary(folder: Path, negatives: int) -> tuple[list[str], Path, str]:
-    """Captions, the folder of a vocabulary, and what they are."""
+    """Returns captions, the folder of a vocabulary, and a description."""
     data = os.environ.get("HFCOMP_REAL_DATA")
     if data:
         file = Path(data) / "coco" / "captions_val2017.json"
         captions = [row["caption"].strip() for row in json.loads(file.read_text(encoding="utf-8"))["annotations"]]
-        return captions, Path(data) / "clip_tokenizer", "captions of COCO val2017, CLIP's vocabulary"
+        return captions, Path(data) / "clip_tokenizer", "COCO val2017 captions, CLIP's vocabulary"
     captions = SENTENCES.strip().splitlines()
-    texts = [text for caption, wrong, _ in negatives_of(captions, negatives) for text in (caption, *wrong)]
+    texts = [text for caption, wrong, _ in captions_with_negatives(captions, negatives) for text in (caption, *wrong)]
     vocabulary = make_vocabulary([*captions, *texts], folder / "vocabulary")
-    return captions, vocabulary, "sentences of this file and a vocabulary made of them: token counts are near CLIP's"
+    return captions, vocabulary, "sentences in this file, with their own vocabulary and token counts near CLIP's"
 
 
 def write_model(folder: Path, size: str, vocabulary: Path) -> None:
@@ -159,12 +159,12 @@ def write_model(folder: Path, size: str, vocabulary: Path) -> None:
 
 
 class Form:
-    """A trainer that is prepared, with a batch.
+    """A prepared trainer with a batch.
 
     Attributes:
-        seconds: of each step after the first, which is not counted.
-        cpu_seconds: likewise, of all threads.
-        loss: of the last step.
+        seconds: Seconds of each step after the first, which is not counted.
+        cpu_seconds: CPU seconds of the same steps, over all threads.
+        loss: Loss of the last step.
     """
 
     def __init__(self, trainer, batch: dict) -> None:
@@ -173,7 +173,7 @@ class Form:
         self.cpu_seconds: list[float] = []
         self.loss = self.step()
 
-    def timed_step(self) -> None:
+    def time_step(self) -> None:
         device = self.trainer.args.device
         start, cpu = now(device), time.process_time()
         self.loss = self.step()
@@ -182,7 +182,7 @@ class Form:
         self.trainer.step_log.drain()
 
     def step(self) -> torch.Tensor:
-        """What the Trainer's loop does with a batch."""
+        """Runs what the Trainer's loop does with a batch."""
         trainer, model = self.trainer, self.trainer.model_wrapped
         loss = trainer.training_step(model, dict(self.batch))
         trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
@@ -197,14 +197,14 @@ class Form:
 
 
 def now(device: torch.device) -> float:
-    """Seconds, once the device has done what it was asked."""
+    """Returns the time in seconds once the device has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
 
 
 def loss_seconds(form: Form) -> float:
-    """Median seconds of a form's loss and its gradient by the embeddings, without the towers."""
+    """Median seconds of a form's loss and its gradient with respect to the embeddings, without the towers."""
     from hfcomp.fields import FIELDS, WITH_GRADIENT, Features
 
     trainer, seconds = form.trainer, []
@@ -222,14 +222,14 @@ def loss_seconds(form: Form) -> float:
         trainer.gather_features = lambda *_, features=features: features
         trainer.compute_loss(trainer.model_wrapped, inputs).backward()
         seconds.append(now(device) - start)
-    del trainer.gather_features  # the class's own again
+    del trainer.gather_features  # restores the class's method
     trainer.model.zero_grad()
     trainer.step_log.drain()
     return statistics.median(seconds)
 
 
-def padded(batch: dict, token: int) -> dict:
-    """The batch with its texts padded to all positions."""
+def pad_to_all_positions(batch: dict, token: int) -> dict:
+    """Pads the batch's texts to all positions."""
     texts = {key: batch[key] for key in ("input_ids", "negative_input_ids")}
     return batch | {key: pad(ids, (0, POSITIONS - ids.shape[1]), value=token) for key, ids in texts.items()}
 
@@ -237,11 +237,11 @@ def padded(batch: dict, token: int) -> dict:
 def take_turns(forms: list[Form], repeats: int) -> None:
     for repeat in range(repeats):
         for form in forms[:: -1 if repeat % 2 else 1]:
-            form.timed_step()
+            form.time_step()
 
 
 def ratio(form: Form, other: Form) -> str:
-    """Ratio of the medians, and the quartiles of the ratios of steps of one turn."""
+    """Ratio of the medians, and the quartiles of the per-turn ratios."""
     turns = [own / its for own, its in zip(form.seconds, other.seconds, strict=False)]
     low, _, high = statistics.quantiles(turns, n=4) if len(turns) > 1 else turns * 3
     return f"{form.median / other.median:6.3f} ({low:.3f} to {high:.3f})"
@@ -265,7 +265,7 @@ def make_trainers(model, processor, rows: datasets.Dataset, folder: Path, args: 
         "disable_tqdm": True,
         "log_level": "error",
     }
-    # above its floor, so that the margin is trained
+    # The margin starts above its floor, so it is trained.
     own = {"margin_start": 0.9, **settings}
     classes = {
         BASELINE: (InfoNCETrainer, InfoNCEConfig(**settings)),
@@ -280,7 +280,7 @@ def make_trainers(model, processor, rows: datasets.Dataset, folder: Path, args: 
 
 
 def make_forms(rows: datasets.Dataset, vocabulary: Path, folder: Path, args: argparse.Namespace):
-    """The forms by name, the token that CLIP pads with, and the seconds that the frozen features took."""
+    """Returns the forms by name, CLIP's padding token, and the seconds for the frozen features."""
     write_model(folder / "model", args.size, vocabulary)
     model, processor = (
         AutoModel.from_pretrained(folder / "model", trust_remote_code=False),
@@ -289,7 +289,7 @@ def make_forms(rows: datasets.Dataset, vocabulary: Path, folder: Path, args: arg
     trainers = make_trainers(model, processor, rows, folder, args)
     start = now(trainers[FROZEN].args.device)
     batches = trainers[FROZEN].get_train_dataloader()
-    beforehand = now(trainers[FROZEN].args.device) - start
+    frozen_seconds = now(trainers[FROZEN].args.device) - start
     with_reference = next(iter(batches))
     batch = {key: value for key, value in with_reference.items() if not key.startswith("reference_")}
     forms = {}
@@ -298,32 +298,32 @@ def make_forms(rows: datasets.Dataset, vocabulary: Path, folder: Path, args: arg
         trainer.create_optimizer()
         trainer.model_wrapped, trainer.optimizer = trainer.accelerator.prepare(trainer.model, trainer.optimizer)
         forms[name] = Form(trainer, with_reference if name == FROZEN else batch)
-    return forms, processor.tokenizer.pad_token_id, beforehand
+    return forms, processor.tokenizer.pad_token_id, frozen_seconds
 
 
 def compare_objectives(forms: dict[str, Form], repeats: int) -> bool:
-    """Times all forms in turns, and reports whether AHNPL's stay within the target."""
+    """Times all forms in turns and returns whether AHNPL's stay within the target."""
     take_turns(list(forms.values()), repeats)
     baseline, losses = forms[BASELINE], {name: loss_seconds(form) for name, form in forms.items()}
-    print(f"\n{'':15}{'step':>10}   {'of InfoNCE (quartiles)':24}{'its cpu':>8}{'loss alone':>12}{'makes':>9}")
+    print(f"\n{'':15}{'step':>10}   {'vs InfoNCE (quartiles)':24}{'cpu':>8}{'loss only':>12}{'implies':>9}")
     for name, form in forms.items():
-        follows = 1 + (losses[name] - losses[BASELINE]) / baseline.median
+        implied = 1 + (losses[name] - losses[BASELINE]) / baseline.median
         print(f"{name:15}{form.median:8.3f} s   {ratio(form, baseline):24}{cpu_ratio(form, baseline):8.3f}", end="")
-        print(f"{losses[name] * 1e3:9.2f} ms{follows:9.4f}")
+        print(f"{losses[name] * 1e3:9.2f} ms{implied:9.4f}")
     return all(forms[name].median <= TARGET * baseline.median for name in (LIVE, FROZEN))
 
 
 def compare_padding(live: Form, token: int, repeats: int) -> None:
-    short, full = Form(live.trainer, live.batch), Form(live.trainer, padded(live.batch, token))
+    short, full = Form(live.trainer, live.batch), Form(live.trainer, pad_to_all_positions(live.batch, token))
     take_turns([short, full], repeats)
     print(f"\n{LIVE}, texts padded to {live.batch['input_ids'].shape[1]}: {short.median:.3f} s, loss {short.loss:.6f}")
     print(f"{LIVE}, texts padded to {POSITIONS}: {full.median:.3f} s, loss {full.loss:.6f}")
-    print(f"{POSITIONS} / short: {ratio(full, short).strip()}, of CPU time {cpu_ratio(full, short):.3f}")
+    print(f"{POSITIONS} / short: {ratio(full, short).strip()}, in CPU time {cpu_ratio(full, short):.3f}")
     print(f"expected near {EXPECTED_PADDING} for ViT-B/32 with 5 negatives")
 
 
 def describe(batch: dict, end: int) -> str:
-    """How many texts a batch holds and how long they are."""
+    """Describes how many texts a batch holds and how long they are."""
     rows = [row for key in ("input_ids", "negative_input_ids") for row in batch[key].tolist()]
     lengths = [row.index(end) + 1 for row in rows]
     mean, longest = statistics.mean(lengths), max(lengths)
@@ -334,39 +334,39 @@ def load() -> str:
     return " ".join(f"{value:.2f}" for value in os.getloadavg())
 
 
-def parsed() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=TOWERS, default="vit_b32", help="of the towers")
-    parser.add_argument("--batch_size", type=int, default=8, help="images")
+    parser.add_argument("--size", choices=TOWERS, default="vit_b32", help="size of the towers")
+    parser.add_argument("--batch_size", type=int, default=8, help="images per batch")
     parser.add_argument("--negatives", type=int, default=5, help="negative captions per image")
-    parser.add_argument("--repeats", type=int, default=7, help="steps of each form")
-    parser.add_argument("--padding_repeats", type=int, default=3, help="steps of each padding")
+    parser.add_argument("--repeats", type=int, default=7, help="steps per form")
+    parser.add_argument("--padding_repeats", type=int, default=3, help="steps per padding")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="that the towers compute in")
-    parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 = its default")
+    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="compute type of the towers")
+    parser.add_argument("--threads", type=int, default=0, help="torch threads, 0 = torch's default")
     return parser.parse_args()
 
 
 def main() -> None:
-    args = parsed()
+    args = parse_arguments()
     if args.threads:
         torch.set_num_threads(args.threads)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     before = load()
     with tempfile.TemporaryDirectory() as folder:
-        captions, vocabulary, what = texts_and_vocabulary(Path(folder), args.negatives)
+        captions, vocabulary, description = texts_and_vocabulary(Path(folder), args.negatives)
         rows = make_rows(captions, args.batch_size, args.negatives)
-        forms, end, beforehand = make_forms(rows, vocabulary, Path(folder), args)
-        print(f"{args.size}, {args.dtype}, {args.device}, {torch.get_num_threads()} threads; {what}")
+        forms, end, frozen_seconds = make_forms(rows, vocabulary, Path(folder), args)
+        print(f"{args.size}, {args.dtype}, {args.device}, {torch.get_num_threads()} threads; {description}")
         print(describe(forms[LIVE].batch, end))
         met = compare_objectives(forms, args.repeats)
-        print(f"features of the frozen copy for these texts, once before the first step: {beforehand:.2f} s")
+        print(f"frozen features for these texts, once before the first step: {frozen_seconds:.2f} s")
         if args.padding_repeats:
             compare_padding(forms[LIVE], end, args.padding_repeats)
     print(f"\nload average before {before}, after {load()}")
     if args.size != "vit_b32":
-        print("towers this small say nothing about the target: most of the step is overhead")
+        print("towers this small do not show whether the target is met: most of the step is overhead")
     elif not met:
         raise SystemExit(f"target of {TARGET} missed")
     else:

@@ -1,12 +1,12 @@
-"""Items given and decisions written per second by the store of `hfcomp annotate`, with few and many items.
+"""Items assigned and decisions written per second by the store of `hfcomp annotate`, with few and many items.
 
 python benchmarks_perf/annotation_store.py [--items 5000 100000] [--threads 1 20] [--decisions 2000] [--folder FOLDER]
 
-Each thread is a person that takes an item, submits an edit, and takes the next. Half of the items are annotated before
+Each thread is a person who takes an item, submits an edit, and takes the next. Half of the items are annotated before
 the clock starts, as in the middle of a project, and one item in ten was sent back. Every submission is forced to disk,
-so the times depend on the disk of `--folder`. Giving an item may take 5 ms (median, one thread), and the number of
-items may not slow it down to less than half the speed. Beside it: a bare `INSERT` of the same text into SQLite with
-the same durability, of which the ratio is printed.
+so the times depend on the disk of `--folder`. Assigning an item may take 5 ms (median, one thread), and more items may
+at most halve the speed. For comparison, the script prints the ratio to a bare `INSERT` of the same text into SQLite
+with the same durability.
 """
 
 import argparse
@@ -32,13 +32,13 @@ def item(number):
 
 
 def edit(seed):
-    """What a person made of it."""
+    """A person's edit."""
     texts = ("cd/edited.png", "ef/mask.png", "a blue bus in a street", "a red bus in a street", "the bus")
     return Edit(*texts, 0.45, (3, 5), True, "a blue bus", seed, "very good")
 
 
 def fill(store, items):
-    """Adds items of which the first half is annotated, and each tenth of those is sent back; returns the seconds."""
+    """Adds items, annotates the first half and sends back every tenth of those. Returns the seconds."""
     start = time.perf_counter()
     store.add_items(item(number) for number in range(items))
     seconds = time.perf_counter() - start
@@ -47,7 +47,7 @@ def fill(store, items):
     returned = [
         (1.0, "Bob", f"{number}/color", "send back", '{"reason": "no"}') for number in range(0, items // 2, 10)
     ]
-    with store._database.writing() as connection:  # by the store's methods it would take as many forced writes
+    with store._database.writing() as connection:  # the store's methods would force a write for each
         query = "INSERT INTO log (time, person, item, action, content) VALUES (?, ?, ?, ?, ?)"
         connection.executemany(query, submitted + returned)
     store.rebuild()
@@ -55,26 +55,26 @@ def fill(store, items):
 
 
 def work(store, person, number):
-    """Milliseconds of each step of a person."""
+    """Runs a person's steps and returns the milliseconds of each."""
     times = {"next_item": [], "peek_item": [], "submit": [], "counts": []}
     for seed in range(number):
         start = time.perf_counter()
-        found = store.next_item(person)
+        item = store.next_item(person)
         taken = time.perf_counter()
         store.peek_item(person)
         peeked = time.perf_counter()
-        store.submit(person, found.id, edit(seed))
+        store.submit(person, item.id, edit(seed))
         submitted = time.perf_counter()
         store.counts()
         end = time.perf_counter()
         moments = (start, taken, peeked, submitted, end)
-        for name, one, other in zip(times, moments, moments[1:], strict=False):
-            times[name].append(1000 * (other - one))
+        for name, begin, finish in zip(times, moments, moments[1:], strict=False):
+            times[name].append(1000 * (finish - begin))
     return times
 
 
-def bare(folder, number):
-    """Rows per second of `INSERT`, each forced to disk."""
+def bare_insert_rate(folder, number):
+    """Rows per second of a bare `INSERT`, each forced to disk."""
     connection = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -89,7 +89,7 @@ def bare(folder, number):
 
 
 def measure(folder, items, threads, decisions):
-    """Prints a line; returns the median milliseconds of `next_item`, and decisions per second."""
+    """Prints a line and returns the median milliseconds of `next_item` and the decisions per second."""
     store = Decisions(folder / f"{items}-{threads}.sqlite")
     filling = fill(store, items)
     people = [f"person {number}" for number in range(threads)]
@@ -98,11 +98,11 @@ def measure(folder, items, threads, decisions):
     with ThreadPoolExecutor(threads) as pool:
         runs = list(pool.map(lambda person: work(store, person, each), people))
     rate = threads * each / (time.perf_counter() - start)
-    times = {name: sorted(one for run in runs for one in run[name]) for name in runs[0]}
-    shown = " ".join(
-        f"{statistics.median(found):8.2f} {found[int(0.95 * len(found))]:7.2f}" for found in times.values()
+    times = {name: sorted(time for run in runs for time in run[name]) for name in runs[0]}
+    columns = " ".join(
+        f"{statistics.median(values):8.2f} {values[int(0.95 * len(values))]:7.2f}" for values in times.values()
     )
-    print(f"{items:8,} {threads:8} {shown} {rate:9.0f} {items / filling:9.0f}", flush=True)
+    print(f"{items:8,} {threads:8} {columns} {rate:9.0f} {items / filling:9.0f}", flush=True)
     wrong = store.rebuild()
     store.close()
     if wrong:
@@ -112,15 +112,15 @@ def measure(folder, items, threads, decisions):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, nargs="+", default=[5000, 100_000])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 20])
-    parser.add_argument("--decisions", type=int, default=2000, help="of all threads together")
-    parser.add_argument("--folder", type=Path, help="where the databases are written; a temporary one by default")
+    parser.add_argument("--items", type=int, nargs="+", default=[5000, 100_000], help="numbers of items")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 20], help="numbers of threads")
+    parser.add_argument("--decisions", type=int, default=2000, help="decisions over all threads")
+    parser.add_argument("--folder", type=Path, help="folder for the databases (default: a temporary one)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder, alone = Path(name), {}
-        rate = bare(folder, args.decisions)
-        print("milliseconds: median and 95% of each step; decisions per second; items added per second")
+        rate = bare_insert_rate(folder, args.decisions)
+        print("milliseconds per step (median and 95th percentile), decisions per second, items added per second")
         print(
             "   items  threads        next_item        peek_item           submit           counts decisions     added"
         )
@@ -133,7 +133,7 @@ def main() -> None:
     slowdown = alone[max(alone)] / alone[min(alone)]
     print(f"next_item with {max(alone):,} items takes {slowdown:.2f} x the time with {min(alone):,}")
     if max(alone.values()) > TARGET_MS or slowdown > SLOWEST:
-        raise SystemExit(f"missed: {TARGET_MS} ms and {SLOWEST} x are asked for")
+        raise SystemExit(f"missed the targets of {TARGET_MS} ms and {SLOWEST} x")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 python benchmarks_perf/c2lip.py [--images 96] [--concepts 384] [--tokens 196] [--width 768] [--repeats 1] [--threads 2]
 
-The loop is written from Eqs. 6 and 7: for each concept a softmax over the tokens of every image, their weighted sum as
-a batched product, its L2 norm and one column of logits. Every run is a process of its own, so that peaks do not mix;
-medians are compared. Memory is the peak resident size minus the resident size once the inputs exist: scores, work
-space and gradients. Loss and gradients of the two are compared by the norm of their difference. The loop takes minutes
-at the default size.
+The loop follows Eqs. 6 and 7: for each concept a softmax over the tokens of every image, their weighted sum as a
+batched product, its L2 norm and a column of logits. Every run is a separate process, so peaks do not mix; medians are
+compared. Memory is the peak resident size minus the resident size once the inputs exist: scores, buffers and
+gradients. Loss and gradients of the two are compared by the norm of their difference. The loop takes minutes at the
+default size.
 
-With an accelerator, both run there too, at --gpu_images and --gpu_concepts, and memory is what torch allocated beside
-the inputs.
+With an accelerator, both run there too, at --gpu_images and --gpu_concepts, and memory is what torch allocated in
+addition to the inputs.
 """
 
 import argparse
@@ -41,17 +41,17 @@ def loop(tokens, concepts, owner, scale, bias):
     return total / len(concepts)
 
 
-def chunked(tokens, concepts, owner, scale, bias):
+def chunked_loss(tokens, concepts, owner, scale, bias):
     from hfcomp.losses.c2lip import cross_attended_concept_loss
 
     return cross_attended_concept_loss(tokens, concepts, owner, logit_scale=scale, logit_bias=bias)[0]
 
 
-FORMS = {"loop": loop, "chunked": chunked}
+FORMS = {"loop": loop, "chunked": chunked_loss}
 
 
 def memory(device: str) -> tuple[int, int]:
-    """Bytes held now, and the peak."""
+    """Returns the bytes held now, and the peak."""
     if device == "cuda":
         return torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -64,7 +64,7 @@ def finish(device: str) -> None:
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:
-    """One forward and backward pass in this process; loss and gradients go to args.out."""
+    """Runs a forward and backward pass in this process and writes loss and gradients to args.out."""
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(0)
@@ -85,15 +85,15 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     loss.backward()
     finish(args.device)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    found = {"wall": seconds, "forward": forward, "cpu": cpu}
-    found["megabytes"] = (memory(args.device)[1] - held) / 1e6
+    measures = {"wall": seconds, "forward": forward, "cpu": cpu}
+    measures["megabytes"] = (memory(args.device)[1] - held) / 1e6
     names = ("tokens", "concepts", "scale", "bias")
     torch.save({"loss": loss.detach()} | {n: x.grad for n, x in zip(names, inputs, strict=True)}, args.out)
-    return found
+    return measures
 
 
 def compare(args: argparse.Namespace, device: str, images: int, concepts: int) -> bool:
-    """Run both forms, print them and return whether every target is met."""
+    """Runs both forms, prints them and returns whether every target is met."""
     sizes = [f"--tokens={args.tokens}", f"--width={args.width}", f"--threads={args.threads}"]
     sizes += [f"--images={images}", f"--concepts={concepts}", f"--device={device}"]
     results = {form: [] for form in FORMS}
@@ -127,15 +127,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=96, help="images in the batch")
     parser.add_argument("--concepts", type=int, default=384, help="concepts in the batch")
-    parser.add_argument("--tokens", type=int, default=196, help="tokens of an image")
+    parser.add_argument("--tokens", type=int, default=196, help="tokens per image")
     parser.add_argument("--width", type=int, default=768, help="embedding size")
     parser.add_argument("--gpu_images", type=int, default=768, help="images on an accelerator")
     parser.add_argument("--gpu_concepts", type=int, default=3072, help="concepts on an accelerator")
-    parser.add_argument("--repeats", type=int, default=1, help="runs of each form")
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch, 0 = its default")
+    parser.add_argument("--repeats", type=int, default=1, help="runs per form")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads, 0 = torch's default")
     parser.add_argument("--form", choices=FORMS, help="measure this form here and print JSON (used by the script)")
-    parser.add_argument("--device", default="cpu", help="where to measure it (used by the script)")
-    parser.add_argument("--out", help="file for its loss and gradients (used by the script)")
+    parser.add_argument("--device", default="cpu", help="device to measure on (used by the script)")
+    parser.add_argument("--out", help="output file for loss and gradients (used by the script)")
     args = parser.parse_args()
     if args.form:
         print(json.dumps(measure(args)))

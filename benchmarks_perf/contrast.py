@@ -3,9 +3,9 @@
 python benchmarks_perf/contrast.py [--rows 16384] [--width 512] [--repeats 3] [--threads 0]
     [--scale 100] [--cosine 0]
 
-Every run is a process of its own, so that peaks do not mix; the two forms take turns and medians are compared. Memory
-is the peak resident size minus the resident size once the inputs exist: it holds logits, work space and gradients.
-The dense form needs about 16 bytes per logit: 4.3 GB at the default size.
+Every run is a separate process, so peaks do not mix; the two forms take turns and medians are compared. Memory is the
+peak resident size minus the resident size once the inputs exist, so it includes logits, buffers and gradients. The
+dense form needs about 16 bytes per logit: 4.3 GB at the default size.
 """
 
 import argparse
@@ -30,17 +30,17 @@ def dense(image, text, scale):
     return (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2
 
 
-def chunked(image, text, scale):
+def chunked_loss(image, text, scale):
     from hfcomp.losses import info_nce_loss
 
     return info_nce_loss(image, text, logit_scale=scale)[0]
 
 
-FORMS = {"dense": dense, "chunked": chunked}
+FORMS = {"dense": dense, "chunked": chunked_loss}
 
 
 def embeddings(rows: int, width: int, cosine: float) -> list[torch.Tensor]:
-    """Random images and texts, those of a pair with about this cosine."""
+    """Random images and texts; the cosine within a pair is about the given one."""
     torch.manual_seed(0)
     image, other = (F.normalize(torch.randn(rows, width), dim=1) for _ in range(2))
     text = F.normalize(cosine * image + (1 - cosine**2) ** 0.5 * other, dim=1)
@@ -48,7 +48,7 @@ def embeddings(rows: int, width: int, cosine: float) -> list[torch.Tensor]:
 
 
 def measure(form: str, rows: int, width: int, threads: int, scale: float, cosine: float) -> dict[str, float]:
-    """One forward and backward pass in this process."""
+    """Runs a forward and backward pass in this process."""
     if threads:
         torch.set_num_threads(threads)
     image, text = embeddings(rows, width, cosine)
@@ -74,10 +74,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=16384, help="pairs in the batch")
     parser.add_argument("--width", type=int, default=512, help="embedding size")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each form")
-    parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 = its default")
-    parser.add_argument("--scale", type=float, default=100.0, help="of the logits")
-    parser.add_argument("--cosine", type=float, default=0.0, help="of an image and its text")
+    parser.add_argument("--repeats", type=int, default=3, help="runs per form")
+    parser.add_argument("--threads", type=int, default=0, help="torch threads, 0 = torch's default")
+    parser.add_argument("--scale", type=float, default=100.0, help="scale of the logits")
+    parser.add_argument("--cosine", type=float, default=0.0, help="cosine between an image and its text")
     parser.add_argument("--form", choices=FORMS, help="measure this form here and print JSON (used by the script)")
     args = parser.parse_args()
     if args.form:
@@ -103,7 +103,7 @@ def main() -> None:
     ratio = {key: medians["chunked"][key] / medians["dense"][key] for key in medians["dense"]}
     print(f"time   chunked / dense: {ratio['seconds']:.3f} (cpu {ratio['cpu_seconds']:.3f}; target {TIME_TARGET})")
     print(f"memory chunked / dense: {ratio['megabytes']:.4f} = 1/{1 / ratio['megabytes']:.1f} (target 1/20)")
-    # CPU time, as other work on the machine is in the wall time
+    # CPU time, because wall time includes other work on the machine
     met = ratio["cpu_seconds"] <= TIME_TARGET and ratio["megabytes"] <= MEMORY_TARGET
     print("targets met" if met else "targets missed")
 

@@ -1,12 +1,12 @@
-"""Time of SugarCrepe through the engine against a plain loop of one item and three forward passes at a time.
+"""Time of SugarCrepe with the engine against a plain loop over items, with three forward passes each.
 
 HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/evaluation.py [--items 0] [--repeats 1] [--threads 0]
 
-Both score the same items of SugarCrepe with the same ViT-B/32 of random weights, in one process. The loop does what
-the benchmark's own script does: it opens, decodes and preprocesses the photograph of each item again, pads its two
+Both score the same SugarCrepe items with the same ViT-B/32 with random weights, in one process. The loop does what the
+benchmark's own script does: for each item it opens, decodes and preprocesses the photograph again, pads the two
 captions to 77 tokens, and runs one image and two texts through the model, one by one. The engine runs with an empty
 cache, then twice with the embeddings of that run. Imports and loading are not counted; reading and hashing files is.
-Random weights measure speed; the scores say nothing about quality.
+Random weights measure speed; the scores do not measure quality.
 """
 
 import argparse
@@ -29,7 +29,7 @@ NEAR = 1e-5
 
 
 def read_items(data: Path, number: int):
-    """The benchmark and its items with a photograph, at most `number` of them, evenly spaced."""
+    """Returns the benchmark and at most `number` evenly spaced items that have a photograph."""
     from hfcomp.evaluation.benchmarks import find_benchmarks
     from hfcomp.evaluation.engine import validate
     from hfcomp.evaluation.sources import load_items
@@ -50,7 +50,7 @@ def read_items(data: Path, number: int):
 
 
 def loop(model, processor, items) -> np.ndarray:
-    """`[n, 2]` scores of the caption and of the false one."""
+    """Returns `[n, 2]` scores, of the caption and of the false one."""
     scores = []
     rows = zip(items.images["image"], items.rows["caption"], items.rows["negative_captions"], strict=True)
     with torch.no_grad():
@@ -68,7 +68,7 @@ def loop(model, processor, items) -> np.ndarray:
 
 
 def engine(model: Path, benchmark, items, cache: Path, batch_size: int):
-    """Seconds, the report, and what was encoded; the weights are loaded before the clock starts."""
+    """Returns seconds and the report. The weights are loaded before the clock starts."""
     from hfcomp.evaluation.encoding.cache import EmbeddingCache
     from hfcomp.evaluation.encoding.embed import Embedder
     from hfcomp.evaluation.engine import run_benchmark
@@ -80,8 +80,8 @@ def engine(model: Path, benchmark, items, cache: Path, batch_size: int):
     return time.perf_counter() - start, report
 
 
-def different(scores: np.ndarray, report) -> int:
-    """Prints how many predictions differ, and returns those that may not."""
+def count_differences(scores: np.ndarray, report) -> int:
+    """Prints how many predictions differ and returns the number that should not."""
     own, other = scores.T
     differs = (report.items["value"].to_numpy() == 1) != (own > other)
     far = np.abs(own - other) > NEAR
@@ -93,9 +93,9 @@ def different(scores: np.ndarray, report) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=0, help="items to score, 0 = all with a photograph")
-    parser.add_argument("--repeats", type=int, default=1, help="runs of each, in turns; medians are compared")
-    parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 = its default")
-    parser.add_argument("--batch_size", type=int, default=64, help="of the engine")
+    parser.add_argument("--repeats", type=int, default=1, help="runs of each side, in turns; medians are compared")
+    parser.add_argument("--threads", type=int, default=0, help="torch threads, 0 = torch's default")
+    parser.add_argument("--batch_size", type=int, default=64, help="batch size of the engine")
     args = parser.parse_args()
     data = os.environ.get("HFCOMP_REAL_DATA")
     if not data:
@@ -132,11 +132,11 @@ def main() -> None:
     for name, value in median.items():
         rate, ratio = len(items.rows) / value, median["loop"] / value
         print(f"{name:16} {value:9.3f} s  {rate:9.1f} items/s  {report.images / value:9.1f} images/s  {ratio:8.1f} x")
-    wrong = different(scores, report)
-    fast, kept = median["loop"] / median["engine"], median["loop"] / median["engine, cached"]
+    wrong = count_differences(scores, report)
+    fast, cached_ratio = median["loop"] / median["engine"], median["loop"] / median["engine, cached"]
     print(f"engine {fast:.1f} times as fast (at least {TARGET}, goal {GOAL})")
-    print(f"second run, from cache: {kept:.0f} times (at least {CACHED_TARGET})")
-    if fast < TARGET or kept < CACHED_TARGET or wrong:
+    print(f"second run, from cache: {cached_ratio:.0f} times (at least {CACHED_TARGET})")
+    if fast < TARGET or cached_ratio < CACHED_TARGET or wrong:
         raise SystemExit("missed")
 
 

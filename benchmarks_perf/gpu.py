@@ -1,15 +1,15 @@
-"""Pairs per second on a GPU: ViT-B/32 in bf16, plain and Slipform, from pixels that are decoded already.
+"""Pairs per second on a GPU: ViT-B/32 in bf16, plain and Slipform, from decoded pixels.
 
 python benchmarks_perf/gpu.py [--batch 1024] [--steps 20] [--warm_up 5] [--compile] [--text_tokens 24]
 
-The pixels are uint8 `[N, 3, 224, 224]` in pinned memory, as a pixel cache gives them; they are copied to the device,
-normalized and encoded in every step. Texts have `--text_tokens` tokens each (captions of COCO padded to the
-longest of 1,024 have 30 on average, in batches of like length 14). A step is what the Trainer runs: forward, loss,
-backward, the norm of the gradients, the fused update. Weights are random, which changes no speed.
+The pixels are uint8 `[N, 3, 224, 224]` in pinned memory, as from a pixel cache; every step copies them to the device,
+normalizes and encodes them. Texts have `--text_tokens` tokens each (COCO captions padded to the longest of 1,024 have
+30 on average, in batches of similar length 14). A step is what the Trainer runs: forward, loss, backward, gradient
+norm, fused update. Weights are random, which does not change the speed.
 
-Printed are pairs per second over the steps after the warm-up, FLOPs of a step by torch's counter, and the share of the
-GPU's peak in half precision that they make. A pair of Slipform is a positive with its negative
-pair: two images and two texts. Without a GPU nothing is measured, which is said.
+The script prints pairs per second over the steps after the warm-up, FLOPs per step by torch's counter, and their share
+of the GPU's half-precision peak. A Slipform pair is a positive with its negative pair: two images and two texts.
+Without a GPU, the script says so and measures nothing.
 """
 
 import argparse
@@ -25,7 +25,7 @@ VOCABULARY, START, END = 49408, 49406, 49407
 
 
 def make_batch(size: int, tokens: int, *, negatives: bool) -> dict:
-    """A batch as the collator makes it, with noise in place of photographs and captions."""
+    """Creates a batch like the collator's, with noise instead of photographs and captions."""
     from hfcomp.data.pixels import PixelBatch
 
     generator = torch.Generator().manual_seed(0)
@@ -39,14 +39,14 @@ def make_batch(size: int, tokens: int, *, negatives: bool) -> dict:
 
     batch = {"row": torch.arange(size).cuda(), "input_ids": texts(), "pixels": PixelBatch(pixels.pin_memory())}
     if negatives:
-        there = torch.ones(size, dtype=torch.bool).cuda()
-        batch |= {"negative_input_ids": texts(), "negative_image_mask": there}
-        batch |= {"negative_text_mask": there.unsqueeze(1), "negative_concreteness": torch.full((size, 1), 3.0).cuda()}
+        valid = torch.ones(size, dtype=torch.bool).cuda()
+        batch |= {"negative_input_ids": texts(), "negative_image_mask": valid}
+        batch |= {"negative_text_mask": valid.unsqueeze(1), "negative_concreteness": torch.full((size, 1), 3.0).cuda()}
     return batch
 
 
 def make_trainer(form: str, args: argparse.Namespace, folder: Path):
-    """The trainer of a form, ready for steps."""
+    """Creates the trainer of a form, ready for steps."""
     from transformers import CLIPConfig, CLIPModel
 
     from hfcomp import CementConfig, CementTrainer, InfoNCEConfig, InfoNCETrainer
@@ -74,7 +74,7 @@ def make_trainer(form: str, args: argparse.Namespace, folder: Path):
 
 
 def make_processor(folder: Path):
-    """A processor whose tokenizer has CLIP's size; no text is read by it."""
+    """Creates a processor whose tokenizer has CLIP's size; it never reads a text."""
     from transformers import CLIPImageProcessorPil, CLIPProcessor, CLIPTokenizer
 
     words = [f"w{index}" for index in range(START)]
@@ -84,7 +84,7 @@ def make_processor(folder: Path):
 
 
 def step(trainer, batch: dict) -> None:
-    """What the Trainer's loop does with a batch."""
+    """Runs what the Trainer's loop does with a batch."""
     trainer.training_step(trainer.model_wrapped, dict(batch))
     trainer.accelerator.clip_grad_norm_(trainer.model.parameters(), float("inf"))
     trainer.optimizer.step()
@@ -93,7 +93,7 @@ def step(trainer, batch: dict) -> None:
 
 
 def measure(form: str, args: argparse.Namespace) -> bool:
-    """Prints a form's line, and returns whether its goal is reached."""
+    """Prints a form's line and returns whether its goal is reached."""
     from hfcomp.trainers.profiling import FlopReader, peak_flops
 
     with tempfile.TemporaryDirectory() as folder:
@@ -116,10 +116,10 @@ def measure(form: str, args: argparse.Namespace) -> bool:
         reader.enter(None)
         reader.end()
     rate, peak = reader.flops["encode"] / seconds, peak_flops(torch.cuda.get_device_name())
-    share = f"{rate / peak:.1%} of its peak" if peak else "its peak is not in hfcomp's table"
+    share = f"{rate / peak:.1%} of its peak" if peak else "hfcomp's table has no peak for it"
     pairs = args.batch / seconds
     print(
-        f"{form:9} {pairs:9,.0f} pairs/s (goal {GOALS[form]:,} on an H200)  {seconds * 1000:7.1f} ms a step  "
+        f"{form:9} {pairs:9,.0f} pairs/s (goal {GOALS[form]:,} on an H200)  {seconds * 1000:7.1f} ms per step  "
         f"{rate / 1e12:6.0f} TFLOP/s, {share}  {peak_memory:.1f} GB",
         flush=True,
     )
@@ -128,15 +128,15 @@ def measure(form: str, args: argparse.Namespace) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=1024, help="pairs in a batch")
-    parser.add_argument("--steps", type=int, default=20, help="steps that are measured")
-    parser.add_argument("--warm_up", type=int, default=5, help="steps before them")
-    parser.add_argument("--text_tokens", type=int, default=24, help="tokens of each text")
-    parser.add_argument("--compile", action="store_true", help="with torch_compile")
+    parser.add_argument("--batch", type=int, default=1024, help="pairs per batch")
+    parser.add_argument("--steps", type=int, default=20, help="measured steps")
+    parser.add_argument("--warm_up", type=int, default=5, help="steps before the measured ones")
+    parser.add_argument("--text_tokens", type=int, default=24, help="tokens per text")
+    parser.add_argument("--compile", action="store_true", help="use torch_compile")
     args = parser.parse_args()
     if not torch.cuda.is_available():
-        wanted = ", ".join(f"{form} ({goal:,} pairs/s)" for form, goal in GOALS.items())
-        print(f"no GPU is visible: nothing was measured. On an H200 the goals are {wanted} at batch {args.batch:,}.")
+        goals = ", ".join(f"{form} ({goal:,} pairs/s)" for form, goal in GOALS.items())
+        print(f"no GPU is visible, so nothing was measured. On an H200 the goals are {goals} at batch {args.batch:,}.")
         return
     print(f"{torch.cuda.get_device_name()}, ViT-B/32, bf16, batch {args.batch:,}, compiled: {args.compile}")
     met = [measure(form, args) for form in GOALS]

@@ -2,14 +2,14 @@
 
 python benchmarks_perf/group_loss.py [--groups 8] [--members 64] [--width 512] [--repeats 3] [--passes 10]
 
-The plain form is written from Eqs. 1 to 4: all joint vectors [G, N, N, D] as one tensor, their mean and their cosines
-with the centroids. Every run is a process of its own, so that peaks do not mix; medians are compared. A run's first
-pass gives the memory, the peak resident size minus the resident size once the inputs exist: joint vectors or chunks,
-logits and gradients. Its time is the median of the passes after it, as in a training. Loss and gradients of the two
-are compared by the norm of their difference.
+The plain form follows Eqs. 1 to 4: all joint vectors [G, N, N, D] as one tensor, their mean and their cosines with the
+centroids. Every run is a separate process, so peaks do not mix; medians are compared. A run's first pass gives the
+memory, the peak resident size minus the resident size once the inputs exist: joint vectors or chunks, logits and
+gradients. Its time is the median of the passes after it, as in training. Loss and gradients of the two are compared by
+the norm of their difference.
 
-With an accelerator, both run there too, at --gpu_groups and --gpu_members, and memory is what torch allocated beside
-the inputs.
+With an accelerator, both run there too, at --gpu_groups and --gpu_members, and memory is what torch allocated in
+addition to the inputs.
 """
 
 import argparse
@@ -45,17 +45,17 @@ def plain(image, text, temperature, inner_temperature, alpha):
     return alpha * inner + (1 - alpha) * outer
 
 
-def chunked(image, text, **settings):
+def chunked_loss(image, text, **settings):
     from hfcomp.losses import pairwise_group_loss
 
     return pairwise_group_loss(image, text, **settings)[0]
 
 
-FORMS = {"plain": plain, "chunked": chunked}
+FORMS = {"plain": plain, "chunked": chunked_loss}
 
 
 def memory(device: str) -> tuple[int, int]:
-    """Bytes held now, and the peak."""
+    """Returns the bytes held now, and the peak."""
     if device == "cuda":
         return torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -67,8 +67,8 @@ def finish(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def one_pass(args: argparse.Namespace, image: torch.Tensor, text: torch.Tensor) -> dict[str, float]:
-    """Seconds of one forward and backward pass."""
+def time_pass(args: argparse.Namespace, image: torch.Tensor, text: torch.Tensor) -> dict[str, float]:
+    """Returns the seconds of a forward and backward pass."""
     image.grad = text.grad = None
     start, cpu = time.perf_counter(), time.process_time()
     loss = FORMS[args.form](image, text, **SETTINGS)
@@ -80,7 +80,7 @@ def one_pass(args: argparse.Namespace, image: torch.Tensor, text: torch.Tensor) 
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:
-    """Forward and backward passes in this process; loss and gradients go to args.out."""
+    """Runs forward and backward passes in this process and writes loss and gradients to args.out."""
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(0)
@@ -95,14 +95,14 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     loss = FORMS[args.form](image, text, **SETTINGS)
     loss.backward()
     finish(args.device)
-    found = {"megabytes": (memory(args.device)[1] - held) / 1e6}
+    memory_use = {"megabytes": (memory(args.device)[1] - held) / 1e6}
     torch.save({"loss": loss.detach(), "image": image.grad, "text": text.grad}, args.out)
-    passes = [one_pass(args, image, text) for _ in range(args.passes)]
-    return found | {key: statistics.median(each[key] for each in passes) for key in passes[0]}
+    passes = [time_pass(args, image, text) for _ in range(args.passes)]
+    return memory_use | {key: statistics.median(times[key] for times in passes) for key in passes[0]}
 
 
 def compare(args: argparse.Namespace, device: str, groups: int, members: int) -> bool:
-    """Run both forms, print them and return whether every target is met."""
+    """Runs both forms, prints them and returns whether every target is met."""
     sizes = [f"--groups={groups}", f"--members={members}", f"--width={args.width}"]
     sizes += [f"--threads={args.threads}", f"--passes={args.passes}", f"--device={device}"]
     results = {form: [] for form in FORMS}
@@ -133,16 +133,16 @@ def compare(args: argparse.Namespace, device: str, groups: int, members: int) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, default=8, help="groups in the batch")
-    parser.add_argument("--members", type=int, default=64, help="pairs of a group")
+    parser.add_argument("--members", type=int, default=64, help="pairs per group")
     parser.add_argument("--width", type=int, default=512, help="embedding size")
     parser.add_argument("--gpu_groups", type=int, default=16, help="groups on an accelerator")
-    parser.add_argument("--gpu_members", type=int, default=128, help="pairs of a group on an accelerator")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each form")
-    parser.add_argument("--passes", type=int, default=10, help="timed passes of a run")
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch, 0 = its default")
+    parser.add_argument("--gpu_members", type=int, default=128, help="pairs per group on an accelerator")
+    parser.add_argument("--repeats", type=int, default=3, help="runs per form")
+    parser.add_argument("--passes", type=int, default=10, help="timed passes per run")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads, 0 = torch's default")
     parser.add_argument("--form", choices=FORMS, help="measure this form here and print JSON (used by the script)")
-    parser.add_argument("--device", default="cpu", help="where to measure it (used by the script)")
-    parser.add_argument("--out", help="file for its loss and gradients (used by the script)")
+    parser.add_argument("--device", default="cpu", help="device to measure on (used by the script)")
+    parser.add_argument("--out", help="output file for loss and gradients (used by the script)")
     args = parser.parse_args()
     if args.form:
         print(json.dumps(measure(args)))

@@ -1,4 +1,4 @@
-"""Every public loss on random embeddings of any number of rows, for `loss_memory.py` and the test of memory."""
+"""Every public loss on random embeddings with any number of rows, for `loss_memory.py` and the memory test."""
 
 from functools import partial
 
@@ -25,9 +25,9 @@ NEGATIVES, TOKENS, LEVELS, MEMBERS = 1, 4, 3, 8
 
 
 class Batch:
-    """What the losses take: `rows` pairs, each with NEGATIVES negative texts and a negative image.
+    """Inputs of the losses: `rows` pairs, each with NEGATIVES negative texts and a negative image.
 
-    Some negatives are masked, and some rows are of one image, so that masks and image ids are on the way.
+    Some negatives are masked, and some rows share an image, so masks and image ids are covered.
     """
 
     def __init__(self, rows, width, device="cpu"):
@@ -37,14 +37,14 @@ class Batch:
         self.negative_text = self.unit(rows, NEGATIVES)
         self.scale, self.bias = self.scalar(20.0), self.scalar(-10.0)
         index = torch.arange(rows, device=device)
-        # every fourth row is of the image of the one before
+        # Every fourth row has the previous row's image.
         self.image_id = index - (index % 4 == 3).long()
         self.mask = (index % 3 > 0).unsqueeze(1).expand(rows, NEGATIVES)
         self.kind = (index % 2).unsqueeze(1).expand(rows, NEGATIVES)
         self.slots = ((index + 1) % rows).unsqueeze(1)
 
     def unit(self, *shape):
-        """L2-normalized random embeddings that require gradient."""
+        """Creates L2-normalized random embeddings that require gradient."""
         numbers = torch.randn(*shape, self.width, generator=self.generator, device=self.device)
         return F.normalize(numbers, dim=-1).requires_grad_()
 
@@ -52,21 +52,21 @@ class Batch:
         return torch.tensor(value, device=self.device, requires_grad=True)
 
     def pairs(self, function, **more):
-        """An InfoNCE of pairs."""
+        """Binds an InfoNCE loss over pairs."""
         return partial(function, self.image, self.text, logit_scale=self.scale, image_id=self.image_id, **more)
 
     def negatives(self, function, *more, **others):
-        """A loss of pairs with negative texts."""
+        """Binds a loss over pairs with negative texts."""
         others = {"negative_mask": self.mask, **others}
         return partial(function, self.image, self.text, *more, self.negative_text, **others)
 
-    def ranked(self, function, *more, **others):
-        """A loss with a threshold for each kind of negative."""
+    def with_threshold(self, function, *more, **others):
+        """Binds a loss with a threshold per kind of negative."""
         threshold = torch.full((2,), 0.1, device=self.device)
         return self.negatives(function, *more, threshold=threshold, negative_kind=self.kind, **others)
 
     def quadruples(self, function, **more):
-        """A loss of pairs with a negative image and a negative text each."""
+        """Binds a loss over pairs with a negative image and a negative text each."""
         return partial(
             function,
             self.image,
@@ -80,22 +80,22 @@ class Batch:
         )
 
     def groups(self, function):
-        """A loss of groups of MEMBERS pairs."""
+        """Binds a loss over groups of MEMBERS pairs."""
         image, text = (x.unflatten(0, (-1, MEMBERS)) for x in (self.image, self.text))
         settings = {"temperature": 0.1, "inner_temperature": 0.1, "alpha": 0.5}
         return partial(function, image, text, image_id=self.image_id.roll(1).view(-1, MEMBERS), **settings)
 
     def concepts(self, function, *, tokens=False, bias=False):
-        """A loss of concepts, one of each image and some that are padding."""
+        """Binds a loss over concepts, one per image, some of them padding."""
         index = torch.arange(self.rows, device=self.device)
-        of_image = torch.where(index % 5 > 0, index, -1)
+        image_index = torch.where(index % 5 > 0, index, -1)
         image = self.unit(self.rows, TOKENS) if tokens else self.image
         biased = {"logit_bias": self.bias} if bias else {}
         alike = {"concept_id": index // 2, "image_id": self.image_id}
-        return partial(function, image, self.text, of_image, logit_scale=self.scale, **biased, **alike)
+        return partial(function, image, self.text, image_index, logit_scale=self.scale, **biased, **alike)
 
     def chains(self):
-        """A loss of chains of LEVELS texts."""
+        """Binds a loss over chains of LEVELS texts."""
         texts = [self.unit(self.rows, LEVELS) for _ in range(4)]
         weights = {"entailment_weight": 1.0, "hardest_weight": 1.0, "pullback_weight": 10.0}
         return partial(radial_entailment_loss, *texts[:2], self.unit(), *texts[2:], **weights)
@@ -107,18 +107,18 @@ LOSSES = {
     sigmoid_loss: lambda b: b.pairs(sigmoid_loss, logit_bias=b.bias),
     cement_loss: lambda b: b.quadruples(cement_loss, margin=torch.ones(b.rows, device=b.device).requires_grad_()),
     triplet_clip_loss: lambda b: b.quadruples(triplet_clip_loss),
-    ahnpl_loss: lambda b: b.ranked(
+    ahnpl_loss: lambda b: b.with_threshold(
         ahnpl_loss, b.negative_image.unsqueeze(1), logit_scale=b.scale, margin=b.scalar(0.2), image_id=b.image_id
     ),
     multimodal_hard_negative_loss: lambda b: b.negatives(multimodal_hard_negative_loss, b.negative_image.unsqueeze(1)),
     positive_margin_loss: lambda b: partial(positive_margin_loss, b.image, b.text, margin=b.scalar(0.2)),
-    ahnpl_released_loss: lambda b: b.ranked(ahnpl_released_loss, logit_scale=b.scale, image_id=b.image_id),
+    ahnpl_released_loss: lambda b: b.with_threshold(ahnpl_released_loss, logit_scale=b.scale, image_id=b.image_id),
     negative_target_loss: lambda b: partial(
         negative_target_loss, b.text, b.negative_text, logit_scale=b.scale, negative_mask=b.mask
     ),
-    logit_margin_loss: lambda b: b.ranked(logit_margin_loss, logit_scale=b.scale),
-    ce_clip_loss: lambda b: b.ranked(ce_clip_loss, logit_scale=b.scale, image_id=b.image_id),
-    negative_margin_loss: lambda b: b.ranked(negative_margin_loss),
+    logit_margin_loss: lambda b: b.with_threshold(logit_margin_loss, logit_scale=b.scale),
+    ce_clip_loss: lambda b: b.with_threshold(ce_clip_loss, logit_scale=b.scale, image_id=b.image_id),
+    negative_margin_loss: lambda b: b.with_threshold(negative_margin_loss),
     replaced_negative_loss: lambda b: partial(
         replaced_negative_loss,
         b.image,

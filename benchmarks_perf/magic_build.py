@@ -2,12 +2,12 @@
 
 python benchmarks_perf/magic_build.py [--images 28000 56000 113000] [--captions 5] [--concepts 17000]
 
-Synthetic: the word of a concept is drawn by Zipf's law and is in each caption of its image; the endpoint's answers are
-that word, parents by its number, and one generalized caption. All rows share one small image. `--encoder captions`
-compares the concepts. Each build is a process of its own; its peak memory is split into its own (anonymous) pages and
-all that is resident, with those of files that the system takes back when it needs them. The endpoint's process is
-not counted. Memory is called bounded where twice the images need less than twice as much of its own, and 113,000
-less than 4 GB.
+The data is synthetic: the word of a concept is drawn by Zipf's law and occurs in each caption of its image. The
+endpoint answers with that word, parents by its number, and a generalized caption. All rows share one small image.
+`--encoder captions` compares the concepts. Each build is a separate process. Its peak memory is reported as its own
+(anonymous) pages and as all resident pages, including file pages that the system reclaims when needed. The endpoint's
+process is not counted. Memory counts as bounded if twice the images need less than twice as much own memory, and
+113,000 images need less than 4 GB.
 """
 
 import argparse
@@ -32,20 +32,20 @@ def name(number):
     return "q" + "".join(letters[number // 26**place % 26] for place in (2, 1, 0)) + "o"
 
 
-def number_of(word):
-    """The number of a made-up word."""
+def parse_number(word):
+    """Returns the number of a made-up word."""
     return sum(26**place * (ord(letter) - 97) for place, letter in zip((2, 1, 0), word[1:4], strict=True))
 
 
 def answer(text):
-    """What the endpoint says to a prompt."""
+    """Returns the endpoint's answer to a prompt."""
     if "You sort photographs" in text:
         return {"concept": re.findall(r"\bq[a-z]{3}o\b", text)[-1]}
     if "You build a hierarchy" in text:
         level = next(level for level, word in enumerate(("activities", "wide class", "a few"), 1) if word in text)
         own = re.search(r"Concept: (.*)\n", text[text.index("Rules") :])[1]
         nodes = (281, 113, 87)[level - 1]
-        return {"concept": f"{'bcd'[level - 1]} class {name(number_of(own.rpartition(' ')[2]) % nodes)}"}
+        return {"concept": f"{'bcd'[level - 1]} class {name(parse_number(own.rpartition(' ')[2]) % nodes)}"}
     return {"caption": "People and things are seen together in a place outdoors."}
 
 
@@ -69,7 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def serve(sender):
-    """An endpoint in this process; sends its address."""
+    """Serves an endpoint in this process and sends its address."""
 
     class Server(http.server.ThreadingHTTPServer):
         request_queue_size, daemon_threads = 512, True
@@ -80,7 +80,7 @@ def serve(sender):
 
 
 def source(images, captions, concepts, folder):
-    """Captioned images in Parquet files."""
+    """Writes captioned images to Parquet files."""
     import numpy as np
     from datasets import Dataset, Features, Image, List, Value, disable_progress_bars
     from PIL import Image as Picture
@@ -110,13 +110,13 @@ def source(images, captions, concepts, folder):
 
 
 def memory(kind):
-    """Bytes of this process: RssAnon, its own, or VmRSS, all."""
+    """Returns this process's bytes: RssAnon (own pages) or VmRSS (all resident pages)."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(text.partition(f"{kind}:")[2].split()[0]) * 1024
 
 
 def measure(place, output, address, sender):
-    """Builds and sends what it took."""
+    """Runs a build and sends its cost."""
     from datasets import disable_progress_bars
 
     from hfcomp.factory.build import build_set
@@ -144,33 +144,33 @@ def measure(place, output, address, sender):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[28_000, 56_000, 113_000])
-    parser.add_argument("--captions", type=int, default=5, help="of an image")
-    parser.add_argument("--concepts", type=int, default=17_000, help="that images are drawn of, at most 17,576")
+    parser.add_argument("--captions", type=int, default=5, help="captions per image")
+    parser.add_argument("--concepts", type=int, default=17_000, help="number of concepts to draw from, at most 17,576")
     args = parser.parse_args()
     context = multiprocessing.get_context("spawn")
 
-    def started(target, *values):
+    def start(target, *values):
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=target, args=(*values, sender))
         process.start()
         return process, receiver
 
-    server, receiver = started(serve)
+    server, receiver = start(serve)
     address = receiver.recv()
     print(f"{'images':>9} {'rows':>9} {'seconds':>8} {'CPU s':>8} {'own MB':>8} {'resident MB':>12}", flush=True)
     own = {}
     with tempfile.TemporaryDirectory() as folder:
         for images in args.images:
             place = Path(folder) / str(images)
-            making = context.Process(target=source, args=(images, args.captions, args.concepts, place))
-            making.start()
-            making.join()
-            process, receiver = started(measure, place, Path(folder) / f"set-{images}", address)
-            found = receiver.recv()
+            writing = context.Process(target=source, args=(images, args.captions, args.concepts, place))
+            writing.start()
+            writing.join()
+            process, receiver = start(measure, place, Path(folder) / f"set-{images}", address)
+            cost = receiver.recv()
             process.join()
-            own[images] = found["RssAnon"]
-            sizes = f"{found['RssAnon'] / 1e6:8.0f} {found['VmRSS'] / 1e6:12.0f}"
-            print(f"{images:9,} {found['rows']:9,} {found['seconds']:8.0f} {found['cpu']:8.0f} {sizes}", flush=True)
+            own[images] = cost["RssAnon"]
+            sizes = f"{cost['RssAnon'] / 1e6:8.0f} {cost['VmRSS'] / 1e6:12.0f}"
+            print(f"{images:9,} {cost['rows']:9,} {cost['seconds']:8.0f} {cost['cpu']:8.0f} {sizes}", flush=True)
     server.kill()
     sizes = sorted(own)
     flat = all(own[b] < own[a] * b / a for a, b in zip(sizes, sizes[1:], strict=False))

@@ -2,11 +2,11 @@
 
 python benchmarks_perf/magic_graph.py [--images 113000] [--concepts 30000] [--width 384] [--captions 5]
 
-Synthetic: concepts have numbers of images as in Zipf's law and vectors around 1,000 centers; the parents come from a
-table, in the blocks of a source that grows. `graph` is all of `build_hierarchy`, `captions` the vectors of
-`CaptionsEncoder` from random words, `blocks` and `matrix` the pairs above 0.85 of all concepts. Every run is a process
-of its own, so that peaks do not mix, with 1 and with 2 threads; memory is the peak resident size minus that once the
-inputs exist. The graph stages, with the captions' vectors, are to take less than 2 minutes.
+The data is synthetic: concepts have Zipf-distributed numbers of images and vectors around 1,000 centers; the parents
+come from a table, in the blocks of a growing source. `graph` is all of `build_hierarchy`, `captions` computes the
+vectors of `CaptionsEncoder` from random words, `blocks` and `matrix` compute the pairs above 0.85 of all concepts.
+Every run is a separate process, so peaks do not mix, with 1 and with 2 threads. Memory is the peak resident size minus
+that once the inputs exist. The graph stages, including the captions' vectors, should take less than 2 minutes.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 
 LIMIT = 120.0
-"""Seconds, with any number of threads."""
+"""Time limit in seconds, for any number of threads."""
 NEGATIVE_SIMILARITY = 0.85
 
 
 class Points:
-    """An encoder and a source whose answers are ready."""
+    """An encoder and a source with precomputed answers."""
 
     grows = True
 
@@ -71,11 +71,11 @@ def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarr
     words = np.array([f"{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(17_576)])
     rng = np.random.default_rng(0)
 
-    def captions_of(name: str) -> list[str]:
+    def make_captions(name: str) -> list[str]:
         chosen = words[rng.zipf(1.3, (args.captions * images[name], 10)) % len(words)]
-        return [" ".join(one) for one in chosen]
+        return [" ".join(row) for row in chosen]
 
-    return len(CaptionsEncoder(captions_of).encode(list(images)))
+    return len(CaptionsEncoder(make_captions).encode(list(images)))
 
 
 def blocks(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
@@ -95,7 +95,7 @@ STAGES = {"graph": graph, "captions": captions, "blocks": blocks, "matrix": matr
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:
-    """One stage in this process."""
+    """Runs a stage in this process."""
     images, vectors = inputs(args)
     tiny = argparse.Namespace(captions=args.captions)
     STAGES[args.stage](tiny, dict(list(images.items())[:64]), vectors[:64])  # imports libraries and starts threads
@@ -104,7 +104,7 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     number = STAGES[args.stage](args, images, vectors)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": wall, "cpu": cpu, "megabytes": (peak - resident) / 1e6, "found": number}
+    return {"seconds": wall, "cpu": cpu, "megabytes": (peak - resident) / 1e6, "count": number}
 
 
 def run(args: argparse.Namespace, stage: str, threads: int) -> dict[str, float]:
@@ -117,10 +117,10 @@ def run(args: argparse.Namespace, stage: str, threads: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=113_000, help="images of all concepts")
+    parser.add_argument("--images", type=int, default=113_000, help="images over all concepts")
     parser.add_argument("--concepts", type=int, default=30_000, help="concepts of level 1 before merging")
     parser.add_argument("--width", type=int, default=384, help="embedding size")
-    parser.add_argument("--captions", type=int, default=5, help="captions of an image")
+    parser.add_argument("--captions", type=int, default=5, help="captions per image")
     parser.add_argument("--stage", choices=STAGES, help="measure this stage here and print JSON (used by the script)")
     args = parser.parse_args()
     if args.stage:
@@ -129,14 +129,14 @@ def main() -> None:
     print(f"{args.images:,} images, {args.concepts:,} concepts, {args.width} dimensions")
     met = True
     for threads in (1, 2):
-        found = {stage: run(args, stage, threads) for stage in STAGES}
-        for stage, one in found.items():
-            numbers = f"{one['seconds']:7.1f} s  {one['cpu']:7.1f} s of CPU  {one['megabytes']:7.0f} MB"
-            print(f"{threads} thread(s) {stage:>8}: {numbers}  {one['found']:,} found", flush=True)
-        ratio = {key: found["blocks"][key] / found["matrix"][key] for key in ("cpu", "megabytes")}
+        results = {stage: run(args, stage, threads) for stage in STAGES}
+        for stage, result in results.items():
+            numbers = f"{result['seconds']:7.1f} s  {result['cpu']:7.1f} s of CPU  {result['megabytes']:7.0f} MB"
+            print(f"{threads} thread(s) {stage:>8}: {numbers}  {result['count']:,} found", flush=True)
+        ratio = {key: results["blocks"][key] / results["matrix"][key] for key in ("cpu", "megabytes")}
         print(f"blocks / matrix: CPU {ratio['cpu']:.2f}, memory {ratio['megabytes']:.3f}")
-        met &= found["graph"]["seconds"] + found["captions"]["seconds"] < LIMIT
-        met &= found["graph"]["megabytes"] < 1000
+        met &= results["graph"]["seconds"] + results["captions"]["seconds"] < LIMIT
+        met &= results["graph"]["megabytes"] < 1000
     print("targets met" if met else "targets missed")
 
 

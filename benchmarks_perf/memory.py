@@ -1,4 +1,4 @@
-"""Memory of this process, for the scripts beside it."""
+"""Memory of this process, for the other scripts."""
 
 import re
 import resource
@@ -8,8 +8,8 @@ STATUS = Path("/proc/self/status")
 
 
 def peak_gigabytes() -> float:
-    """The largest resident size so far, in units of 1e9 bytes."""
-    # ru_maxrss begins with the size of the process that started this one
-    found = re.search(r"^VmHWM:\s*(\d+) kB$", STATUS.read_text() if STATUS.exists() else "", re.M)
-    kilobytes = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Returns the largest resident size so far, in units of 1e9 bytes."""
+    # ru_maxrss starts with the size of the process that started this one.
+    match = re.search(r"^VmHWM:\s*(\d+) kB$", STATUS.read_text() if STATUS.exists() else "", re.M)
+    kilobytes = int(match[1]) if match else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes * 1024 / 1e9

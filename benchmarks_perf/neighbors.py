@@ -1,9 +1,9 @@
-"""Time of the nearest neighbors of images: matrix products against FAISS's candidates, and a plain loop.
+"""Time of finding images' nearest neighbors: matrix products against FAISS candidates and a plain loop.
 
 python benchmarks_perf/neighbors.py [--rows 20000] [--width 512] [--threads 1]
 
-All find the same rows. The embeddings are random directions around a few centers, as images of a few kinds of scenes
-have them. The loop takes the products of one row with all others in single precision and sorts them; it is timed on
+All of them find the same rows. The embeddings are random directions around a few centers, like images of a few kinds
+of scenes. The loop computes the products of one row with all others in single precision and sorts them; it is timed on
 the first 500 rows and scaled to all.
 """
 
@@ -16,11 +16,11 @@ LOOP_ROWS = 500
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=20_000, help="number of embeddings")
+    parser.add_argument("--width", type=int, default=512, help="embedding size")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads")
     options = parser.parse_args()
-    # before numpy loads its libraries
+    # Set before NumPy loads its libraries.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)
     import numpy as np
 
@@ -32,16 +32,16 @@ def main() -> None:
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     def loop() -> np.ndarray:
-        found = []
+        neighbors = []
         for row in range(min(LOOP_ROWS, options.rows)):
             similarity = vectors @ vectors[row]
             similarity[row] = -np.inf
-            found.append(np.argsort(-similarity, kind="stable")[:3])
-        return np.array(found)
+            neighbors.append(np.argsort(-similarity, kind="stable")[:3])
+        return np.array(neighbors)
 
     start = time.perf_counter()
-    looped = loop()
-    seconds = {"loop": (time.perf_counter() - start) * options.rows / len(looped)}
+    loop_rows = loop()
+    seconds = {"loop": (time.perf_counter() - start) * options.rows / len(loop_rows)}
     results = {}
     for method in ("exact", "faiss"):
         start = time.perf_counter()
@@ -52,7 +52,8 @@ def main() -> None:
     for name, value in seconds.items():
         print(f"{name:6} {value:8.1f} s   {seconds['loop'] / value:5.1f} times the loop")
     print(f"exact and faiss agree: {(results['exact'] == results['faiss']).all()}")
-    print(f"the loop agrees in {(results['exact'][: len(looped)] == looped).all(axis=1).mean():.1%} of its rows")
+    agreement = (results["exact"][: len(loop_rows)] == loop_rows).all(axis=1).mean()
+    print(f"the loop agrees in {agreement:.1%} of its rows")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/parsing.py [--captions 0] [--trai
 
 Both sides run the same pipeline. It has the parts and sizes of `en_core_web_sm` (one tok2vec of width 96 for tagger
 and parser, another in the entity recognizer, attribute ruler, rule lemmatizer) and is trained for a minute on COCO
-captions as the rules read them, their noun chunks standing in for entities. The tables of the lemmatizer are built
-from the same captions: spaCy's own come in a package of data. The loop runs every component, as `spacy.load` gives it.
-The pipeline measures speed; both results are compared token by token, which does not measure quality.
+captions as read by the rules, with noun chunks standing in for entities. The lemmatizer's tables are built from the
+same captions, because spaCy's own come in a separate data package. The loop runs every component, as returned by
+`spacy.load`. The pipeline only measures speed; both results are compared token by token, which does not measure
+quality.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def transitions(state: str, tok2vec: dict) -> dict:
 
 
 def silver(captions: list[str]):
-    """What the rules find in the captions, noun chunks as entities."""
+    """Yields the rules' parses of the captions, with noun chunks as entities."""
     from hfcomp.parsing import load_parser
 
     for doc in load_parser("rules").parse(captions):
@@ -61,7 +62,7 @@ def silver(captions: list[str]):
 
 
 def lemma_tables(docs):
-    """Index, exceptions and rules for spaCy's rule lemmatizer."""
+    """Builds index, exceptions and rules for spaCy's rule lemmatizer."""
     from spacy.lookups import Lookups
 
     rules = {
@@ -112,7 +113,7 @@ def train(captions: list[str], seconds: float, folder: Path) -> None:
     nlp.to_disk(folder)
 
 
-def found(docs) -> list[tuple]:
+def annotations(docs) -> list[tuple]:
     return [
         (
             [(token.tag_, token.pos_, token.lemma_, token.head.i, token.dep_) for token in doc],
@@ -146,10 +147,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--captions", type=int, default=0, help="captions to parse, 0 = all")
     parser.add_argument("--train", type=float, default=60, help="seconds of training")
-    parser.add_argument("--repeats", type=int, default=1, help="runs of each side")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--batch_size", type=int, default=256)
-    parser.add_argument("--pipeline", type=Path, help="where the trained pipeline is kept, or is found if it is there")
+    parser.add_argument("--repeats", type=int, default=1, help="runs per side")
+    parser.add_argument("--processes", type=int, default=2, help="number of processes")
+    parser.add_argument("--batch_size", type=int, default=256, help="captions per batch")
+    parser.add_argument("--pipeline", type=Path, help="folder of the trained pipeline, which is reused if it exists")
     args = parser.parse_args()
     data = os.environ.get("HFCOMP_REAL_DATA")
     if not data:
@@ -171,13 +172,13 @@ def main() -> None:
         for side in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
             elapsed, docs = sides[side]()
             seconds[side].append(elapsed)
-            results[side] = found(docs)
+            results[side] = annotations(docs)
             print(f"{side:>20}: {elapsed:7.2f} s  {len(captions) / elapsed:8.0f} captions/s", flush=True)
     reference, medians = results["loop"], {side: statistics.median(runs) for side, runs in seconds.items()}
     for side, result in results.items():
         different = sum(a != b for a, b in zip(reference, result, strict=True))
         ratio = medians["loop"] / medians[side]
-        print(f"{side:>20}: {ratio:5.2f} x the loop, {different} of {len(captions)} captions read differently")
+        print(f"{side:>20}: {ratio:5.2f} x the loop, {different} of {len(captions)} captions parsed differently")
     print("goal met" if medians["loop"] >= GOAL * medians[list(sides)[-1]] else f"goal of {GOAL} x missed")
 
 

@@ -2,9 +2,9 @@
 
 python benchmarks_perf/retrieval.py [--images 40000] [--captions 200000] [--width 512] [--queries 0] [--threads 1]
 
-Vectors are random; the work does not depend on them. `--queries N` ranks the first N images and N captions only, and
-says what all of them would take: the time grows with their number, the memory does not. Seconds are of the CPU; memory
-is the peak resident size of the process, the vectors included.
+Vectors are random, because the work does not depend on them. `--queries N` ranks only the first N images and N
+captions and extrapolates to all of them: the time grows with their number, the memory does not. Seconds are CPU
+seconds; memory is the peak resident size of the process, including the vectors.
 """
 
 import argparse
@@ -24,11 +24,11 @@ def unit(generator, rows: int, width: int):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=40_000)
-    parser.add_argument("--captions", type=int, default=200_000)
-    parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--queries", type=int, default=0, help="of each direction, 0 = all")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--images", type=int, default=40_000, help="number of images")
+    parser.add_argument("--captions", type=int, default=200_000, help="number of captions")
+    parser.add_argument("--width", type=int, default=512, help="embedding size")
+    parser.add_argument("--queries", type=int, default=0, help="queries per direction, 0 = all")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(args.threads)
     import numpy as np
@@ -56,7 +56,10 @@ def main() -> None:
             f"{name}: {number:,} of {len(queries):,} queries, {took:.1f} CPU s, {wall:.1f} s, recall {recall}",
             flush=True,
         )
-        print(f"  all of them {took * len(queries) / number:,.0f} CPU s; peak {peak_gigabytes():.2f} GB", flush=True)
+        print(
+            f"  all of them would take {took * len(queries) / number:,.0f} CPU s; peak {peak_gigabytes():.2f} GB",
+            flush=True,
+        )
     peak = peak_gigabytes()
     print(f"{args.images:,} images x {args.captions:,} captions, {args.width} dimensions, {args.threads} thread")
     print(f"both directions {total:,.0f} CPU s; peak {peak:.2f} GB (at most {GIGABYTES})")

@@ -1,13 +1,13 @@
-"""What a row of a batch costs, and which batch fits on a GPU of 12, 24 or 80 GB: FLOPs and bytes, counted without one.
+"""Cost of a batch row, and the batch sizes that fit on a GPU of 12, 24 or 80 GB: FLOPs and bytes, counted without one.
 
 python benchmarks_perf/row_cost.py [--models vit_b32,vit_b16,vit_l14] [--text_length 32]
 
-The forward pass of a step (bf16 autocast, fp32 weights) runs on the CPU with one row and with three; what autograd
-keeps for the backward pass is counted, each storage once: that gives the bytes of a row and what does not depend on
-rows. Weights, gradients and AdamW's two states in fp32 are added. What a GPU takes beyond that is not counted (its
-context, workspaces, fragmentation): 1 GB and a tenth of the memory stay free for it, which is our choice. No GPU is
-run. With `mini_batch_size` M the memory of a batch of any size is about that of M rows. FLOPs are those of the towers,
-2 for a multiply-add; a training step takes three times those of the forward pass, with `mini_batch_size` four times.
+The forward pass of a step (bf16 autocast, fp32 weights) runs on the CPU with one row and with three. What autograd
+keeps for the backward pass is counted, each storage once, which gives the bytes per row and the part that does not
+depend on rows. Weights, gradients and AdamW's two states in fp32 are added. Further GPU memory use is not counted
+(context, workspaces, fragmentation): 1 GB and a tenth of the memory stay free for it, which is our choice. No GPU is
+used. With `mini_batch_size` M, a batch of any size needs about the memory of M rows. FLOPs are those of the towers, 2
+for a multiply-add; a training step takes three times those of the forward pass, and four times with `mini_batch_size`.
 """
 
 import argparse
@@ -23,7 +23,7 @@ GIGABYTE = 1e9
 GPUS = (12, 24, 80)
 FEW, MANY = 1, 3
 COPIES = 4
-"""Of a weight in fp32: itself, its gradient, AdamW's two states."""
+"""Copies of a weight in fp32: the weight, its gradient, and AdamW's two states."""
 LARGE = {
     "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
     "vision_config": {
@@ -33,13 +33,13 @@ LARGE = {
     "projection_dim": 768,
 }
 MODELS = {"vit_b32": {}, "vit_b16": {"vision_config": {"patch_size": 16}}, "vit_l14": LARGE}
-# negative texts and negative images of a row
+# Negative texts and negative images per row
 ROWS = {"pair": (0, 0), "+ 1 negative text": (1, 0), "+ 5 negative texts": (5, 0), "+ a negative pair": (1, 1)}
 FIELDS = ("image_embeds", "text_embeds", "logit_scale", "negative_text_embeds", "negative_image_embeds")
 
 
-def loss_of(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length: int) -> torch.Tensor:
-    """The loss of one batch; negative images double it, as in Slipform."""
+def compute_loss(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length: int) -> torch.Tensor:
+    """Computes the loss of a batch. Negative images double it, as in Slipform."""
     texts, images = negatives
     encoder.required_features = FIELDS[: 3 + (texts > 0) + (images > 0)]
     batch = {"pixels": torch.zeros((rows * (1 + images), 3, 224, 224), dtype=torch.uint8)}
@@ -58,32 +58,32 @@ def loss_of(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length:
 
 
 def cost(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length: int) -> tuple[int, int]:
-    """The FLOPs of the forward pass, and the bytes that autograd keeps for the backward pass, without the weights."""
+    """Returns the FLOPs of the forward pass, and the bytes kept for the backward pass, without the weights."""
     weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
-    kept = {}
+    stored = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
+            stored[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with (
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         FlopCounterMode(display=False) as flops,
     ):
-        loss = loss_of(encoder, rows, negatives, length)
-    assert loss.requires_grad  # the graph, and with it every kept storage, lives until here
-    return flops.get_total_flops(), sum(kept.values())
+        loss = compute_loss(encoder, rows, negatives, length)
+    assert loss.requires_grad  # keeps the graph, and with it every stored tensor, alive until here
+    return flops.get_total_flops(), sum(stored.values())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--text_length", type=int, default=32, help="tokens of the longest text of a batch")
+    parser.add_argument("--models", default=",".join(MODELS), help="comma-separated models")
+    parser.add_argument("--text_length", type=int, default=32, help="tokens of a batch's longest text")
     args = parser.parse_args()
     sizes = " ".join(f"{f'{size} GB':>7}" for size in GPUS)
-    print(f"{'':8} {'a row':19} {'forward':>11} {'memory':>9} {'weights etc.':>13}   rows on {sizes}")
+    print(f"{'':8} {'per row':19} {'forward':>11} {'memory':>9} {'weights etc.':>13}   rows on {sizes}")
     for name in args.models.split(","):
         encoder = DualEncoder(CLIPModel(CLIPConfig(**MODELS[name]))).train()
         weights = COPIES * sum(parameter.nbytes for parameter in encoder.parameters())

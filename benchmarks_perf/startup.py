@@ -1,10 +1,10 @@
-"""CPU time until `import hfcomp` and the help of commands are done, against `import torch` in the same run.
+"""CPU time of `import hfcomp` and of commands' help, against `import torch` in the same run.
 
 python benchmarks_perf/startup.py [--rounds 5]
 
-Every start is a process of its own with this interpreter, and the commands take turns, so a machine that gets slower
-meanwhile slows all of them. Printed are CPU seconds (user and system, of all threads) as the median over rounds, and
-the ratio to `import torch` of the same round as median (smallest to largest). A first round, in which files are read
+Every start is a separate process with this interpreter, and the commands take turns, so a slowdown of the machine
+affects all of them. The script prints CPU seconds (user and system, over all threads) as the median over rounds, and
+the ratio to `import torch` in the same round as median (smallest to largest). A first round, in which files are read
 from disk and compiled, is not counted.
 """
 
@@ -27,8 +27,8 @@ STARTS = {
 
 
 def cpu_seconds(program: str) -> float:
-    """CPU seconds of a process that runs a program."""
-    # -P: the hfcomp of the interpreter, not one that lies in the current folder
+    """Returns the CPU seconds of a process that runs a program."""
+    # -P: uses the interpreter's hfcomp, not one in the current folder
     command = [sys.executable, "-P", "-c", program]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -40,7 +40,7 @@ def cpu_seconds(program: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="starts of each that are counted")
+    parser.add_argument("--rounds", type=int, default=5, help="counted starts per command")
     rounds = parser.parse_args().rounds
     seconds = {name: [] for name in STARTS}
     for turn in range(rounds + 1):

@@ -1,12 +1,12 @@
-"""Captions per second of choosing targets, and what is chosen: three modes by three orders beside the paper's Table 1.
+"""Captions per second of choosing targets, and the chosen targets: three modes by three orders next to Table 1.
 
 HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/targets.py [--parser rules] [--captions 0] [--repeats 3] [--tables]
 
-Speed: the stage of a build (parse, candidates, draw) over all captions of COCO val2017, in one process, against the
-same parse alone, taking turns; the ratio of CPU times is what this code may move, whatever else the machine does. Then
-the build itself, shards on disk included, with 1 and 2 processes, in captions per second of the clock.
-Tables: the longest caption of each of the 5,000 images, with the real ratings, for both lookups and both sets of
-prepositions, each as `make factory ARGS="--only keywords"` prints it for the defaults.
+Speed: the stage of a build (parse, candidates, draw) over all COCO val2017 captions, in one process, against the same
+parse without the rest, in turns. The target applies to the ratio of CPU times, which does not depend on the machine's
+other work. Then the build itself, including shards on disk, with 1 and 2 processes, in captions per second of wall
+time. Tables: the longest caption of each of the 5,000 images, with the real ratings, for both lookups and both sets of
+prepositions, each as printed by `make factory ARGS="--only keywords"` for the defaults.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from hfcomp.reporting.report import Report, Section
 from hfcomp.reporting.terminal import render_terminal
 
 GOAL = 2.5
-"""CPU time of the stage over that of its parse by rules, which is ten times as fast as a trained pipeline."""
+"""Maximum CPU time of the stage over that of its rule-based parse, ten times as fast as a trained pipeline."""
 
 
 def cpu(function) -> float:
@@ -44,9 +44,9 @@ def cpu(function) -> float:
 def speed(captions: list[str], file: Path, parser: str, repeats: int) -> float:
     parse, ratings = cached_parser(parser).parse, ConcretenessRatings.from_file(file)
     stage = make_targets(parser=parser, ratings=ratings)
-    batches = [captions[at : at + 1000] for at in range(0, len(captions), 1000)]
+    batches = [captions[start : start + 1000] for start in range(0, len(captions), 1000)]
     sides = {
-        "parse alone": lambda: [list(parse(batch)) for batch in batches],
+        "parse only": lambda: [list(parse(batch)) for batch in batches],
         "stage": lambda: [stage({"caption": batch}) for batch in batches],
     }
     list(parse(captions[:100]))
@@ -55,9 +55,9 @@ def speed(captions: list[str], file: Path, parser: str, repeats: int) -> float:
         for side in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
             seconds[side].append(cpu(sides[side]))
     best = {side: min(runs) for side, runs in seconds.items()}
-    for side, one in best.items():
-        print(f"{side:>12}: {one:6.2f} s of CPU  {len(captions) / one:7,.0f} captions/s", flush=True)
-    return best["stage"] / best["parse alone"]
+    for side, elapsed in best.items():
+        print(f"{side:>12}: {elapsed:6.2f} s of CPU  {len(captions) / elapsed:7,.0f} captions/s", flush=True)
+    return best["stage"] / best["parse only"]
 
 
 def build(captions: list[str], file: Path, parser: str, processes: int) -> None:
@@ -66,9 +66,9 @@ def build(captions: list[str], file: Path, parser: str, processes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         dataset = Dataset.from_dict({"caption": captions})
         start = time.perf_counter()
-        made = run_stages(dataset, [stage], Path(folder) / "set", features=features, num_workers=processes)
+        result = run_stages(dataset, [stage], Path(folder) / "set", features=features, num_workers=processes)
         seconds = time.perf_counter() - start
-        rows = made.manifest["rows"]
+        rows = result.manifest["rows"]
     print(
         f"build, {processes} process(es): {seconds:6.2f} s  {len(captions) / seconds:7,.0f} captions/s, {rows:,} rows"
     )
@@ -93,9 +93,9 @@ def tables(captions: Dataset, file: Path, parser: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parser", default="rules", help="rules, or spacy:NAME")
-    parser.add_argument("--captions", type=int, default=0, help="captions for the speed, 0 = all")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each side; the best are compared")
-    parser.add_argument("--tables", action="store_true", help="the tables only")
+    parser.add_argument("--captions", type=int, default=0, help="captions for the speed measurement, 0 = all")
+    parser.add_argument("--repeats", type=int, default=3, help="runs per side; the best runs are compared")
+    parser.add_argument("--tables", action="store_true", help="print only the tables")
     args = parser.parse_args()
     data = os.environ.get("HFCOMP_REAL_DATA")
     if not data:
@@ -109,7 +109,7 @@ def main() -> None:
     if not args.tables:
         captions = [row["caption"] for row in rows][: args.captions or None]
         ratio = speed(captions, file, args.parser, args.repeats)
-        print(f"the stage takes {ratio:.2f} x the CPU time of the parse; at most {GOAL} is asked for")
+        print(f"the stage takes {ratio:.2f} x the CPU time of the parse (target: at most {GOAL})")
         for processes in (1, 2):
             build(captions, file, args.parser, processes)
     tables(Dataset.from_dict({"caption": list(by_image.values())}), file, args.parser)

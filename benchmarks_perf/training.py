@@ -1,23 +1,23 @@
-"""A training step here against other trainers, and each objective against an InfoNCE step that encodes the same.
+"""A training step against other trainers, and each objective against an InfoNCE step that encodes the same.
 
 HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/training.py [--model_size b32] [--batch 32] [--threads 1]
     [--rounds 3] [--steps 3] [--device cpu] [--dtype fp32] [--parts peers objectives] [--only NAME ...]
 
-Peers: one folder of a CLIP with random weights, one list of photographs with a caption each, and for each form the
+Peers: one folder with a randomly initialized CLIP, one list of photographs with a caption each, and for each form the
 trainer as its users start it: Hugging Face's `Trainer` on `CLIPModel(return_loss=True)` with texts padded to 77 and to
-the longest of the batch, the trainer of sentence-transformers with its symmetric multiple-negatives loss, and
-`InfoNCETrainer`. A form that is not installed is skipped by name. Every run is a process of its own, so that peaks of
-memory do not mix, and the forms take turns; the first step of a run, in which libraries start, is not counted.
+the longest of the batch, the sentence-transformers trainer with its symmetric multiple-negatives loss, and
+`InfoNCETrainer`. A form that is not installed is skipped with a message. Every run is a separate process, so memory
+peaks do not mix, and the forms take turns. The first step of a run, in which libraries start, is not counted.
 
-For each form: samples per second over the whole loop (reading, decoding and resizing the images included, no workers),
-wall and CPU time of a step once its batch is there, and the process's peak memory while it trains. Ratios are of
-runs of one round, as median (smallest to largest): above 1, ours is faster, or smaller. On a machine that does other
-work CPU time is the steadier, with --threads 1 above all.
+For each form, the script prints samples per second over the whole loop (including reading, decoding and resizing the
+images, without workers), wall and CPU time of a step once its batch is ready, and the process's peak memory during
+training. Ratios are within a round, as median (smallest to largest): above 1, hfcomp is faster, or smaller. On a busy
+machine CPU time is steadier, especially with --threads 1.
 
-Objectives: see training_objectives.py, whose table this prints after its own.
+Objectives: see training_objectives.py, whose table is printed after the first one.
 
-Photographs and captions are those of COCO if HFCOMP_REAL_DATA names a folder with coco_open_256.jsonl and
-clip_tokenizer/; otherwise scenes of hfcomp's sandbox with their captions, and its vocabulary.
+Photographs and captions come from COCO if HFCOMP_REAL_DATA names a folder with coco_open_256.jsonl and
+clip_tokenizer/; otherwise they are scenes of hfcomp's sandbox with their captions and vocabulary.
 """
 
 import argparse
@@ -52,7 +52,7 @@ MEASURES = ("samples_per_second", "seconds", "cpu_seconds", "megabytes")
 
 
 def write_model(folder: Path, size: str) -> str:
-    """A CLIP with random weights; says whose vocabulary it has."""
+    """Writes a CLIP with random weights and returns a description of its vocabulary."""
     from transformers import CLIPConfig
 
     from hfcomp.modeling.random_clip import write_random_clip
@@ -64,27 +64,27 @@ def write_model(folder: Path, size: str) -> str:
         write_random_clip(folder, str(Path(data) / "clip_tokenizer"), seed=0, config=CLIPConfig(**towers))
         return "CLIP's vocabulary"
     shutil.copytree(base_folder(), folder)
-    return "the sandbox's own model, whatever --model_size says"
+    return "the sandbox's own model (--model_size is ignored)"
 
 
 def read_pairs(number: int):
-    """Photographs with a caption each, again from the first where they are too few; and what they are."""
+    """Returns photographs with a caption each, which repeat if there are too few, and a description."""
     import datasets
 
     data = os.environ.get("HFCOMP_REAL_DATA")
     if data:
         with (Path(data) / "coco_open_256.jsonl").open(encoding="utf-8") as lines:
-            found = [json.loads(line) for line in lines]
-        rows = [{"image": str(Path(data) / row["image"]), "caption": row["captions"][0]} for row in found]
+            records = [json.loads(line) for line in lines]
+        rows = [{"image": str(Path(data) / row["image"]), "caption": row["captions"][0]} for row in records]
         rows = [rows[index % len(rows)] for index in range(number)]
-        return datasets.Dataset.from_list(rows).cast_column("image", datasets.Image()), "photographs of COCO val2017"
+        return datasets.Dataset.from_list(rows).cast_column("image", datasets.Image()), "COCO val2017 photographs"
     from hfcomp.sandbox.datasets import training_set
 
-    return training_set(number, seed=0).select_columns(["image", "caption"]), "scenes of the sandbox"
+    return training_set(number, seed=0).select_columns(["image", "caption"]), "sandbox scenes"
 
 
 def now(device: str) -> float:
-    """Seconds, once the device has done what it was asked."""
+    """Returns the time in seconds once the device has finished its queue."""
     if device == "cuda":
         import torch
 
@@ -93,17 +93,17 @@ def now(device: str) -> float:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process so far, of all threads."""
+    """Returns the CPU seconds of this process so far, over all threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def make_watch(device: str):
-    """A callback of the Trainer that times steps, and the loop around them."""
+    """Creates a Trainer callback that times steps and the loop around them."""
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Seconds of each step, CPU seconds, and seconds since the step before; the first step is left out."""
+        """Records seconds, CPU seconds and seconds since the previous step, for all steps except the first."""
 
         def __init__(self) -> None:
             self.seconds, self.cpu_seconds, self.loop_seconds = [], [], []
@@ -123,8 +123,8 @@ def make_watch(device: str):
     return Watch()
 
 
-def settings_of(args: argparse.Namespace, folder: Path) -> dict:
-    """What all trainers are given, in transformers' names."""
+def shared_settings(args: argparse.Namespace, folder: Path) -> dict:
+    """Returns the settings of all trainers, in transformers' names."""
     return {
         "output_dir": str(folder / "output"),
         "per_device_train_batch_size": args.batch,
@@ -144,7 +144,7 @@ def settings_of(args: argparse.Namespace, folder: Path) -> dict:
 
 
 def make_trainer(form: str, model: Path, rows, settings: dict):
-    """A form's trainer, as its users build it."""
+    """Creates a form's trainer, as its users do."""
     if form == OURS:
         from hfcomp import InfoNCEConfig, InfoNCETrainer
 
@@ -171,8 +171,8 @@ def make_trainer(form: str, model: Path, rows, settings: dict):
     def collate(batch):
         images, texts = ([row[name] for row in batch] for name in ("image", "caption"))
         images = [image.convert("RGB") for image in images]
-        made = processor(text=texts, images=images, padding=padding, truncation=True, return_tensors="pt")
-        return {**made, "return_loss": True}
+        inputs = processor(text=texts, images=images, padding=padding, truncation=True, return_tensors="pt")
+        return {**inputs, "return_loss": True}
 
     clip = CLIPModel.from_pretrained(model, trust_remote_code=False)
     own = TrainingArguments(**settings, remove_unused_columns=False)
@@ -180,7 +180,7 @@ def make_trainer(form: str, model: Path, rows, settings: dict):
 
 
 def measure(form: str, args: argparse.Namespace) -> dict:
-    """One run of a form in this process."""
+    """Runs a form in this process."""
     import torch
     from transformers.utils import logging
 
@@ -190,7 +190,7 @@ def measure(form: str, args: argparse.Namespace) -> dict:
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as folder:
         rows, _ = read_pairs((args.steps + 2) * args.batch)
-        trainer = make_trainer(form, Path(args.folder), rows, settings_of(args, Path(folder)))
+        trainer = make_trainer(form, Path(args.folder), rows, shared_settings(args, Path(folder)))
         watch = make_watch(args.device)
         trainer.add_callback(watch)
         memory = PeakMemory()
@@ -206,10 +206,10 @@ def measure(form: str, args: argparse.Namespace) -> dict:
 
 
 def run_in_turns(args: argparse.Namespace, folder: Path) -> dict[str, list[dict]]:
-    """Each form's results, one for each round."""
-    forms = [form for form in PEERS if installed(form)]
-    given = {name: getattr(args, name) for name in ("batch", "threads", "steps", "device", "dtype")}
-    options = [f"--{name}={value}" for name, value in given.items()]
+    """Returns each form's results, one per round."""
+    forms = [form for form in PEERS if is_installed(form)]
+    shared = {name: getattr(args, name) for name in ("batch", "threads", "steps", "device", "dtype")}
+    options = [f"--{name}={value}" for name, value in shared.items()]
     results = defaultdict(list)
     for turn in range(args.rounds):
         for form in forms[:: -1 if turn % 2 else 1]:
@@ -222,28 +222,28 @@ def run_in_turns(args: argparse.Namespace, folder: Path) -> dict[str, list[dict]
     return results
 
 
-def installed(form: str) -> bool:
-    """Whether a form can run; says so where it cannot."""
+def is_installed(form: str) -> bool:
+    """Returns whether a form can run, and prints a message if it cannot."""
     if form != "sentence-transformers":
         return True
     import importlib.util
 
     if importlib.util.find_spec("sentence_transformers") is not None:
         return True
-    print(f"{form}: skipped, as it is not installed (pip install sentence-transformers)")
+    print(f"{form}: skipped, because it is not installed (pip install sentence-transformers)")
     return False
 
 
 def compare_peers(results: dict[str, list[dict]]) -> bool:
-    """Prints the tables, and returns whether ours is as fast as the fastest, in CPU time of a step."""
+    """Prints the tables and returns whether hfcomp is at least as fast as the fastest peer in CPU time per step."""
     print(f"\n{'':24}{'samples/s':>10}{'step s':>9}{'cpu s':>9}{'peak MB':>9}")
     for form, runs in results.items():
-        one = {name: statistics.median(run[name] for run in runs) for name in MEASURES}
+        values = {name: statistics.median(run[name] for run in runs) for name in MEASURES}
         print(
-            f"{form:24}{one['samples_per_second']:10.2f}{one['seconds']:9.2f}{one['cpu_seconds']:9.2f}"
-            f"{one['megabytes']:9.0f}"
+            f"{form:24}{values['samples_per_second']:10.2f}{values['seconds']:9.2f}{values['cpu_seconds']:9.2f}"
+            f"{values['megabytes']:9.0f}"
         )
-    print("\nTheirs over ours (samples/s: ours over theirs), by rounds: median (smallest to largest)")
+    print("\nPeer over hfcomp (samples/s: hfcomp over peer), within rounds: median (smallest to largest)")
     print(f"{'':24}{'samples/s':>20}{'step':>20}{'cpu':>20}{'peak memory':>20}")
     lowest = float("inf")
     for form, runs in results.items():
@@ -254,23 +254,23 @@ def compare_peers(results: dict[str, list[dict]]) -> bool:
         ratios["samples_per_second"] = [own["samples_per_second"] / its["samples_per_second"] for own, its in pairs]
         lowest = min(lowest, statistics.median(ratios["cpu_seconds"]))
         print(f"{form:24}" + "".join(f"{spread(ratios[name]):>20}" for name in MEASURES))
-    print(f"\nfastest peer over ours, CPU time of a step: {lowest:.3f}; at least {TARGET} is asked for")
+    print(f"\nfastest peer over hfcomp, CPU time per step: {lowest:.3f} (target: at least {TARGET})")
     return lowest >= TARGET
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_size", choices=SIZES, default="b32", help="ViT-B/32, or smaller towers")
-    parser.add_argument("--batch", type=int, default=32, help="pairs in a batch")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each form, in turns")
-    parser.add_argument("--steps", type=int, default=3, help="steps of a run that are counted")
+    parser.add_argument("--batch", type=int, default=32, help="pairs per batch")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads")
+    parser.add_argument("--rounds", type=int, default=3, help="runs per form, in turns")
+    parser.add_argument("--steps", type=int, default=3, help="counted steps per run")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="bf16: autocast")
     parser.add_argument("--parts", nargs="+", choices=("peers", "objectives"), default=["peers", "objectives"])
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="of the objectives, these")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="objectives to measure (default: all)")
     parser.add_argument("--form", choices=PEERS, help="measure this form here and print JSON (used by the script)")
-    parser.add_argument("--folder", help="of the model (used by the script)")
+    parser.add_argument("--folder", help="folder of the model (used by the script)")
     return parser.parse_args()
 
 
@@ -282,9 +282,11 @@ def main() -> None:
     met = True
     with tempfile.TemporaryDirectory() as folder:
         vocabulary = write_model(Path(folder) / "model", args.model_size)
-        what = read_pairs(1)[1]
+        description = read_pairs(1)[1]
         print(f"{args.model_size}, batch {args.batch}, {args.dtype}, {args.device}, {args.threads} threads")
-        print(f"{what}, {vocabulary}; {args.rounds} rounds of {args.steps} steps; load {os.getloadavg()[0]:.1f}")
+        print(
+            f"{description}, {vocabulary}; {args.rounds} rounds of {args.steps} steps; load {os.getloadavg()[0]:.1f}"
+        )
         if "peers" in args.parts:
             met = compare_peers(run_in_turns(args, Path(folder) / "model"))
         if "objectives" in args.parts:
@@ -292,7 +294,7 @@ def main() -> None:
             met = compare_objectives(args, Path(folder) / "model", pairs) and met
     print(f"load {os.getloadavg()[0]:.1f} at the end")
     if args.model_size != "b32" and "peers" in args.parts:
-        print("towers this small say nothing about the target of peers: much of a step is overhead")
+        print("towers this small do not show whether the peers' target is met: much of a step is overhead")
     elif not met:
         raise SystemExit("missed")
 

@@ -1,14 +1,14 @@
 """The objectives of training.py: each step against an InfoNCE step that encodes the same images and texts.
 
-All trainers share one model and one batch each, made beforehand; a step is what the Trainer runs for a batch: forward,
-loss, backward, clipped gradients, optimizer. The matched step is of the same trainer with the same batch and features,
-so that the towers do the same work, and takes InfoNCE over all of them in place of the objective: negative images with
-their captions are further pairs, all other texts further negatives. The two take turns, in alternating order. Printed
-are CPU and wall time of the step over the matched one, as median (smallest to largest) over turns, and what the
-towers encode. The learning rate is 0: every step meets the same weights.
+All trainers share one model and each has one batch, prepared in advance. A step is what the Trainer runs per batch:
+forward, loss, backward, clipped gradients, optimizer. The matched step uses the same trainer, batch and features, so
+the towers do the same work, and computes InfoNCE over all of them instead of the objective: negative images with their
+captions are further pairs, and all other texts are further negatives. The two take turns, in alternating order. The
+script prints the ratio of CPU and wall time to the matched step, as median (smallest to largest) over turns, and what
+the towers encode. The learning rate is 0, so every step has the same weights.
 
-The rows are those of training.py with negatives by rules (swaps and keywords), a negative image (the next row's), the
-noun phrases of the caption and a group of ten. Towers below ViT-B/32 make the loss a larger part of a step.
+The rows are those of training.py with rule-based negatives (swaps and keywords), a negative image (the next row's),
+the noun phrases of the caption and a group of ten. With towers below ViT-B/32, the loss is a larger part of a step.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from types import MethodType
 import torch
 
 NEGATIVES, CONCEPTS = 5, 4
-# Name, trainer, settings. AHNPL's paper has 5 negatives.
+# Name, trainer and settings. AHNPL's paper has 5 negatives.
 OBJECTIVES = {
     "InfoNCE": ("InfoNCETrainer", {}),
     "HN (1 negative)": ("InfoNCETrainer", {"num_negatives": 1}),
@@ -46,21 +46,21 @@ OBJECTIVE_TARGET = 1.05
 
 
 def make_rows(pairs, batch: int):
-    """Rows with all that an objective reads."""
-    from ahnpl import negatives_of
+    """Creates rows with everything that an objective reads."""
+    from ahnpl import captions_with_negatives
     from datasets import Dataset, Features, Image, List, Value
 
     from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor
     from hfcomp.parsing import load_parser
 
-    found, images = [], pairs.cast_column("image", Image(decode=False))["image"][:]
+    usable, images = [], pairs.cast_column("image", Image(decode=False))["image"][:]
     for place, caption in enumerate(pairs["caption"]):
-        for text, negatives, kinds in negatives_of([caption], NEGATIVES):
-            found.append({"image": images[place], "caption": text, "negative_captions": negatives})
-            found[-1] |= {"negative_kinds": kinds, "negative_concreteness": [3.0] * len(kinds)}
-        if len(found) == batch:
+        for text, negatives, kinds in captions_with_negatives([caption], NEGATIVES):
+            usable.append({"image": images[place], "caption": text, "negative_captions": negatives})
+            usable[-1] |= {"negative_kinds": kinds, "negative_concreteness": [3.0] * len(kinds)}
+        if len(usable) == batch:
             break
-    rows = [dict(found[index % len(found)]) for index in range(batch)]
+    rows = [dict(usable[index % len(usable)]) for index in range(batch)]
     columns, _ = concept_columns(
         [row["caption"] for row in rows], noun_phrase_extractor(load_parser("rules")), max_concepts=None
     )
@@ -79,11 +79,11 @@ def make_rows(pairs, batch: int):
 
 
 def matched_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-    """InfoNCE over all features that the trainer's own objective gets."""
+    """Computes InfoNCE over all features that the trainer's own objective gets."""
     from hfcomp.losses import info_nce_loss
 
     f = self.gather_features(model, inputs)
-    if "image_embeds" not in f:  # of texts alone
+    if "image_embeds" not in f:  # texts only
         image, text = f.text_embeds.unflatten(0, (-1, 2)).unbind(1)
         further, negatives = [], None
     else:
@@ -96,17 +96,17 @@ def matched_loss(self, model, inputs, return_outputs=False, num_items_in_batch=N
     extra = torch.cat(further, dim=1) if further else None
     scale = f.logit_scale if f.logit_scale is not None else image.new_tensor(14.3)
     loss, metrics = info_nce_loss(image, text, logit_scale=scale, negative_text=extra)
-    return self.reduce_loss(loss + 0 * sum_of_learned(f), metrics, f, return_outputs)
+    return self.reduce_loss(loss + 0 * sum_learned(f), metrics, f, return_outputs)
 
 
-def sum_of_learned(f) -> torch.Tensor | float:
-    """Of what the objective learns beside the towers, which needs a gradient for the same update."""
+def sum_learned(f) -> torch.Tensor | float:
+    """Sums what the objective learns in addition to the towers, which needs a gradient for the same update."""
     learned = [*(f.learned or {}).values(), *([f.logit_bias] if f.logit_bias is not None else [])]
     return sum(value.sum() for value in learned) if learned else 0.0
 
 
 def make_pair(name: str, model, processor, rows, args: argparse.Namespace, folder: Path):
-    """A trainer and its matched one, each with the batch."""
+    """Creates a trainer and its matched one, each with the batch."""
     from ahnpl import Form
 
     import hfcomp.trainers as trainers
@@ -139,7 +139,7 @@ def spread(values: list[float]) -> str:
 
 
 def compare_objectives(args: argparse.Namespace, folder: Path, pairs: list) -> bool:
-    """Prints a line for each objective, and returns whether all stay within the target."""
+    """Prints a line per objective and returns whether all stay within the target."""
     from transformers import AutoModel, AutoProcessor
     from transformers.utils import logging
 
@@ -147,7 +147,7 @@ def compare_objectives(args: argparse.Namespace, folder: Path, pairs: list) -> b
     torch.set_num_threads(args.threads)
     rows = make_rows(pairs, args.batch)
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
-    print(f"\n{'':22}{'cpu of matched':>22}{'step of matched':>22}{'cpu s':>8}{'images':>8}{'texts':>7}")
+    print(f"\n{'':22}{'cpu vs matched':>22}{'step vs matched':>22}{'cpu s':>8}{'images':>8}{'texts':>7}")
     missed = []
     for name in args.only or OBJECTIVES:
         with tempfile.TemporaryDirectory() as output:
@@ -157,10 +157,10 @@ def compare_objectives(args: argparse.Namespace, folder: Path, pairs: list) -> b
             own, matched = make_pair(name, model, processor, rows, args, Path(output))
             for turn in range(args.rounds * args.steps):
                 for form in (own, matched)[:: -1 if turn % 2 else 1]:
-                    form.timed_step()
+                    form.time_step()
         cpu, wall = (
-            [one / other for one, other in zip(getattr(own, what), getattr(matched, what), strict=True)]
-            for what in ("cpu_seconds", "seconds")
+            [mine / other for mine, other in zip(getattr(own, measure), getattr(matched, measure), strict=True)]
+            for measure in ("cpu_seconds", "seconds")
         )
         ratio = statistics.median(own.cpu_seconds) / statistics.median(matched.cpu_seconds)
         missed += [name] if ratio > OBJECTIVE_TARGET else []

@@ -1,9 +1,9 @@
-"""Collectives with the gradients that contrastive losses need; no other package of hfcomp imports `torch.distributed`.
+"""Collectives with the gradients that contrastive losses need. No other package of hfcomp imports `torch.distributed`.
 
-The rule, which holds for every loss of hfcomp: each process computes the sum over its own anchors divided by the
-global count of anchors, [`sum_loss`] adds these parts up, and DDP averages the gradients of the parameters. Backward
-through [`sum_loss`] multiplies by the number of processes, which undoes that average, so that the gradients of the
-towers, of `logit_scale` and of every learned parameter equal those of one process that holds the whole batch.
+The rule for every loss of hfcomp: each process computes the sum over its own anchors divided by the global count of
+anchors, [`sum_loss`] adds these parts, and DDP averages the gradients of the parameters. The backward pass of
+[`sum_loss`] multiplies by the number of processes, which undoes that average. So the gradients of the towers, of
+`logit_scale` and of every learned parameter equal those of a single process that holds the whole batch.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ import torch.distributed as dist
 
 
 def world_size() -> int:
-    """Number of processes; 1 when no process group is initialized."""
+    """Number of processes; 1 if no process group is initialized."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Index of this process; 0 when no process group is initialized."""
+    """Index of this process; 0 if no process group is initialized."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
 def check_world_size(counted: int) -> None:
-    """Raises `ValueError`, with the commands that start them right, unless accelerate counted all processes."""
-    # If accelerate counts fewer, each process reads every row, and its batches hold the others' pairs.
+    """Raises `ValueError` with the correct launch commands unless accelerate counted all processes."""
+    # If accelerate counts fewer, each process reads every row, and its batches contain the others' pairs.
     if counted != world_size():
         raise ValueError(
-            f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}: each would train "
-            "on all rows. Do not create a process group yourself, and start the script with `torchrun "
-            "--nproc_per_node 2` or `accelerate launch --num_processes 2`; with processes on a CPU, or on an "
-            "accelerator that processes cannot share (Apple's), also set use_cpu=True (--use_cpu true)."
+            f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}, so each would "
+            "train on all rows. Do not create a process group yourself, and start the script with `torchrun "
+            "--nproc_per_node 2` or `accelerate launch --num_processes 2`; on a CPU, or on an accelerator that "
+            "processes cannot share (Apple's), also set use_cpu=True (--use_cpu true)."
         )
 
 
 class _Gather(torch.autograd.Function):
-    """All tensors in one node: the collectives of backward then run in the same order on every process."""
+    """One node for all tensors, so the collectives of the backward pass run in the same order on every process."""
 
     @staticmethod
     def forward(ctx: Any, sizes: list[int], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -52,14 +52,14 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         # A process's loss depends on all gathered rows, its own and the others'. The gradient of its rows is therefore
-        # the sum of what every process found for them: reduce first, then keep the own rows.
+        # the sum of what every process computed for them: reduce first, then keep the own rows.
         start, total = sum(ctx.sizes[: rank()]), sum(ctx.sizes)
         own: list[torch.Tensor | None] = []
         for gradient, needed in zip(gradients, ctx.needs_input_grad[1:], strict=True):
             if not needed:
                 own.append(None)
                 continue
-            # A copy: autograd may hand the same gradient to other nodes, and to several tensors of this one.
+            # Copied, because autograd may pass the same gradient to other nodes, and to several tensors of this one.
             gradient = gradient.clone(memory_format=torch.contiguous_format)
             dist.all_reduce(gradient)
             per_row = gradient.shape[0] // total
@@ -68,8 +68,8 @@ class _Gather(torch.autograd.Function):
 
 
 def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    # `all_gather` wants equal shapes, and the last batch of an epoch is shorter on some processes: pad to the longest,
-    # gather, and cut. Sizes are known in advance, from one small collective for all tensors of a step.
+    # `all_gather` requires equal shapes, but the last batch of an epoch is shorter on some processes: pad to the
+    # longest, gather, and cut. Sizes are known in advance, from a small collective for all tensors of a step.
     per_row = tensor.shape[0] // sizes[rank()]
     sizes = [size * per_row for size in sizes]
     longest = max(sizes)
@@ -78,7 +78,7 @@ def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
         padding = tensor.new_zeros((longest - tensor.shape[0], *tensor.shape[1:]))
         padded = torch.cat([padded, padding])
     parts = [torch.empty_like(padded) for _ in sizes]
-    # Sent as bytes, because not every backend has a collective for bool.
+    # Sent as bytes because not every backend has a collective for bool
     if padded.dtype == torch.bool:
         as_bytes = [part.to(torch.uint8) for part in parts]
         dist.all_gather(as_bytes, padded.to(torch.uint8))
@@ -89,10 +89,10 @@ def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
 
 
 def gather_sizes(size: int, device: torch.device) -> list[int]:
-    """First dimensions of every process, in the order of ranks. One small collective and one wait for the host."""
+    """Returns each process's first dimension in rank order, with a small collective and one wait for the host."""
     if world_size() == 1:
         return [size]
-    # Sizes go to the host because `all_gather` needs the shapes of its outputs before it runs.
+    # Sizes go to the host because `all_gather` needs its output shapes in advance.
     sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(world_size())]
     dist.all_gather(sizes, torch.tensor([size], dtype=torch.long, device=device))
     return [int(part) for part in sizes]
@@ -101,8 +101,8 @@ def gather_sizes(size: int, device: torch.device) -> list[int]:
 def gather(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
     """Concatenates each tensor over all processes along dimension 0, without gradient (masks, kinds, ratings).
 
-    `sizes` are the rows `B` of each process, at least 1, in the order of ranks. Tensors are `[B, ...]` on every
-    process, or `[B * f, ...]` with `f` entries for each row (concepts); their other dimensions are equal.
+    `sizes` holds the number of rows `B` of each process, at least 1, in rank order. Tensors are `[B, ...]` on every
+    process, or `[B * f, ...]` with `f` entries per row (concepts); their other dimensions are equal.
     """
     if world_size() == 1:
         return tensors
@@ -111,9 +111,10 @@ def gather(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]
 
 
 def gather_with_grad(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
-    """Like [`gather`], and the gradient of every process flows back to the one that owns the rows.
+    """Concatenates like [`gather`], and returns the gradient of every process to the process that owns the rows.
 
-    Backward sums the gradients of all processes and keeps the own rows. Call it once for all tensors of a step.
+    The backward pass sums the gradients of all processes and keeps the own rows. Call it once for all tensors of a
+    step.
     """
     if world_size() == 1:
         return tensors
@@ -129,13 +130,13 @@ class _SumLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        # DDP averages gradients, that is, divides their sum by the number of processes. Here each process holds the
-        # gradient of its own part of the sum, so the sum itself is right, and the factor undoes the division.
+        # DDP averages gradients: it divides their sum by the number of processes. Here each process holds the gradient
+        # of its own part of the sum, so the sum itself is right, and the factor undoes the division.
         return gradient * world_size()
 
 
 def sum_loss(loss: torch.Tensor) -> torch.Tensor:
-    """Sums the parts of a loss over processes; backward multiplies by their number, which DDP's mean undoes.
+    """Sums the parts of a loss over processes. The backward pass multiplies by their number, which DDP's mean undoes.
 
     A part is the sum over a process's own anchors divided by the global count of anchors.
     """
@@ -151,46 +152,47 @@ def sum_over_processes(values: torch.Tensor) -> torch.Tensor:
 
 
 class OtherProcessFailed(RuntimeError):
-    """Another process failed while this one waited for it; see [`fail_together`]."""
+    """Raised if another process failed while this one was waiting for it; see [`fail_together`]."""
 
 
 def gather_objects(value: Any) -> list[Any]:
-    """What each process holds, in the order of ranks, by pickle: for keys and results, not for a training step.
+    """Returns the value of each process in rank order, by pickle. For keys and results, not for training steps.
 
     Raises:
-        OtherProcessFailed: when another process left a [`fail_together`] block by an error.
+        OtherProcessFailed: If another process left a [`fail_together`] block with an error.
     """
     return _exchange(None, value)
 
 
 @contextmanager
 def fail_together() -> Iterator[None]:
-    """What one process raises inside, all raise: no process waits for one that failed.
+    """Makes all processes raise if one of them raises inside the block, so none waits for a failed process.
 
-    The others raise [`OtherProcessFailed`] at their next [`gather_objects`], at the latest where the block ends. All
-    processes have to enter the block, and no other collective may be called inside. Blocks may be nested.
+    The others raise [`OtherProcessFailed`] at their next [`gather_objects`], at the latest at the end of the block.
+    All processes must enter the block, and no other collective may be called inside. Blocks may be nested.
     """
     try:
         yield
     except OtherProcessFailed:
         raise
     except Exception as error:
-        # The other processes wait in an exchange for a value of this process. It sends its failure instead, exactly
-        # once: a second message would answer the next exchange and shift all that follow.
+        # The other processes wait in an exchange for a value from this process. It sends its failure instead, exactly
+        # once: a second message would answer the next exchange and shift all later ones.
         if not _is_known(error):
             _exchange(f"{type(error).__name__}: {error}", None)
-            error.known_to_all_processes = True  # type: ignore[attr-defined]  # a block around this one says no more
+            error.known_to_all_processes = True  # type: ignore[attr-defined]  # so outer blocks do not resend it
         raise
     gather_objects(None)
 
 
 @contextmanager
 def first_process_first() -> Iterator[None]:
-    """The first process of each machine runs the block, then the others; they find what it downloaded or cached.
+    """Runs the block first on one process per machine, then on the others, which reuse what it downloaded or cached.
 
-    An error in one process is raised on all, as by [`fail_together`].
+    An error in one process is raised on all, as in [`fail_together`].
     """
-    # Both halves meet in the same exchange: the others wait in it before the block, the first enters it after.
+    # Both halves meet in the same exchange: the others wait in it before the block, and the first enters it
+    # afterwards.
     first = int(os.environ.get("LOCAL_RANK", rank())) == 0
     with fail_together():
         if not first:
@@ -200,23 +202,23 @@ def first_process_first() -> Iterator[None]:
             gather_objects(None)
 
 
-def on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
-    """What a function returns on the main process, on all; the others wait for it, however long it takes.
+def run_on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
+    """Runs a function on the main process and returns its result on all, which wait for it however long it takes.
 
-    The main process computes in a thread and all meet now and then, so that no collective reaches its time limit. An
-    error is raised on all, as by [`fail_together`]. The function may call no collectives, and its result travels by
-    pickle. `every` is the seconds between two meetings.
+    The main process computes in a thread, and all processes meet now and then, so no collective reaches its time
+    limit. An error is raised on all, as in [`fail_together`]. The function must not call collectives, and its result
+    is pickled. `every` is the number of seconds between two meetings.
     """
     if world_size() == 1:
         return function()
     # A thread, because a collective that waits for one process longer than the group's time limit (10 minutes by
-    # default with NCCL) kills the run; short meetings never do.
+    # default with NCCL) kills the run. Short meetings never do.
     task: Future[Any] = Future()
 
     def work() -> None:
         try:
             task.set_result(function())
-        except BaseException as error:  # anything that stayed here would keep all waiting
+        except BaseException as error:  # any error that stayed here would keep all processes waiting
             task.set_exception(error)
 
     if rank() == 0:
@@ -234,22 +236,22 @@ def on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
 def _exchange(failure: str | None, value: Any) -> list[Any]:
     if world_size() == 1:
         return [value]
-    found: list[Any] = [None] * world_size()
+    messages: list[Any] = [None] * world_size()
     try:
-        dist.all_gather_object(found, (failure, value))
-    except RuntimeError as error:  # the connection is gone: there is nobody left to report it to
+        dist.all_gather_object(messages, (failure, value))
+    except RuntimeError as error:  # the connection is gone, so nobody can be told
         error.known_to_all_processes = True  # type: ignore[attr-defined]
         raise
-    # A process that failed itself raises its own error, with its own traceback; the others name it.
+    # A failed process raises its own error with its own traceback; the others name the process.
     if failure is None:
-        for number, (message, _) in enumerate(found):
+        for number, (message, _) in enumerate(messages):
             if message is not None:
                 raise OtherProcessFailed(f"process {number} failed: {message}")
-    return [own for _, own in found]
+    return [own for _, own in messages]
 
 
 def _is_known(error: BaseException | None) -> bool:
-    """Whether an error, or the one that it was raised from, was sent to the other processes."""
+    """Whether an error, or an error it was raised from, was sent to the other processes."""
     while error is not None:
         if isinstance(error, OtherProcessFailed) or getattr(error, "known_to_all_processes", False):
             return True

@@ -1,7 +1,7 @@
-"""Weights that FSDP2 splits over processes: parts of tensors, whole tensors, and what is not split beside them.
+"""Weights that FSDP2 shards over processes: parts of tensors, whole tensors, and weights that are not sharded.
 
-Each process holds some rows of a split tensor. FSDP2 splits no scalars: what stays whole on every process has its
-gradient averaged by [`average_gradients`], as FSDP2 averages those of the parts.
+Each process holds some rows of a split tensor. FSDP2 does not split scalars: [`average_gradients`] averages the
+gradients of weights that stay whole on every process, as FSDP2 averages those of the parts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def is_sharded(module: nn.Module) -> bool:
 
 
 def reshard(module: nn.Module) -> None:
-    """Frees the whole weights that a forward without backward leaves on every process."""
+    """Frees the whole weights that a forward pass without a backward pass leaves on every process."""
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
 
 
 def half_precision(dtype: torch.dtype) -> Any:
-    """FSDP2's policy that computes in `dtype`; weights, sums of gradients, inputs and outputs stay as they are."""
-    # Sums of gradients stay fp32: rounded to half precision on each process, they would depend on the number of
+    """FSDP2 policy that computes in `dtype`. Weights, gradient sums, inputs and outputs keep their types."""
+    # Gradient sums stay fp32: rounded to half precision on each process, they would depend on the number of
     # processes.
     return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
 
@@ -41,32 +41,32 @@ def is_split(tensor: torch.Tensor) -> bool:
 
 
 def own_part(tensor: torch.Tensor) -> torch.Tensor:
-    """The rows of a split tensor that this process holds, sharing memory; another tensor as it is."""
+    """Returns the rows of a split tensor that this process holds, sharing memory. Returns other tensors unchanged."""
     return tensor.to_local() if is_split(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def own_start(tensor: torch.Tensor) -> int:
-    """The place in the flattened whole tensor at which [`own_part`] begins."""
+    """Position in the flattened whole tensor at which [`own_part`] begins."""
     if not is_split(tensor) or not tensor.numel():
         return 0
-    # FSDP2 splits rows like `torch.chunk`: every process has ceil(rows / processes), the last ones fewer or none.
+    # FSDP2 splits rows like `torch.chunk`: every process gets ceil(rows / processes), the last ones fewer or none.
     rows = len(tensor)
     return min(rank() * -(-rows // world_size()), rows) * (tensor.numel() // rows)
 
 
 def part_like(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A whole tensor split as `like` is, without communication; as it is where `like` is not split."""
+    """Splits a whole tensor like `like`, without communication. Returns it unchanged if `like` is not split."""
     if not is_split(like):
         return whole.to(like.device)
-    # src_data_rank=None: every process already holds the whole and cuts its own part, so nothing is sent.
+    # src_data_rank=None: every process already holds the whole tensor and cuts its own part, so nothing is sent.
     mesh, places = like.device_mesh, like.placements  # type: ignore[attr-defined]
     return distribute_tensor(whole.to(like.device), mesh, places, src_data_rank=None)
 
 
-def whole_of(part: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-    """The whole of a split tensor on every process, or of the own parts of one that is split as `like` is.
+def gather_whole(part: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Returns the whole of a split tensor on every process, or of own parts that are split like `like`.
 
-    A collective where it is split; else the tensor as it is.
+    A collective if the tensor is split; otherwise returns it unchanged.
     """
     if like is not None and is_split(like) and not is_split(part):
         mesh, places = like.device_mesh, like.placements  # type: ignore[attr-defined]
@@ -75,9 +75,9 @@ def whole_of(part: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tens
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Averages the gradients of parameters that every process holds whole, in one collective for each type."""
-    # One flat tensor for each device and type: scalars and margins are many and tiny, and a collective for each would
-    # cost its latency.
+    """Averages the gradients of parameters that every process holds whole, with one collective per type."""
+    # A flat tensor per device and type, because scalars and margins are many and tiny, and a collective for each would
+    # cost its latency
     kinds: dict[Any, list[torch.Tensor]] = {}
     for parameter in parameters:
         if parameter.grad is not None:
@@ -86,14 +86,14 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
         flat /= world_size()
-        for gradient, mean in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+        for gradient, mean in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
             gradient.copy_(mean.view_as(gradient))
 
 
 def copy_from_main(tensors: Iterable[torch.Tensor], device: torch.device) -> None:
     """Overwrites tensors with those of the main process, one at a time through the memory of `device`."""
     for tensor in tensors:
-        # One at a time: all on the device at once would need memory for a second copy of the model.
+        # One at a time, because all of them on the device at once would need memory for a second copy of the model
         sent = tensor.detach().to(device).contiguous()
         dist.broadcast(sent, src=0)
         tensor.data.copy_(sent)

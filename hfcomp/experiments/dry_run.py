@@ -23,7 +23,7 @@ import torch
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
-from hfcomp.distributed import on_main_process
+from hfcomp.distributed import run_on_main_process
 from hfcomp.evaluation.cells import distinct, image_key
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
 from hfcomp.evaluation.engine import embed
@@ -38,7 +38,7 @@ from hfcomp.reporting.terminal import render_terminal
 from hfcomp.run_folders import WantsMore
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
-from hfcomp.trainers.progress import in_words, show_progress
+from hfcomp.trainers.progress import format_duration, show_progress
 from hfcomp.trainers.stages import stage_config, training_sets
 
 # The first step, in which kernels and caches warm up, is not timed.
@@ -103,7 +103,7 @@ class DryRun(Study):
             study = cls(recipe.experiment, session, scoring, folder, models, wanted=recipe.folder)
             study._count(study.scoring)
             yield study
-            on_main_process(study._print)
+            run_on_main_process(study._print)
         session.close()
 
     def check_base(self, check: Callable[[], Any]) -> None:
@@ -198,15 +198,15 @@ class DryRun(Study):
         state = self.session.state
         where = f"{state.num_processes} process{'es' if state.num_processes > 1 else ''} on {state.device.type}"
         rows = [
-            ["training", f"{len(self.costs)} runs", in_words(training)],
-            ["scoring", f"{len(self.scored)} models, checkpoints and points", in_words(scoring)],
+            ["training", f"{len(self.costs)} runs", format_duration(training)],
+            ["scoring", f"{len(self.scored)} models, checkpoints and points", format_duration(scoring)],
             ["disk", str(folder), f"{_gib(needed)}, {_gib(free)} free"],
             *([["memory of the GPU", "", _gib(_gpu_memory())]] if state.device.type == "cuda" else []),
         ]
         notes = [*self.session.notes, *(["followed embeddings are not in the estimate"] if self.unknown else [])]
         report = Report(
             f"{self.experiment.method}: a dry run",
-            verdict=[f"About {in_words(training + scoring)} on {where}, {_gib(needed)} of disk."],
+            verdict=[f"About {format_duration(training + scoring)} on {where}, {_gib(needed)} of disk."],
             sections=[
                 Section("Runs", [_runs(self.timings.values())]),
                 Section("A model is scored on", [_items(self.items.values())]),
@@ -307,7 +307,7 @@ class _Counter:
 @contextmanager
 def _passing_folder() -> Iterator[Path]:
     """A folder that the main process makes for all."""
-    folder = on_main_process(lambda: tempfile.mkdtemp(prefix="hfcomp-dry-run-"))
+    folder = run_on_main_process(lambda: tempfile.mkdtemp(prefix="hfcomp-dry-run-"))
     try:
         yield Path(folder)
     finally:
@@ -349,7 +349,7 @@ def _runs(timings: Any) -> Table:
         cost, others = one.cost, len(one.alike) - SHOWN
         name = ", ".join(one.alike[:SHOWN]) + (f" and {others} alike" if others > 0 else "")
         memory = f"{cost.peak_memory_gib:.2f} GiB"
-        numbers = [f"{cost.steps:,}", f"{one.step_seconds:.3g}", in_words(cost.seconds)]
+        numbers = [f"{cost.steps:,}", f"{one.step_seconds:.3g}", format_duration(cost.seconds)]
         rows.append([name, *numbers, f"{cost.images:,}", f"{cost.texts:,}", memory, _gib(one.disk)])
     header = ["run", "steps", "seconds a step", "time", "images", "texts", "peak memory", "disk"]
     return Table("", header, rows)

@@ -16,7 +16,7 @@ from transformers import AutoProcessor
 
 from hfcomp.data.image_ids import photograph_key
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.distributed import on_main_process
+from hfcomp.distributed import run_on_main_process
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.points import PointsEmbedder
@@ -25,7 +25,7 @@ from hfcomp.experiments.prepare import declared_averages, prepare_evaluation, pr
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import FOLDER, Study, evaluation_scoring, read_stored
 from hfcomp.merging.merge import RECORD_FILE, write_point
-from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
+from hfcomp.merging.sweep import ALPHAS, Proxies, SweepResult, choose, few_images_warnings, find_proxies, split_halves
 from hfcomp.modeling.interpolation import load_interpolation
 from hfcomp.reporting.run_record import guarded_folder, guarded_name
 from hfcomp.statistics.average import Average
@@ -48,7 +48,7 @@ class Guard:
     declared: Mapping[str, Sequence[Average]]  # averages in use, by title of the benchmark
     primary: str | None  # as a recipe names it
     halved: bool = False  # whether the evaluation's own images are halved
-    swept: dict[str, Swept] = field(default_factory=dict)  # the sweeps that were made, by the model's name
+    swept: dict[str, SweepResult] = field(default_factory=dict)  # the sweeps that were made, by the model's name
 
     @property
     def images(self) -> list[ScoredImages]:
@@ -63,10 +63,10 @@ class Guard:
         self.proxies(self.choosing(outcomes))
 
     def choosing(self, outcomes: Outcomes) -> Outcomes:
-        return halves(outcomes)[0] if self.halved else outcomes
+        return split_halves(outcomes)[0] if self.halved else outcomes
 
     def reported(self, outcomes: Outcomes) -> Outcomes:
-        return halves(outcomes)[1] if self.halved else outcomes
+        return split_halves(outcomes)[1] if self.halved else outcomes
 
     def facts(self) -> dict[str, Any]:
         return {"items": self.items, "models": {guarded_name(name): one.facts() for name, one in self.swept.items()}}
@@ -89,7 +89,7 @@ def prepare_guard(
         evaluator, items, halved = evaluate, HALF, True
     stamp = evaluation_scoring(config, evaluator, column_names).stamp
     guard = Guard(evaluator, items, stamp, declared, primary, halved)
-    on_main_process(lambda: guard.evaluator.check_names(guard.check))
+    run_on_main_process(lambda: guard.evaluator.check_names(guard.check))
     session.log(f"forgetting guard: points are chosen on {guard.items}")
     return guard
 
@@ -113,7 +113,7 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
         study.models[guarded_name(name)] = folder
 
 
-def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
+def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> SweepResult:
     base, tuned, config = study.models[BASE], study.models[name], study.experiment
     outcomes = _outcomes(study, guard, name)
     # A point is chosen on items that are not in the report. On the same items the best of 11 would look better than it
@@ -121,7 +121,7 @@ def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: se
     choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
-    for warning in few_images(swept):
+    for warning in few_images_warnings(swept):
         study.session.log(f"forgetting guard of {name}: {warning}")
     facts = {**swept.facts(), "on": guard.items}
     write_point(load_interpolation(base, tuned), swept.chosen.alpha, folder, base=base, tuned=tuned, chosen=facts)

@@ -15,7 +15,7 @@ from hfcomp import __version__
 from hfcomp.data.loading import read_commit
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.sampling.replay import count_replay_rows
-from hfcomp.distributed import on_main_process
+from hfcomp.distributed import run_on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.items.item_browser import ItemImages, item_browser
@@ -67,17 +67,17 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {experiment.method}")
     evaluate = prepare(experiment, column_names=recipe.column_names, log=session.log)
-    blind = on_main_process(partial(score_blind_rules, experiment, evaluate))
+    blind = run_on_main_process(partial(score_blind_rules, experiment, evaluate))
     guard = prepare_guard(experiment, session, evaluate, recipe.column_names)
     # Everything that may be mistyped is checked before rows are loaded. A folder is taken once the rows have passed
     # too.
     published_effects(experiment)
     check_rows([method_arm(recipe, None)], session)
     if push is not None:
-        on_main_process(push.check)
+        run_on_main_process(push.check)
     check = partial(check_primary, experiment)
     if experiment.primary is not None:
-        on_main_process(lambda: evaluate.check_names(check))
+        run_on_main_process(lambda: evaluate.check_names(check))
     scored = [*evaluate.images, *(guard.images if guard else ())]
     rows = load_rows(recipe, session, scored)
     first = _arms(recipe, rows, session)

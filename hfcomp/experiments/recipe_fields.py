@@ -50,7 +50,7 @@ def _within(limits: Limits) -> WrapValidator:
 
     def read(value: Any, convert_type: Callable[[Any], Any]) -> Any:
         found = convert_type(value)
-        if found is not None and (expected := limits.expected(found)):
+        if found is not None and (expected := limits.describe_expected(found)):
             raise ValueError(f"found {value!r}, expected {expected}.")
         return found
 

@@ -24,7 +24,7 @@ from hfcomp.reading import nearest, read_yaml
 from hfcomp.sandbox.bases import FACTS_FILE
 from hfcomp.schemas import parse
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.stages import is_of_push
+from hfcomp.trainers.stages import is_push_field
 
 
 class BatchSize(NamedTuple):
@@ -171,7 +171,7 @@ def _build(trainer: type, given: dict[str, Any], where: str) -> Recipe:
     if experiment.captions == "drawn":
         theirs["draw_captions"] = True
     batch = BatchSize(experiment.batch_size, experiment.max_batch_fraction, neighbors)
-    push = {name: value for name, value in theirs.items() if is_of_push(name)}
+    push = {name: value for name, value in theirs.items() if is_push_field(name)}
     seed = int(theirs.get("seed", 42))
     seeds = experiment.seeds or [seed]
     return Recipe(experiment, trainer, theirs, given, push, batch, seed, seeds, theirs.get("column_names"))

@@ -18,7 +18,7 @@ from hfcomp.evaluation.blind.folders import write_blind
 from hfcomp.evaluation.blind.results import BlindResults, blind_section
 from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN, STYLES
 from hfcomp.merging.report import front_figure, points_table
-from hfcomp.merging.sweep import Swept
+from hfcomp.merging.sweep import SweepResult
 from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.cards.runs import FIGURE, write_run_cards
 from hfcomp.reporting.figures import Points
@@ -69,7 +69,7 @@ def publish_run(
     lines: Sequence[Line],
     stages: Sequence[StageSummary],
     facts: dict[str, Any],
-    swept: Mapping[str, Swept] | None = None,
+    swept: Mapping[str, SweepResult] | None = None,
     page: bool = True,
     shown_items: ItemBrowser | None = None,
     blind: BlindResults | None = None,
@@ -100,7 +100,7 @@ def run_report(
     *,
     brief: bool,
     folder: Path | None = None,
-    swept: Mapping[str, Swept] | None = None,
+    swept: Mapping[str, SweepResult] | None = None,
 ) -> Report:
     """The report of a run.
 
@@ -155,7 +155,9 @@ def _guarded_pairs(models: Sequence[str], method: str) -> list[tuple[str, str]]:
     return [(own, name) for name in others if {own, name} <= {*models}]
 
 
-def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, title: str, *, brief: bool) -> Section:
+def _guard_section(
+    facts: Mapping[str, Any], swept: Mapping[str, SweepResult] | None, title: str, *, brief: bool
+) -> Section:
     if not swept:
         return Section("", [])
     points = [] if brief else [points_table(name, one) for name, one in swept.items()]
@@ -163,7 +165,7 @@ def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, 
     return Section("Forgetting guard", [Lines([rule]), front_figure(FRONT, title, swept, STYLES), *points])
 
 
-def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Swept], method: str) -> list[str]:
+def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, SweepResult], method: str) -> list[str]:
     """The gain that the guarded method keeps and what it still forgets, against the guarded control and the base."""
     primary, name = primary_of(lines), guarded_name(method)
     if method not in swept or primary is None or general is None:
@@ -178,7 +180,7 @@ def _against(line: Line, method: str, others: Sequence[str]) -> str:
     return ", ".join(f"{points_of(difference(line, method, other), line)} against {other}" for other in others)
 
 
-def meanings(models: Sequence[str], facts: Mapping[str, Any], swept: Mapping[str, Swept]) -> dict[str, str]:
+def meanings(models: Sequence[str], facts: Mapping[str, Any], swept: Mapping[str, SweepResult]) -> dict[str, str]:
     """Meanings of the base, the controls and the guarded models, by name; `facts` know some."""
     known = {name: MEANINGS[name].format(method=facts["method"]) for name in models if name in MEANINGS}
     known |= {name: text for name, text in facts.get("meanings", {}).items() if name in models}

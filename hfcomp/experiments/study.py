@@ -33,7 +33,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from hfcomp import __version__
-from hfcomp.distributed import on_main_process
+from hfcomp.distributed import run_on_main_process
 from hfcomp.evaluation.blind.outcomes import prior_outcomes
 from hfcomp.evaluation.blind.results import prior_of
 from hfcomp.evaluation.blind.rules import PRIOR
@@ -120,19 +120,19 @@ class Study:
             session.overlap.check_and_write(folder)
             models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
             yield cls(recipe.experiment, session, scoring, folder, models)
-            on_main_process(lambda: finish(folder))
+            run_on_main_process(lambda: finish(folder))
         session.close()
 
     def check_base(self, check: Callable[[], T]) -> T:
         """Runs a check of what the base scores: a benchmark that is not scored costs no training."""
-        return on_main_process(check)
+        return run_on_main_process(check)
 
     def plan_points(self, evaluate: Evaluator, names: Sequence[str], points: int) -> None:
         """Announces that a report scores so many points for each of these models, which a dry run counts."""
 
     def write_report(self, write: Callable[[], Any]) -> None:
         """Runs what reads the outcomes and writes the results."""
-        on_main_process(write)
+        run_on_main_process(write)
 
     def run(self, arms: Iterable[Arm], number: int) -> None:
         """Trains arms, `arms_at_once` at a time; `number` is for the bars, and a generator may yield fewer."""
@@ -184,13 +184,13 @@ class Study:
         """Trains what is missing of an arm, and scores those of its checkpoints that are to be."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
-            on_main_process(lambda: self._reopen_if_unscored(arm, folder))
+            run_on_main_process(lambda: self._reopen_if_unscored(arm, folder))
         cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.folder, arm))
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
         self._note_meaning(arm)
         if arm.checkpoints is not None:
-            on_main_process(lambda: self._score_checkpoints(arm, folder, cost.steps))
+            run_on_main_process(lambda: self._score_checkpoints(arm, folder, cost.steps))
         return cost
 
     def outcomes(self, names: Sequence[str] | None = None) -> Outcomes:

@@ -15,7 +15,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.reporting.lines import KEYS, Line
 from hfcomp.reporting.row_pictures import draw_gallery
 from hfcomp.trainers.stages import stage_config
-from hfcomp.trainers.trackers import TENSORBOARD_FOLDER, TrackedRun, project_of, send_results
+from hfcomp.trainers.trackers import TENSORBOARD_FOLDER, TrackedRun, project_name, send_results
 
 EXAMPLES = 4
 RESULTS = "results"
@@ -33,7 +33,7 @@ def tracked_arm(folder: Path, arm: Arm) -> TrackedRun:
         return {"examples/training_pairs": content} if content else {}
 
     group = given.get("run_name") or folder.name
-    return TrackedRun(project_of(given.get("project")), group, name, folder / TENSORBOARD_FOLDER, pictures)
+    return TrackedRun(project_name(given.get("project")), group, name, folder / TENSORBOARD_FOLDER, pictures)
 
 
 def example_pairs(name: str, rows: Any) -> bytes:
@@ -53,7 +53,7 @@ def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Li
     names = stage_config(arm.trainer_class, folder, arm.arguments, arm.batch_size).report_to
     if not names:
         return
-    run = tracked_arm(folder, arm).named(RESULTS)
+    run = tracked_arm(folder, arm).with_name(RESULTS)
     pictures = {"results/figure": figure.read_bytes()} if figure.is_file() else {}
     send_results(names, run, pictures=pictures, tables={"results/table": results_table(lines)})
 

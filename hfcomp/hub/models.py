@@ -32,7 +32,7 @@ from hfcomp.reporting.run_record import METHOD_FOLDER
 from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE
 from hfcomp.statistics.results import RESULTS_FILE
 from hfcomp.store import size_text
-from hfcomp.trainers.stages import CHECKSUMS_FILE, SUMMARY_FILE, damage, is_of_push, read_summary
+from hfcomp.trainers.stages import CHECKSUMS_FILE, SUMMARY_FILE, damage, is_push_field, read_summary
 
 KIND = "model"
 # Length to which transformers' zero-shot pipeline pads the texts of every SigLIP.
@@ -209,12 +209,12 @@ def _texts(content: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 def _run_files(run: Path) -> Iterator[tuple[str, bytes]]:
     """The configuration and results of a run, without paths of this machine and tokens."""
-    given = {name: value for name, value in read_yaml(run / CONFIG_FILE).items() if not is_of_push(name)}
+    given = {name: value for name, value in read_yaml(run / CONFIG_FILE).items() if not is_push_field(name)}
     yield CONFIG_FILE, yaml.safe_dump(without_local_paths(given), sort_keys=True, allow_unicode=True).encode()
     if (run / RESULTS_FILE).is_file():
         results = read_checked(run / RESULTS_FILE, f"Remove {run / FINISHED_FILE}. {RESUME}")
         # Without the fields of the push: a user who runs the recipe again must not push to the author's repository.
-        results["config"] = {k: v for k, v in results.get("config", {}).items() if not is_of_push(k)}
+        results["config"] = {k: v for k, v in results.get("config", {}).items() if not is_push_field(k)}
         # Places of models also occur inside sentences of the report, so they are replaced everywhere.
         known = {value for _, value in _texts(results.get("models")) if is_absolute(value)}
         content = with_checksum(without_local_paths(results, known={*known, str(run)} - {""}))

@@ -1,4 +1,4 @@
-"""Losses as pure functions over tensors: each returns a scalar and a dictionary of detached metrics."""
+"""Losses as pure functions of tensors. Each returns a scalar and a dictionary of detached metrics."""
 
 from hfcomp._lazy import attach
 

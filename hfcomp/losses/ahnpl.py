@@ -1,4 +1,4 @@
-"""AHNPL: image negatives made by a shift between texts, hard negatives in both modalities, and two margins."""
+"""AHNPL: image negatives from the shift between texts, hard negatives in both modalities, and two margins."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from hfcomp.losses.ranking import negative_margin_loss
 
 @full_precision
 def perturb_image(image: Tensor, text: Tensor, negative_text: Tensor) -> Tensor:
-    """Move each image as its text would have to move to become a negative: image_i + (negative_text_ik - text_i).
+    """Moves each image as its text would have to move to become a negative: image_i + (negative_text_ik - text_i).
 
-    Gradients reach all three. The two texts come from one encoder, whichever that is: frozen, detached or live.
+    Gradients reach all three. Both texts come from the same encoder, which may be frozen, detached or live.
 
     Args:
         image: [N, D], L2-normalized.
         text: [N, D], L2-normalized; row i describes image i.
         negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i. Masked ones must be finite,
-            zeros for example: what comes of them is to be masked again.
+            for example zeros, and the result for them must be masked again.
 
     Returns:
-        [N, K, D], L2-normalized, at least float32; a sum that is zero stays zero.
+        [N, K, D], L2-normalized, at least float32. A zero sum stays zero.
 
     Raises:
-        ValueError: if a shape does not fit.
+        ValueError: If a shape does not match.
 
     Source:
-        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 1 and 2, normalized again because Eq. 3 takes cosines.
-        Released code leaves the sum as it is, so that a long shift counts for more.
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 1 and 2, normalized again because Eq. 3 takes cosines. The
+        released code leaves the sum as it is, so a long shift counts for more.
     """
     size, width = check_pairs(image, text)
     check_negatives(negative_text, None, size, width)
@@ -53,20 +53,20 @@ def multimodal_hard_negative_loss(
     negative_mask: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the multimodal hard negative loss: own negatives are pushed from their image and from their text.
+    """Computes the multimodal hard negative loss, which pushes own negatives away from their image and their text.
 
     A row's term is log(sum_k exp(<image_i, negative_image_ik>)) + log(sum_k exp(<text_i, negative_text_ik>)) over its
-    own unmasked negatives k: cosines without a temperature, so that all of them are pushed about equally hard. The
-    loss is the sum of the terms over N, all rows; a row without a negative contributes 0 with a zero gradient.
+    own unmasked negatives k. These are cosines without a temperature, so all negatives are pushed about equally hard.
+    The loss is the sum of the terms over N, all rows; a row without a negative contributes 0 with a zero gradient.
 
     Args:
         image: [N, D], L2-normalized.
         text: [N, D], L2-normalized; row i describes image i.
-        negative_image: [N, K, D], L2-normalized; hard negatives of image i, as `perturb_image` makes them.
+        negative_image: [N, K, D], L2-normalized; hard negatives of image i, as returned by `perturb_image`.
         negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
-        negative_mask: [N, K] bool for both kinds of negatives, True = valid; None means all are.
-        rows: this process's slice of N; None is the whole loss. Given a slice, only its rows are summed, over the
-            global count N, so that the slices of a partition add up to the whole in value and gradient.
+        negative_mask: [N, K] bool for both kinds of negatives, True = valid; None means all are valid.
+        rows: This process's slice of N; None computes the whole loss. Given a slice, only its rows are summed, over
+            the global count N, so the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], a log-sum-exp of cosines: each half at least -1, at most 1 + log K) and detached metrics, which
@@ -74,12 +74,12 @@ def multimodal_hard_negative_loss(
         without a valid negative.
 
     Raises:
-        ValueError: if a shape or the mask's type does not fit.
+        ValueError: If a shape or the mask's type does not match.
 
     Source:
-        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 5 to 7 over N; masks are ours. Released code multiplies by
-        the logit scale, sets the negatives of all rows against each anchor and takes a cross-entropy whose target is
-        itself a negative, of another row as a rule: it pulls that one closer.
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 5 to 7 over N; masks are ours. The released code multiplies
+        by the logit scale, scores each anchor against the negatives of all rows, and computes a cross-entropy whose
+        target is itself a negative, usually of another row, so it pulls that negative closer.
     """
     size, width = check_pairs(image, text)
     mask = check_negatives(negative_text, negative_mask, size, width)
@@ -95,17 +95,17 @@ def multimodal_hard_negative_loss(
 def positive_margin_loss(
     image: Tensor, text: Tensor, *, margin: Tensor, rows: slice | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the positive margin loss, the mean over rows of max(0, margin - <image_i, text_i>).
+    """Computes the positive margin loss, the mean over rows of max(0, margin - <image_i, text_i>).
 
-    Gradients reach the margin too: dL/dmargin is the share of pairs below it, at least 0, so that descent can only
-    lower it, until every pair is above it or it meets the floor of `LearnedMargin`, where it stays for ever.
+    Gradients reach the margin too: dL/dmargin is the share of pairs below it, which is at least 0. So descent can only
+    lower the margin, until every pair is above it or it reaches the floor of `LearnedMargin`, where it stays forever.
 
     Args:
         image: [N, D], L2-normalized.
         text: [N, D], L2-normalized; row i describes image i.
         margin: [] or [1], cosine: the paper's learnable `a`.
-        rows: this process's slice of N; None is the whole loss. Given a slice, only its rows are summed, over the
-            global count N, so that the slices of a partition add up to the whole in value and gradient.
+        rows: This process's slice of N; None computes the whole loss. Given a slice, only its rows are summed, over
+            the global count N, so the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], cosine) and detached metrics, which add up over a partition as the loss does:
@@ -113,11 +113,11 @@ def positive_margin_loss(
         below the margin, the ones with a gradient).
 
     Raises:
-        ValueError: if a shape does not fit.
+        ValueError: If a shape does not match.
 
     Source:
-        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 8 over N. Released code never computes this term in training,
-        does not hand `a` to the optimizer, and would compare it with logits, which exceed it from the start.
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 8 over N. The released code never computes this term in
+        training, does not pass `a` to the optimizer, and would compare it with logits, which exceed it from the start.
     """
     size, _ = check_pairs(image, text)
     part = slice(None) if rows is None else rows
@@ -147,43 +147,44 @@ def ahnpl_loss(
     negative_margin_weight: float = 1.0,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the AHNPL loss: 2 * contrastive + multimodal + positive margin + negative margin, each weighted.
+    """Computes the AHNPL loss: 2 * contrastive + multimodal + positive margin + negative margin, each weighted.
 
     The parts are `info_nce_loss` with negative_text, `multimodal_hard_negative_loss`, `positive_margin_loss` and
-    `negative_margin_loss`. Every part sums over a row's own entries and divides by N, so that no row's weight depends
-    on how many other rows have negatives; image negatives are in the multimodal part only.
+    `negative_margin_loss`. Every part sums over a row's own entries and divides by N, so no row's weight depends on
+    how many other rows have negatives. Image negatives are only in the multimodal part.
 
     Args:
         image: [N, D], L2-normalized.
         text: [N, D], L2-normalized; row i describes image i.
         negative_image: [N, K, D], L2-normalized; `perturb_image`.
         negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
-        logit_scale: [] or [1], the multiplier (already exponentiated), above 0; only the contrastive part has one.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0; used only by the contrastive part.
         margin: [] or [1], cosine; `LearnedMargin`.
-        threshold: [kinds], cosine; `adaptive_threshold` of the step before.
+        threshold: [kinds], cosine; `adaptive_threshold` of the previous step.
         negative_kind: [N, K] long, positions in threshold. Ignored where masked.
-        negative_mask: [N, K] bool, True = valid; None means all are.
-        image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the others read own
-            entries only.
-        text_id: [N] long or None, likewise.
-        negative_text_id: [N, K] long or None, as in `info_nce_loss`; in the other parts own negatives that equal the
+        negative_mask: [N, K] bool, True = valid; None means all are valid.
+        image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the other parts read only own
+            entries.
+        text_id: [N] long or None, used in the same way.
+        negative_text_id: [N, K] long or None, as in `info_nce_loss`. In the other parts, own negatives that equal the
             own text are masked.
-        multimodal_weight: weight of the multimodal hard negative loss.
-        positive_margin_weight: weight of the positive margin loss.
-        negative_margin_weight: weight of the negative margin loss.
-        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
-            global count N, so that the slices of a partition add up to the whole in value and gradient.
+        multimodal_weight: Weight of the multimodal hard negative loss.
+        positive_margin_weight: Weight of the positive margin loss.
+        negative_margin_weight: Weight of the negative margin loss.
+        rows: This process's slice of N; None computes the whole loss. Given a slice, only its anchors are summed, over
+            the global count N, so the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], nats and cosines) and detached metrics, which add up over a partition as the loss does: those of
-        the four parts. The parts are not weighted.
+        the four parts, unweighted.
 
     Raises:
-        ValueError: if a shape or a type does not fit.
+        ValueError: If a shape or type does not match.
 
     Source:
-        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 12 over N. Its Eq. 4 adds the two directions, ours is their
-        mean, hence the 2. That text negatives are keys of the contrastive part is from Table 3 and released code.
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 12 over N. Its Eq. 4 adds the two directions while ours is
+        their mean, hence the 2. Table 3 and the released code show that text negatives are keys of the contrastive
+        part.
     """
     contrastive, metrics = info_nce_loss(
         image,
@@ -216,7 +217,7 @@ def ahnpl_loss(
 
 
 def _own_log_sum_exp(anchor: Tensor, negatives: Tensor, mask: Tensor) -> Tensor:
-    """Return the sum over anchors of the log-sum-exp of cosines with their own negatives ([R, D], [R, K, D])."""
+    """Returns the sum over anchors of the log-sum-exp of cosines with their own negatives ([R, D], [R, K, D])."""
     terms = log_sum_exp(own_negative_logits(anchor, negatives, mask, anchor.new_ones(())))
-    # `log_sum_exp` is -inf without a negative; its gradient is 0 there, so `where` cannot make NaN of it.
+    # `log_sum_exp` is -inf without a negative. Its gradient is 0 there, so `where` cannot turn it into NaN.
     return torch.where(mask.any(1), terms, 0).sum()

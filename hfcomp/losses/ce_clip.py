@@ -31,12 +31,12 @@ def ce_clip_loss(
     intra_modal_weight: float = 0.3,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the CE-CLIP loss: contrastive + rank_weight * rank + intra_modal_weight * intra-modal.
+    """Computes the CE-CLIP loss: contrastive + rank_weight * rank + intra_modal_weight * intra-modal.
 
     Contrastive is `info_nce_loss` with negative_text, rank is `negative_margin_loss`. Intra-modal is the mean over all
     N texts of log(1 + sum_k exp(logit_scale * (<text_i, negative_text_ik> - <image_i, text_i>))) over the text's own
-    unmasked negatives: the cross-entropy of the own image-text pair against what the text encoder alone finds similar.
-    A text without a negative contributes log(1) = 0 with a zero gradient. All three divide by N, so that no row's
+    unmasked negatives: the cross-entropy of the own image-text pair against texts that the text encoder alone finds
+    similar. A text without a negative contributes log(1) = 0 with a zero gradient. All three divide by N, so no row's
     weight depends on how many other rows have negatives.
 
     Args:
@@ -44,34 +44,34 @@ def ce_clip_loss(
         text: [N, D], L2-normalized; row i describes image i.
         negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
-        threshold: [kinds], cosine; `adaptive_threshold` of the step before.
+        threshold: [kinds], cosine; `adaptive_threshold` of the previous step.
         negative_kind: [N, K] long, positions in threshold. Ignored where masked.
-        negative_mask: [N, K] bool, True = valid; None means all are.
-        image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the others read own
-            negatives only.
-        text_id: [N] long or None, likewise.
-        negative_text_id: [N, K] long or None, as in `info_nce_loss`; in the other parts own negatives that equal the
+        negative_mask: [N, K] bool, True = valid; None means all are valid.
+        image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the other parts read only own
+            negatives.
+        text_id: [N] long or None, used in the same way.
+        negative_text_id: [N, K] long or None, as in `info_nce_loss`. In the other parts, own negatives that equal the
             own text are masked.
-        rank_weight: weight of the rank loss, which is in cosine.
-        intra_modal_weight: weight of the intra-modal contrast, which is in nats.
-        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
-            global count N, so that the slices of a partition add up to the whole in value and gradient.
+        rank_weight: Weight of the rank loss, which is in cosine.
+        intra_modal_weight: Weight of the intra-modal contrast, which is in nats.
+        rows: This process's slice of N; None computes the whole loss. Given a slice, only its anchors are summed, over
+            the global count N, so the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: those of
         `info_nce_loss` with negatives, those of `negative_margin_loss`, and `loss_intra_modal` (nats). The parts are
-        not weighted; those of negatives are NaN without a valid one.
+        unweighted; those of negatives are NaN without a valid negative.
 
     Raises:
-        ValueError: if a shape or a type does not fit.
+        ValueError: If a shape or type does not match.
 
     Source:
-        CE-CLIP (Zhang et al. 2024, arXiv 2306.08832) and its code, whose commits differ in the intra-modal term: here
-        the positive is the own image-text pair (2d07821), other commits have a negative as target. That code sets the
-        negatives of all samples, masked ones too, against each text; here they are the text's own, as AHNPL's Eq. 6
-        sums them. Both divide by all N. The default weights are those of the released run, 0.2 for ranking and 0.3.
-        Its hinge is in logits and a mean over four negatives, masked ones counted, so that 0.2 is 0.2 * 100 / 4 = 5
-        here, at a logit scale of 100.
+        CE-CLIP (Zhang et al. 2024, arXiv 2306.08832) and its code, whose commits differ in the intra-modal term. Here
+        the positive is the own image-text pair (2d07821); other commits have a negative as target. That code compares
+        each text with the negatives of all samples, including masked ones; here they are the text's own, as in AHNPL's
+        Eq. 6. Both divide by all N. The default weights are the released run's, 0.2 for ranking and 0.3. Its hinge is
+        in logits and a mean over four negatives, including masked ones, so its 0.2 is 0.2 * 100 / 4 = 5 here, at a
+        logit scale of 100.
     """
     size, width = check_pairs(image, text)
     mask = check_negatives(negative_text, negative_mask, size, width)
@@ -99,7 +99,7 @@ def ce_clip_loss(
 
 
 def _intra_modal(image: Tensor, text: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor) -> Tensor:
-    """Return the sum over texts of the cross-entropy of their own pair ([R, D], [R, K, D], [R, K])."""
+    """Returns the sum over texts of the cross-entropy of their own pair ([R, D], [R, K, D], [R, K])."""
     positive = scale * (image * text).sum(-1, keepdim=True)
     negatives = own_negative_logits(text, negative_text, mask, scale)
     # A text without negatives has a log-sum-exp of -inf, which makes its term 0.

@@ -1,4 +1,4 @@
-"""The Cement loss: InfoNCE over the doubled batch of originals and hard negatives, with a margin on hard pairs."""
+"""The Cement loss: InfoNCE over originals and hard negatives as one doubled batch, with a margin on hard pairs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def cement_loss(
     negative_text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the Cement loss, which turns gradient from easy negatives to hard ones by a margin on the hard logit.
+    """Computes the Cement loss, which shifts gradient from easy to hard negatives by a margin on the hard logit.
 
     The batch is doubled to [originals; negatives], and i' = i + N (or i - N) is the counterpart of i. With
     s_ij = logit_scale * <image_i, text_j> over 2N rows, an anchor's term is -log p_ii, where
-    p_ij = exp(s~_ij) / sum_j exp(s~_ij) and s~ is s with margin[i] added at (i, i') and (i', i); text to image is the
-    same on the transposed logits. The loss is the mean over anchors, and over the two directions.
+    p_ij = exp(s~_ij) / sum_j exp(s~_ij), and s~ is s with margin[i] added at (i, i') and (i', i). Text to image is the
+    same on the transposed logits. The loss is the mean over anchors and over the two directions.
 
     Args:
         image: [N, D], L2-normalized.
@@ -41,44 +41,44 @@ def cement_loss(
         negative_image: [N, D], L2-normalized; hard negative of image i.
         negative_text: [N, D], L2-normalized; hard negative of text i, and describes negative image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
-        margin: [N], in logits; may carry gradient. Ignored where both negatives are masked.
-        negative_image_mask: [N] bool, True = valid; None means all are.
-        negative_text_mask: [N] bool, True = valid; None means all are. Row i' is an anchor only if its image and its
-            text are both valid; a valid one whose other half is missing stays a key.
-        image_id: [N] long, equal for rows of one image; None = all rows differ. Text j is then not a key of image i,
-            nor image j of text i. That concerns originals only: negative texts are false of the image in all of its
-            rows, and negative images are pictures of their own.
+        margin: [N], in logits; may carry gradient. Ignored if both negatives are masked.
+        negative_image_mask: [N] bool, True = valid; None means all are valid.
+        negative_text_mask: [N] bool, True = valid; None means all are valid. Row i' is an anchor only if both its
+            image and its text are valid; if only one of them is, it stays a key.
+        image_id: [N] long, equal for rows with the same image; None = all rows differ. Text j is then not a key of
+            image i, nor image j of text i. This applies only to originals: negative texts are false of the image in
+            all of its rows, and negative images are separate pictures.
         text_id: [N] long, equal for equal texts; None = all rows differ.
-        negative_text_id: [N] long, of the same numbers, with text_id. Rows of the doubled batch with equal texts, also
-            i and i', are no keys of each other: a negative image is what its text says.
-        rows: this process's slice of N, which selects i and i' together; None is the whole loss. Given a slice, only
-            its anchors are summed, over the global count of anchors, N + count(both valid), so that the slices of a
+        negative_text_id: [N] long, comparable with text_id, which it requires. Rows of the doubled batch with equal
+            texts, even i and i', are not keys of each other, because a negative image shows what its text says.
+        rows: This process's slice of N, which selects i and i' together; None computes the whole loss. Given a slice,
+            only its anchors are summed, over the global count of anchors, N + count(both valid), so the slices of a
             partition add up to the whole in value and gradient.
 
     Returns:
-        The loss ([], nats) and detached metrics, which add up over a partition as the loss does. Accuracies are taken
-        on the plain logits, without margins, and a tie is a miss.
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does. Accuracies use the
+        plain logits, without margins, and a tie is a miss.
         `loss_image_to_text`, `loss_text_to_image`: nats.
         `accuracy_image_to_text`, `accuracy_text_to_image`: 0 to 1, own pair above every other of the 2N keys; NaN
-            without any other.
+            without another key.
         `hard_negative_accuracy_image_to_text`, `hard_negative_accuracy_text_to_image`: 0 to 1, own pair above its
-        counterpart, among anchors whose counterpart is valid.
-        `gradient_hard_negative`, `gradient_easy_negatives`: 0 to 1, magnitude of the gradient on the logit of the
-        counterpart, p_ii', and on those of all other keys, sum_j p_ij (Eq. 3), margins included, as a mean over
-        anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
-        `margin`: logits, mean over rows with a valid negative image or text.
-        NaN without any: `margin`, `gradient_hard_negative`, and an accuracy of anchors with a valid counterpart.
+            counterpart, among anchors with a valid counterpart; NaN without such an anchor.
+        `gradient_hard_negative`, `gradient_easy_negatives`: 0 to 1, magnitude of the gradient on the counterpart's
+            logit, p_ii', and on those of all other keys, sum_j p_ij (Eq. 3), including margins, as a mean over anchors
+            and directions. Together they are the magnitude on the positive, 1 - p_ii. The first is NaN without a
+            valid negative image or text.
+        `margin`: logits, mean over rows with a valid negative image or text; NaN without any.
         `same_image_pairs`, `same_text_pairs`: with ids, number of texts of other rows excluded as keys of an image,
-            and of further ones by equal texts.
+            and of further ones excluded because of equal texts.
 
     Raises:
-        ValueError: if a shape or a type does not fit.
+        ValueError: If a shape or type does not match.
 
     Source:
-        Concrete Jungle (arXiv 2604.13313), Eqs. 1, 3 and 5. Eq. 5 sums the two directions, here they are averaged, as
-        in every contrastive loss of this package: half the paper's value. The paper writes the margin for image to
-        text and for i in 1..2N; here it belongs to the pair, m_i' = m_i, and both directions carry it. Eq. 1 names
-        rows texts and calls them vision to text; the loss is the same either way. The paper masks nothing.
+        Concrete Jungle (arXiv 2604.13313), Eqs. 1, 3 and 5. Eq. 5 sums the two directions; here they are averaged, as
+        in every contrastive loss of this package, which gives half the paper's value. The paper writes the margin for
+        image to text and for i in 1..2N; here it belongs to the pair, m_i' = m_i, and applies to both directions. Eq.
+        1 calls the rows texts and the direction vision to text; the loss is the same. The paper masks nothing.
     """
     doubled = double_batch(
         *(image, text, negative_image, negative_text),
@@ -90,7 +90,7 @@ def cement_loss(
     index = torch.arange(2 * size, device=image.device)
     image_valid, text_valid, shared = doubled.image_valid, doubled.text_valid, doubled.shared
     either, both = image_valid | text_valid, image_valid & text_valid
-    # A margin without a negative is ignored, whatever its value: NaN would stay NaN next to a masked key's -inf.
+    # A margin without a negative is ignored, whatever its value: NaN added to a masked key's -inf stays NaN.
     raised = torch.where(either[size:], margin, 0).repeat(2)
     anchors = None if rows is None else torch.cat([index[:size][rows], index[size:][rows]])
     part = index if anchors is None else anchors
@@ -128,9 +128,9 @@ def _one_way(
     part: Tensor,
     compared: Tensor,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return one direction's loss, shares of Eq. 3 and metrics; masks are [2N], the rest is of the R anchors.
+    """Returns a direction's loss, shares of Eq. 3 and metrics. Masks are [2N], everything else is for the R anchors.
 
-    compared is which anchors have a key but their own.
+    `compared` marks anchors that have a key other than their own.
     """
     counted, count = both[part], both.sum()
     hard = direction.entries[:, 1].detach().masked_fill(~has_hard[part], -torch.inf)
@@ -142,7 +142,7 @@ def _one_way(
 
 
 def _allocation(direction: Direction, raised_hard: Tensor, counted: Tensor) -> Tensor:
-    """Return [2]: p of the counterpart and of all easy keys (Eq. 3), summed over counted anchors."""
+    """Returns [2]: p of the counterpart and p of all easy keys (Eq. 3), summed over counted anchors."""
     others, own = direction.others.detach(), direction.entries[:, 0].detach()
     hard = torch.exp(raised_hard - torch.logaddexp(others, own))
     easy = (torch.sigmoid(others - own) - hard).clamp(min=0)

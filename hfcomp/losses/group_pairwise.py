@@ -27,46 +27,45 @@ def pairwise_group_loss(
     text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute alpha * inner + (1 - alpha) * outer over groups of pairs that share a concept.
+    """Computes alpha * inner + (1 - alpha) * outer over groups of pairs that share a concept.
 
-    Outer: an image's positives are all texts of its group, its negatives those of all other groups, and the mirror:
+    Outer: an image's positives are all texts of its group, its negatives those of all other groups, and vice versa:
     -log(sum_own exp(cosine / temperature) / sum_all exp(cosine / temperature)), the mean over all valid images and
     texts. Inner: the joint vectors of a group are the elementwise products of each of its n_g images with each of its
-    texts, its centroid is their mean, and each joint vector is classified by its cosine with the G centroids:
+    texts, and its centroid is their mean. Each joint vector is classified by its cosine with the G centroids:
     cross-entropy at inner_temperature, the mean over all joint vectors, sum_g n_g^2. So a large group weighs more than
     a small one in both. A group without a valid pair does not count; without any the loss is 0 with a zero gradient.
 
     Args:
         image: [G, N, D], L2-normalized.
         text: [G, N, D], L2-normalized; text [g, i] describes image [g, i].
-        temperature: of the outer loss, in cosine, finite and above 0.
-        inner_temperature: of the inner loss, in cosine, finite and above 0.
-        alpha: weight of the inner loss, 0 to 1.
-        mask: [G, N] bool, True = a pair of the group; None means all are.
-        image_id: [G, N] long, equal for members of one image; None = no two members are. Members of one image in
-            two groups are not contrasted: in the outer loss they are not keys of each other, in the inner loss a joint
-            vector does not meet the centroid of another group that has its image or its text's. Within a group all
-            texts stay positives of all images.
-        text_id: [G, N] long, equal for members of one caption; None = no two members are. They are treated as members
-            of one image are.
-        rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
-            summed, over the global counts, so that the slices of a partition add up to the whole in value and
-            gradient.
+        temperature: Temperature of the outer loss, in cosine, finite and above 0.
+        inner_temperature: Temperature of the inner loss, in cosine, finite and above 0.
+        alpha: Weight of the inner loss, 0 to 1.
+        mask: [G, N] bool, True = a pair of the group; None means all are pairs.
+        image_id: [G, N] long, equal for members with the same image; None = all members differ. Members of two groups
+            with the same image are not contrasted: in the outer loss they are not keys of each other, and in the inner
+            loss a joint vector does not meet the centroid of another group that has its image or its text's image.
+            Within a group, all texts stay positives of all images.
+        text_id: [G, N] long, equal for members with the same caption; None = all members differ. They are treated like
+            members with the same image.
+        rows: This process's slice of G; None computes the whole loss. Given a slice, only the anchors of its groups
+            are summed, over the global counts, so the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_outer`,
-        `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: the texts of an image's own group have together
-        strictly more of the probability than those of any other, and the mirror), `accuracy_inner` (0 to 1: a joint
-        vector is strictly nearest to its own group's centroid); with image_id also `same_image_pairs` (ordered pairs
-        of members of one image in two groups), with text_id `same_text_pairs` (further ones, of one caption). NaN
-        without a group, accuracies also without another group to meet.
+        `loss_inner` (nats, unweighted); `accuracy_outer` (0 to 1: the texts of an image's own group together have
+        strictly more of the probability than those of any other group, and vice versa), `accuracy_inner` (0 to 1: a
+        joint vector is strictly nearest to its own group's centroid). With image_id also `same_image_pairs` (ordered
+        pairs of members of two groups with the same image), with text_id `same_text_pairs` (further ones with the same
+        caption). NaN without a group; accuracies also without another group to meet.
 
     Raises:
-        ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
+        ValueError: If a shape or the mask's type does not match, or a setting is out of its range.
 
     Source:
         CLEAR GLASS (Suissa et al.), Eqs. 1 to 4, whose temperature is 0.1 and alpha 0.7; it gives no
-        inner_temperature. Released code differs: `released_pairwise_group_loss`.
+        inner_temperature. The released code differs; see `released_pairwise_group_loss`.
     """
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
@@ -90,15 +89,15 @@ def released_pairwise_group_loss(
     text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute alpha * outer + (1 - alpha) * inner, the centroid being the mean of joint vectors of length 1.
+    """Computes alpha * outer + (1 - alpha) * inner, with the mean of joint vectors of length 1 as the centroid.
 
-    Arguments, metrics and errors are those of `pairwise_group_loss`, and so are both terms but for two points: alpha
-    weighs the other one, and a joint vector counts in its group's centroid by its direction alone, where in the paper
-    a long one, of an image and a text that share dimensions, counts for more. In that code inner_temperature is 0.07,
-    and so is the temperature where its command line gives none; the paper's is 0.1.
+    Arguments, metrics and errors are those of `pairwise_group_loss`, and so are both terms, with two exceptions: alpha
+    weights the other term, and a joint vector counts in its group's centroid only by its direction. In the paper, a
+    long one (of an image and a text that share dimensions) counts for more. In that code, inner_temperature is 0.07,
+    and so is the temperature if its command line gives none; the paper's is 0.1.
 
     Source:
-        ai-lab-conf/CLEAR_GLASS at 6a6fdf1, in place of Eqs. 1 and 4 of CLEAR GLASS. Its outer loss takes exponentials
+        ai-lab-conf/CLEAR_GLASS at 6a6fdf1, instead of Eqs. 1 and 4 of CLEAR GLASS. Its outer loss takes exponentials
         that may overflow and adds 1e-8 to a share before the logarithm, so an anchor whose own group has a smaller
         share gets almost no gradient; here both are exact. Masks and several processes are ours.
     """
@@ -112,7 +111,7 @@ def released_pairwise_group_loss(
 
 
 class _Centroid(torch.autograd.Function):
-    """A Function, because the backward of plain matrix products would run in half precision if called in autocast."""
+    """A Function, because the backward of plain matrix products would run in half precision inside autocast."""
 
     @staticmethod
     def forward(ctx: Any, image: Tensor, text: Tensor) -> Tensor:
@@ -122,7 +121,7 @@ class _Centroid(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         check_first_derivative()
-        # Computed again with gradients instead of keeping the forward's graph: only the embeddings are held until
+        # Recomputed with gradients instead of keeping the forward's graph, so only the embeddings are held until
         # then.
         members = [x.detach().requires_grad_() for x in ctx.saved_tensors]
         with torch.enable_grad(), torch.autocast(members[0].device.type, enabled=False):
@@ -130,5 +129,5 @@ class _Centroid(torch.autograd.Function):
 
 
 def _centroid(image: Tensor, text: Tensor) -> Tensor:
-    """Return the sum of the joint vectors of each group, each of length 1: [G, N, D] twice to [G, D]."""
+    """Returns the sum of the joint vectors of each group, each of length 1: [G, N, D] twice to [G, D]."""
     return (text * ((1 / joint_lengths(image, text)) @ image)).sum(1)

@@ -1,4 +1,4 @@
-"""Ranking an image's own text above its own hard negatives, by a threshold that follows the model."""
+"""Ranks an image's own text above its own hard negatives, by a threshold that adapts to the model."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ def negative_margin_loss(
     negative_mask: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the cross-modal rank loss: an image's own text must lead each of its own negatives by a threshold.
+    """Computes the cross-modal rank loss: an image's own text must lead each of its own negatives by a threshold.
 
     An image's term is the sum over its own unmasked negatives k of
-    max(0, threshold[kind_k] + <image_i, negative_text_ik> - <image_i, text_i>); the loss is the sum of the terms over
-    N, all images. One without a negative contributes 0 with a zero gradient, and the weight of a row does not depend
+    max(0, threshold[kind_k] + <image_i, negative_text_ik> - <image_i, text_i>). The loss is the sum of the terms over
+    N, all images. An image without a negative contributes 0 with a zero gradient, and a row's weight does not depend
     on how many other rows have negatives.
 
     Args:
         image: [N, D], L2-normalized.
         text: [N, D], L2-normalized; row i describes image i.
         negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
-        threshold: [kinds], cosine; one for each kind of negative.
+        threshold: [kinds], cosine; one per kind of negative.
         negative_kind: [N, K] long, positions in threshold; values live on the device and are not validated. Ignored
             where masked.
-        negative_mask: [N, K] bool, True = valid; None means all are.
-        rows: this process's slice of N; None is the whole loss. Given a slice, only its images are summed, over the
-            global count N, so that the slices of a partition add up to the whole in value and gradient.
+        negative_mask: [N, K] bool, True = valid; None means all are valid.
+        rows: This process's slice of N; None computes the whole loss. Given a slice, only its images are summed, over
+            the global count N, so the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], cosine) and detached metrics, which add up over a partition as the loss does:
-        `loss_negative_margin` (cosine) and `active_negative_margins` (0 to 1: the share of valid negatives that do
-        not trail by their threshold, the ones with a gradient); NaN without a valid negative.
+        `loss_negative_margin` (cosine) and `active_negative_margins` (0 to 1: the share of valid negatives that do not
+        trail by their threshold, and so have a gradient). NaN without a valid negative.
 
     Raises:
-        ValueError: if a shape or a type does not fit.
+        ValueError: If a shape or type does not match.
 
     Source:
-        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 9, which takes the cross-modal rank loss of CE-CLIP (Zhang et
-        al. 2024, arXiv 2306.08832). Eq. 9 sums over the batch, here that sum is divided by N. Released code of
-        both multiplies the cosines by the logit scale and takes the mean over all N * K entries, masked ones included:
-        at scale s, its weight w is a weight of w * s / K here, and its threshold is s times ours.
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 9, which uses the cross-modal rank loss of CE-CLIP (Zhang et
+        al. 2024, arXiv 2306.08832). Eq. 9 sums over the batch; here that sum is divided by N. The released code of
+        both multiplies the cosines by the logit scale and takes the mean over all N * K entries, including masked
+        ones: at scale s, its weight w is a weight of w * s / K here, and its threshold is s times ours.
     """
     kinds, mask = _check(image, text, negative_text, negative_kind, negative_mask, threshold=threshold)
     part = slice(None) if rows is None else rows
@@ -74,11 +74,11 @@ def adaptive_threshold(
     negative_kind: Tensor,
     negative_mask: Tensor | None = None,
 ) -> Tensor:
-    """Compute the thresholds of the next step: how far, by kind, images now score their own text above the negatives.
+    """Computes the next step's thresholds: how far, per kind, images now score their own text above the negatives.
 
     The threshold of a kind is the mean over its unmasked negatives of <image_i, text_i> - <image_i, negative_text_ik>.
-    A kind that is absent from the batch, or whose mean is not finite, keeps its previous threshold. Called on the
-    global batch, it gives the same on all processes.
+    A kind that is missing from the batch, or whose mean is not finite, keeps its previous threshold. On the global
+    batch, the result is the same on all processes.
 
     Args:
         image: [N, D], L2-normalized.
@@ -86,19 +86,19 @@ def adaptive_threshold(
         negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         previous: [kinds], cosine.
         negative_kind: [N, K] long, positions in previous. Ignored where masked.
-        negative_mask: [N, K] bool, True = valid; None means all are.
+        negative_mask: [N, K] bool, True = valid; None means all are valid.
 
     Returns:
-        [kinds], cosine, without gradient and without bounds: `RunningThreshold` sets those.
+        [kinds], cosine, without gradient and without bounds: `RunningThreshold` applies them.
 
     Raises:
-        ValueError: if a shape or a type does not fit.
+        ValueError: If a shape or type does not match.
 
     Source:
-        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 10, after CE-CLIP (Zhang et al. 2024): thresholds of step t
-        come from the similarities of step t - 1. Masks are ours. CE-CLIP's code averages logits (cosines times the
-        logit scale), own texts over all images and negatives over the valid ones of a kind: NaN for a kind without
-        any.
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 10, after CE-CLIP (Zhang et al. 2024): the thresholds of step
+        t come from the similarities of step t - 1. Masks are ours. CE-CLIP's code averages logits (cosines times the
+        logit scale), own texts over all images and negatives over the valid ones of a kind, which gives NaN for a kind
+        without any.
     """
     kinds, mask = _check(image, text, negative_text, negative_kind, negative_mask, previous=previous)
     with torch.no_grad():
@@ -110,7 +110,7 @@ def adaptive_threshold(
 
 
 def _lead(image: Tensor, text: Tensor, negative_text: Tensor, mask: Tensor) -> Tensor:
-    """Return by how much each image prefers its own text to each own negative [R, K], cosine, inf where masked."""
+    """Returns the margin by which each image prefers its text to each own negative [R, K], cosine, inf if masked."""
     own = (image * text).sum(-1, keepdim=True)
     return own - own_negative_logits(image, negative_text, mask, image.new_ones(()))
 
@@ -123,7 +123,7 @@ def _check(
     negative_mask: Tensor | None,
     **by_kind: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the kinds [N, K], 0 in masked places, and the mask [N, K]; `by_kind` is one named tensor [kinds]."""
+    """Returns the kinds [N, K], 0 if masked, and the mask [N, K]. `by_kind` is one named tensor [kinds]."""
     size, width = check_pairs(image, text)
     mask = check_negatives(negative_text, negative_mask, size, width)
     for name, values in by_kind.items():

@@ -30,36 +30,36 @@ def replaced_negative_loss(
     text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute symmetric InfoNCE whose image-to-text rows have own hard negatives instead of other rows' texts.
+    """Computes symmetric InfoNCE whose image-to-text rows have own hard negatives instead of some other rows' texts.
 
-    Image row i keeps its width N: in column slots[i, k] stands <image_i, negative_text_ik> instead of
-    <image_i, text_slots[i,k]>, and no other image meets that negative. Text to image is plain. The loss is the mean of
-    the two directions, each the mean cross-entropy over its N anchors.
+    Image row i keeps its width N: column slots[i, k] contains <image_i, negative_text_ik> instead of
+    <image_i, text_slots[i,k]>, and no other image meets that negative. Text to image is plain InfoNCE. The loss is the
+    mean of the two directions, each the mean cross-entropy over its N anchors.
 
     Args:
         image: [N, D], L2-normalized.
         text: [N, D], L2-normalized; row i describes image i.
         negative_text: [N, K, D], L2-normalized, K at least 1.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
-        slots: [N, K] long, global columns from 0 to N - 1, -1 = masked. Distinct within a row and never i itself:
+        slots: [N, K] long, global columns from 0 to N - 1, -1 = masked. Distinct within a row and never i itself;
             values live on the device and are not validated.
-        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
-            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. An own
-            negative stays, also in the column of such a text, which it then takes from nobody.
-        text_id: [N] long, equal for equal texts; None = all rows differ. Rows of one text are left out of each other's
-            keys likewise. Mask an own negative that equals the own text in slots.
-        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
-            global count N, so that the slices of a partition add up to the whole in value and gradient.
+        image_id: [N] long, equal for rows with the same image; None = all rows differ. Rows with the same image are
+            neither positives nor negatives of each other: text j is not a key of image i, nor image j of text i. An
+            own negative stays, even in the column of such a text, where it then replaces nothing.
+        text_id: [N] long, equal for equal texts; None = all rows differ. Rows with the same text are excluded from
+            each other's keys too. An own negative that equals the own text must be masked in slots.
+        rows: This process's slice of N; None computes the whole loss. Given a slice, only its anchors are summed, over
+            the global count N, so the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); `hard_negative_accuracy` (0 to 1: the own text scores
-        strictly above the image's own negatives, among images that have one); with image_id also `same_image_pairs`
+        strictly above the image's own negatives, among images that have one). With image_id also `same_image_pairs`
         (number of texts of other rows excluded as keys of an image), with text_id `same_text_pairs` (further ones).
 
     Raises:
-        ValueError: if a shape does not fit, or slots or ids are not of type long.
+        ValueError: If a shape does not match, or slots or ids are not of type long.
 
     Source:
         Roesch et al. 2024, Enhancing Conceptual Understanding in Multimodal Contrastive Learning through Hard Negative
@@ -74,14 +74,14 @@ def replaced_negative_loss(
     part = anchors if rows is None else anchors[rows]
     own, replaced = part.unsqueeze(1), slots >= 0
     negatives = own_negative_logits(image[part], negative_text[part], replaced[part], scale)
-    # A masked slot names the own column, which is taken out anyway: no column needs a mask.
+    # A masked slot refers to the own column, which is removed anyway, so no column needs a mask.
     out = torch.cat([own, torch.where(replaced[part], slots[part], own)], 1)
     shared = shared_rows(image_id, text_id, size)
-    to_text = _without(image[part], text, scale, out, negatives, part, shared)
-    to_image = _without(text[part], image, scale, own, negatives[:, :0], part, shared)
+    to_text = _contrast_without(image[part], text, scale, out, negatives, part, shared)
+    to_image = _contrast_without(text[part], image, scale, own, negatives[:, :0], part, shared)
 
     loss_to_text, loss_to_image = cross_entropy(to_text) / size, cross_entropy(to_image) / size
-    # An image always meets a key if it has own negatives in slots. A text meets other images only.
+    # An image with own negatives in slots always meets a key. A text meets only other images.
     has_negative, count_to_image = replaced.any(1), count_anchors(shared, image)
     count_to_text = count_anchors(shared, image, has_negative)
     hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, has_negative.sum())
@@ -94,7 +94,7 @@ def replaced_negative_loss(
     return (loss_to_text + loss_to_image) / 2, metrics
 
 
-def _without(
+def _contrast_without(
     query: Tensor,
     keys: Tensor,
     scale: Tensor,
@@ -103,9 +103,9 @@ def _without(
     part: Tensor,
     shared: SharedRows,
 ) -> Direction:
-    """Contrast rows `part` [R] without the entries at `positions` [R, A] and shared ones, and with `more` [R, K]."""
+    """Contrasts rows `part` [R] without the entries at `positions` [R, A] and shared ones, plus `more` [R, K]."""
     out = query.new_full(positions.shape, -torch.inf)
-    kept = contrast(
+    rest = contrast(
         query,
         keys,
         scale,
@@ -115,6 +115,6 @@ def _without(
         key_groups=shared.groups(),
         columns=False,
     )
-    others = log_sum_exp(torch.cat([kept.row.unsqueeze(1), more], 1))
-    top = torch.cat([kept.row_top.unsqueeze(1), more.detach()], 1).amax(1)
-    return Direction(others, top, kept.entries)
+    others = log_sum_exp(torch.cat([rest.row.unsqueeze(1), more], 1))
+    top = torch.cat([rest.row_top.unsqueeze(1), more.detach()], 1).amax(1)
+    return Direction(others, top, rest.entries)

@@ -1,4 +1,4 @@
-"""The pairwise sigmoid loss of SigLIP, chunked so that the N x N logits are never held whole."""
+"""The pairwise sigmoid loss of SigLIP, computed in chunks that never hold all N x N logits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def sigmoid_loss(
     text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the sigmoid loss: every image-text pair is one binary decision.
+    """Computes the sigmoid loss: every image-text pair is one binary decision.
 
-    With l_ij = logit_scale * <image_i, text_j> + logit_bias and z_ij = 1 for i = j, else -1, the loss is
+    With l_ij = logit_scale * <image_i, text_j> + logit_bias and z_ij = 1 if i = j, else -1, the loss is
     -(1 / N) sum_ij log sigmoid(z_ij l_ij): the sum over all N * N pairs, divided by N.
 
     Args:
@@ -35,22 +35,23 @@ def sigmoid_loss(
         text: [N, D], L2-normalized; row i describes image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         logit_bias: [] or [1], in logits.
-        image_id: [N] long, equal for rows of one image; None = no two rows are. The pairs of the image of one row and
-            the text of another are left out of the sum if both rows are of one image; the divisor stays N.
-        text_id: [N] long, equal for equal texts; None = no two are. Such pairs are left out likewise.
-        rows: this process's slice of N; None is the whole loss. Given a slice, only the pairs of its images with all N
-            texts are summed, over the global count N, so that the slices of a partition add up to the whole in value
+        image_id: [N] long, equal for rows with the same image; None = all rows differ. If two rows have the same
+            image, the pairs of one row's image with the other row's text are excluded from the sum; the divisor stays
+            N.
+        text_id: [N] long, equal for equal texts; None = all rows differ. Such pairs are excluded in the same way.
+        rows: This process's slice of N; None computes the whole loss. Given a slice, only the pairs of its images with
+            all N texts are summed, over the global count N, so the slices of a partition add up to the whole in value
             and gradient.
 
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_positive` and
         `loss_negative` (nats, the parts of the loss from the N own pairs and from all others),
-        `accuracy_image_to_text` (0 to 1: the own pair scores strictly above every other text, NaN where no image
-        has one) and `positive_accuracy` (0 to 1: the own pair's logit is above 0); with image_id also
-        `same_image_pairs` (how many pairs are left out), with text_id `same_text_pairs` (how many further ones).
+        `accuracy_image_to_text` (0 to 1: the own pair scores strictly above every other text, NaN if no image has
+        one) and `positive_accuracy` (0 to 1: the own pair's logit is above 0). With image_id also `same_image_pairs`
+        (number of excluded pairs), with text_id `same_text_pairs` (number of further ones).
 
     Raises:
-        ValueError: if a shape or a type does not fit.
+        ValueError: If a shape or type does not match.
 
     Source:
         Zhai et al. 2023 (SigLIP), Eq. 1 and Algorithm 1, which divides by N too.
@@ -64,8 +65,8 @@ def sigmoid_loss(
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (image, text, scale, bias))
     chunk = chunk_rows(query, len(text))
     shared, ones = shared_rows(image_id, text_id, size), torch.ones(size, dtype=torch.long, device=image.device)
-    given = anchors.unsqueeze(1), shared.groups(anchors), shared.groups()
-    total, own, top = _AllPairs.apply(query, text, scale, bias, *given, chunk, wanted)
+    numbers = anchors.unsqueeze(1), shared.groups(anchors), shared.groups()
+    total, own, top = _AllPairs.apply(query, text, scale, bias, *numbers, chunk, wanted)
     loss = total / size
     positive = F.softplus(-own, threshold=40).sum() / size
     hits = (own > top) & (top > -torch.inf)
@@ -79,7 +80,7 @@ def sigmoid_loss(
 
 
 class _AllPairs(torch.autograd.Function):
-    """Sum over all pairs; its output is a scalar, so the gradient is gathered in the same pass, nothing twice."""
+    """Sum over all pairs. The output is a scalar, so the gradient is accumulated in the same pass."""
 
     @staticmethod
     def forward(
@@ -94,7 +95,7 @@ class _AllPairs(torch.autograd.Function):
         chunk: int,
         wanted: bool,
     ) -> tuple[Tensor, ...]:
-        # One piece of memory for all chunks; it holds first the logits, then their gradient.
+        # One buffer for all chunks, which holds first the logits, then their gradient
         logits = query.new_empty((min(chunk, len(query)), len(keys)))
         total, grad_scale, grad_bias = (query.new_zeros(()) for _ in range(3))
         grad_query, grad_keys = (torch.zeros_like(x) if wanted else x.new_empty(0) for x in (query, keys))
@@ -106,12 +107,12 @@ class _AllPairs(torch.autograd.Function):
             if query_groups is not None and key_groups is not None:
                 for query_group, key_group in zip(query_groups, key_groups, strict=True):
                     s.masked_fill_(query_group[part, None] == key_group, -torch.inf)
-            # The own pair is taken out for now: `top` is the highest other logit, and the own term has another sign.
+            # Remove the own pair for now: `top` is the highest other logit, and the own term has a different sign.
             s.scatter_(1, at, -torch.inf)
             own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
             total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()
             if wanted:
-                # Subnormal numbers become 0: the products would take many times as long with them.
+                # Subnormal numbers become 0, because the products would take many times as long with them.
                 F.threshold(s.sigmoid_(), torch.finfo(s.dtype).tiny * 2**26, 0.0, inplace=True)
                 # The gradient of softplus(l) is sigmoid(l), and that of softplus(-l), the own pairs' term, is
                 # -sigmoid(-l).

@@ -36,16 +36,17 @@ def triplet_clip_loss(
     negative_text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the TripletCLIP loss, L(image, text, negative_text) + L(negative_image, negative_text, text).
+    """Computes the TripletCLIP loss, L(image, text, negative_text) + L(negative_image, negative_text, text).
 
     L(x, y, y') averages two directions. Image to text: x_i against all texts y and y', N x 2N. Text to image: y_i
-    against all images x, N x N. So images and negative images never meet in one softmax, texts of both sides do.
+    against all images x, N x N. So images and negative images never meet in the same softmax, but texts of both sides
+    do.
 
     Masks: the first half has all N originals as anchors, and the valid negative texts as further keys. Row i of the
-    second half is an anchor, in both directions, only if its negative image and its negative text are valid; its keys
-    are the valid negative texts and all original texts for an image, the valid negative images for a text, whether
-    their own other half is valid or not. The first half divides by N, the second by the count of its anchors; without
-    any it is 0 with a zero gradient.
+    second half is an anchor, in both directions, only if its negative image and its negative text are valid. The keys
+    of an image are the valid negative texts and all original texts; the keys of a text are the valid negative images,
+    whether or not their own counterpart is valid. The first half divides by N, the second by the number of its
+    anchors; without any it is 0 with a zero gradient.
 
     Args:
         image: [N, D], L2-normalized.
@@ -53,38 +54,39 @@ def triplet_clip_loss(
         negative_image: [N, D], L2-normalized; hard negative of image i.
         negative_text: [N, D], L2-normalized; hard negative of text i, and describes negative image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
-        negative_image_mask: [N] bool, True = valid; None means all are.
-        negative_text_mask: [N] bool, True = valid; None means all are.
-        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
-            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. That concerns
-            the first half only: negative texts are false of the image in all of its rows, and negative images count as
-            distinct images, of which the original texts are false.
-        text_id: [N] long, equal for equal texts; None = all rows differ. Rows of one text are left out of each other's
-            keys likewise.
-        negative_text_id: [N] long, of the same numbers as text_id, which it needs: a negative text that equals text i
-            is not a key of image i, nor text i of the negative image that it describes, and in the second half rows of
-            one negative text are left out of each other's keys.
-        rows: this process's slice of N, which selects rows of both halves; None is the whole loss. Given a slice, only
-            its anchors are summed, over the global counts, so that the slices of a partition add up to the whole in
-            value and gradient.
+        negative_image_mask: [N] bool, True = valid; None means all are valid.
+        negative_text_mask: [N] bool, True = valid; None means all are valid.
+        image_id: [N] long, equal for rows with the same image; None = all rows differ. Rows with the same image are
+            neither positives nor negatives of each other: text j is not a key of image i, nor image j of text i. This
+            applies only to the first half: negative texts are false of the image in all of its rows, and negative
+            images count as distinct images, of which the original texts are false.
+        text_id: [N] long, equal for equal texts; None = all rows differ. Rows with the same text are excluded from
+            each other's keys too.
+        negative_text_id: [N] long, comparable with text_id, which it requires. A negative text that equals text i is
+            not a key of image i, nor is text i a key of the negative image that it describes. In the second half, rows
+            with the same negative text are excluded from each other's keys.
+        rows: This process's slice of N, which selects rows of both halves; None computes the whole loss. Given a
+            slice, only its anchors are summed, over the global counts, so the slices of a partition add up to the
+            whole in value and gradient.
 
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does.
-        `loss_image_to_text`, `loss_text_to_image`: nats, the first half, the mean of the two.
-        `loss_negative_image_to_text`, `loss_negative_text_to_image`: nats, the second half likewise.
+        `loss_image_to_text`, `loss_text_to_image`: nats, the first half, which is the mean of the two.
+        `loss_negative_image_to_text`, `loss_negative_text_to_image`: nats, the same for the second half.
         `accuracy_...` of the same four names: 0 to 1, own pair strictly above every other key; NaN without any.
         `hard_negative_accuracy`, `hard_negative_accuracy_negative_image`: 0 to 1, the own text scores strictly above
-        its counterpart, among anchors whose counterpart is valid; those of the second half are NaN without an anchor.
+            its counterpart, among anchors with a valid counterpart; those of the second half are NaN without an
+            anchor.
         With ids `same_image_pairs`, `same_text_pairs` and `same_text_negatives`, as in `info_nce_loss`; those of texts
             are sums over both halves.
 
     Raises:
-        ValueError: if a shape or a mask's type does not fit.
+        ValueError: If a shape or a mask's type does not match.
 
     Source:
         TripletCLIP (Patel et al. 2024, arXiv 2411.02545), as in its released code, which adds the two halves. Without
-        masks each half is `info_nce_loss` with one negative text a row. Masks are ours: there, every row has both a
-        negative image and a negative text.
+        masks, each half is `info_nce_loss` with one negative text per row. Masks are ours; in that code, every row has
+        both a negative image and a negative text.
     """
     size, width = check_pairs(image, text)
     check_shape("negative_image", negative_image, N=size, D=width)
@@ -130,9 +132,9 @@ def _negative_half(
     doubled: Tensor | None,
     anchors: Tensor | None,
 ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-    """Return L(negative image, negative text, text), its metrics and how many keys it leaves out.
+    """Returns L(negative image, negative text, text), its metrics and the number of keys it excludes.
 
-    Masked rows of image and text hold zeros. `doubled` are the numbers of [other texts; texts], [2N].
+    Masked rows of image and text hold zeros. `doubled` holds the numbers of [other texts; texts], [2N].
     """
     size, part = len(image), slice(None) if anchors is None else anchors
     own = torch.arange(size, device=image.device).unsqueeze(1)
@@ -155,7 +157,7 @@ def _negative_half(
     both, ones = image_valid & text_valid, own.new_ones(size)
     counted, count = both[part], both.sum().clamp(min=1)
     loss_to_text, loss_to_image = (cross_entropy(way, counted) / count for way in (to_text, to_image))
-    # Accuracies are over anchors that have another key. `equal`: other texts that each image leaves out.
+    # Accuracies cover anchors that have another key. `equal`: number of other texts that each image excludes.
     equal = SharedRows(None, doubled).count_left_out(torch.cat([ones, torch.zeros_like(ones)]))[size:]
     meets_text = shared.count_left_out(text_valid.long()) + equal < text_valid.sum() + size
     meets_image = shared.count_left_out(image_valid.long()) < image_valid.sum()
@@ -173,7 +175,7 @@ def _negative_half(
 
 
 def _valid(name: str, mask: Tensor | None, image: Tensor) -> Tensor:
-    """Return the mask [N]; without one, all are valid."""
+    """Returns the mask [N]. Without one, all are valid."""
     if mask is None:
         return torch.ones(len(image), dtype=torch.bool, device=image.device)
     check_mask(name, mask, N=len(image))

@@ -1,1 +1,1 @@
-"""Models between a base and one that was tuned from it: scored point by point, and one of them chosen."""
+"""Models between a base and a model tuned from it: scores them point by point and chooses one."""

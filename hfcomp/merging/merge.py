@@ -1,4 +1,4 @@
-"""`hfcomp merge`: a point between a base and a tuned model, given or chosen."""
+"""`hfcomp merge`: writes a point between a base and a tuned model, either given or chosen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hfcomp.evaluation.points import PointsEmbedder, point_name
 from hfcomp.evaluation.spec import data_folders
 from hfcomp.merging.options import SweepOptions
 from hfcomp.merging.report import front_figure, merge_card, points_table
-from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
+from hfcomp.merging.sweep import ALPHAS, Proxies, SweepResult, choose, few_images_warnings, find_proxies, split_halves
 from hfcomp.modeling import base_of_adapter, load_processor
 from hfcomp.modeling.interpolation import Interpolation, check_alpha, load_interpolation
 from hfcomp.reporting.cards.card import write_card
@@ -40,10 +40,10 @@ MODEL_FOLDER = "model"
 POINTS_FILE = "points.parquet"
 FIGURE = "figure.png"
 TUNED = "tuned"
-# The files that a sweep writes next to the folder of the model.
+# Files that a sweep writes next to the model's folder
 WRITTEN = (*FILES, POINTS_FILE)
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
-HALVES = "Half of the images chose the point. Except for the table of points, all numbers are from the other half."
+HALVES = "Half of the images chose the point. Except in the table of points, all numbers come from the other half."
 RECORD_FILE = "merge.json"
 Place = str | Path
 
@@ -59,8 +59,8 @@ def write_point(
 ) -> dict[str, Any]:
     """Writes the model at `alpha`, the tuned model's processor, `merge.json` and a card: the whole folder or nothing.
 
-    An earlier folder is replaced. `chosen` says how `alpha` was chosen, `None` if it was given. Returns the content of
-    `merge.json`.
+    Replaces an existing folder. `chosen` records how `alpha` was chosen, `None` if it was given. Returns the content
+    of `merge.json`.
     """
     record = merge_record(alpha, base=base, tuned=tuned, chosen=chosen)
     processor = load_processor(tuned, argument="tuned")
@@ -76,7 +76,7 @@ def merge_record(
     alpha: float, *, base: Place, tuned: Place, chosen: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Content of `merge.json`: `alpha`, both models with their `identity`, what is scaled, and how it was chosen."""
-    # Without local paths, because the folder may be published.
+    # Local paths are removed because the folder may be published.
     models = {
         name: {"path": without_local_paths(str(place)), "weights": identity(place)}
         for name, place in (("base", base), ("tuned", tuned))
@@ -92,16 +92,16 @@ def merge_record(
 
 
 def merge(base: str | Path, tuned: str | Path, alpha: float, folder: Path) -> None:
-    """Writes the model at `alpha` between two, with its processor and `merge.json`, to a folder.
+    """Writes the model at `alpha` between two models, with its processor and `merge.json`, to a folder.
 
     Args:
         base: Hub id or folder.
-        tuned: likewise, of a model or an adapter (LoRA or DoRA) that was trained from the base.
-        alpha: from 0 (base) to 1 (tuned).
-        folder: an earlier one is replaced.
+        tuned: Hub id or folder of a model or an adapter (LoRA or DoRA) that was trained from the base.
+        alpha: Number from 0 (base) to 1 (tuned).
+        folder: Output folder. An existing one is replaced.
 
     Raises:
-        ValueError: as `load_interpolation`, or for an `alpha` beyond 0 and 1.
+        ValueError: As in `load_interpolation`, or for an `alpha` outside 0 to 1.
     """
     check_alpha(alpha)
     write_point(load_interpolation(base, tuned), alpha, folder, base=base, tuned=tuned)
@@ -109,32 +109,34 @@ def merge(base: str | Path, tuned: str | Path, alpha: float, folder: Path) -> No
 
 def merge_by_sweep(
     base: str | Path, tuned: str | Path, options: SweepOptions, folder: Path, *, command: str = ""
-) -> Swept:
+) -> SweepResult:
     """Scores 11 points between two models, chooses one, and writes it to `model/` in a folder.
 
     The folder also receives `points.parquet` (outcomes of all points), `items.parquet` and `results.json` (base, tuned
-    model and chosen point on the half of the images that did not choose, as `hfcomp compare` reads them), `report.md`
-    and, with matplotlib, `figure.png`, the front.
+    model and chosen point on the half of the images that was not used to choose, readable by `hfcomp compare`),
+    `report.md` and, with matplotlib, `figure.png`, the front.
 
     Args:
         base: Hub id or folder.
-        tuned: likewise, of a model or an adapter.
-        options: of the sweep.
-        folder: whose lock the caller holds.
-        command: that is recorded.
+        tuned: Hub id or folder of a model or an adapter.
+        options: Options of the sweep.
+        folder: Output folder, whose lock the caller holds.
+        command: Command to record.
 
     Returns:
         The scores of the points, and the chosen one.
 
     Raises:
-        ValueError: as `load_interpolation`, `find_proxies` and `halves`, or for data that is wrong or unavailable.
+        ValueError: As in `load_interpolation`, `find_proxies` and `split_halves`, or for invalid or unavailable data.
     """
     check_device(options.device)
     interpolation = load_interpolation(base, tuned)
     evaluator = _load(options)
-    declared = {one.benchmark.title: one.benchmark.averages for one in evaluator.loaded} | MEANS
-    # On scores of no model: benchmarks that cannot be judged or halved fail before anything is encoded.
-    evaluator.check_names(lambda outcomes: (_proxies(outcomes, options=options, declared=declared), halves(outcomes)))
+    declared = {loaded.benchmark.title: loaded.benchmark.averages for loaded in evaluator.loaded} | MEANS
+    # Runs without scores, so benchmarks that cannot be judged or halved fail before anything is encoded.
+    evaluator.check_names(
+        lambda outcomes: (_proxies(outcomes, options=options, declared=declared), split_halves(outcomes))
+    )
     embedder = PointsEmbedder(
         interpolation,
         ALPHAS,
@@ -144,8 +146,8 @@ def merge_by_sweep(
     )
     with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         outcomes = Outcomes(embedder.score(evaluator, progress=sys.stderr.isatty()))
-    # The best of 11 on some items looks better on these than on others, so the report uses the other half.
-    choosing, reported = halves(outcomes)
+    # The best of 11 points on some items looks better on these than on others, so the report uses the other half.
+    choosing, reported = split_halves(outcomes)
     proxies = _proxies(outcomes, options=options, declared=declared)
     swept = choose(choosing, proxies, rule=options.rule, tolerance=options.tolerance)
     scored = {"benchmarks": list(options.benchmarks), "held_out": HALVES}
@@ -163,22 +165,22 @@ def merge_by_sweep(
 
 
 def _write_card(folder: Path, record: Mapping[str, Any], contents: Mapping[str, Any], model: str) -> None:
-    # The results on the card come from the half that did not choose.
+    # The results on the card come from the half that was not used to choose.
     place = folder / MODEL_FOLDER
-    drawn = copy_figure(folder / FIGURE, place)
-    write_card(place, merge_card(record, contents, model=model, figure=FIGURE if drawn else ""))
+    has_figure = copy_figure(folder / FIGURE, place)
+    write_card(place, merge_card(record, contents, model=model, figure=FIGURE if has_figure else ""))
 
 
 def _load(options: SweepOptions) -> Evaluator:
-    # A benchmark whose data is unavailable is an error: without it another point might be chosen.
+    # A benchmark with unavailable data is an error, because without it another point might be chosen.
     if not options.benchmarks:
         raise ValueError(
-            "name one benchmark of composition and one general: --benchmarks sugarcrepe,coco2017_retrieval."
+            "Name a compositional and a general benchmark, for example --benchmarks sugarcrepe,coco2017_retrieval."
         )
     evaluator, folders = Evaluator(print), data_folders(options.data, options.data_dir, option="data")
     evaluator.load(find_benchmarks(options.benchmarks), folders)
-    for one in evaluator.skipped:
-        raise ValueError(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}")
+    for skipped in evaluator.skipped:
+        raise ValueError(f"{skipped['benchmark']}: {skipped['reason']} {skipped['how_to_fix']}")
     folders.check_used("data")
     return evaluator
 
@@ -187,14 +189,14 @@ def _proxies(outcomes: Outcomes, *, options: SweepOptions, declared: Mapping[str
     return find_proxies(outcomes, declared, composition=options.composition, general=options.general)
 
 
-def _chosen_name(swept: Swept) -> str:
-    # An end is called by what it is, not "alpha 1".
+def _chosen_name(swept: SweepResult) -> str:
+    # An end is named by what it is, not "alpha 1".
     chosen = point_name(swept.chosen.alpha)
     return ENDS.get(chosen, chosen)
 
 
 def _results(
-    swept: Swept,
+    swept: SweepResult,
     reported: Outcomes,
     evaluator: Evaluator,
     declared: Mapping[str, Sequence[Average]],
@@ -209,18 +211,18 @@ def _results(
         {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
         declared,
         BASE,
-        benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
-        notes=[*evaluator.notes, *few_images(swept)],
+        benchmarks={loaded.benchmark.name: loaded.facts() for loaded in evaluator.loaded},
+        notes=[*evaluator.notes, *few_images_warnings(swept)],
         versions=versions(),
         config={"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")},
     )
 
 
-def _report(swept: Swept, results: EvaluationResults, folder: Path, *, brief: bool) -> Report:
+def _report(swept: SweepResult, results: EvaluationResults, folder: Path, *, brief: bool) -> Report:
     report = evaluation_report(results, brief=brief)
     alpha = f"{swept.chosen.alpha:g}"
     title = f"Between base and tuned model: alpha {alpha}"
-    chosen = f"alpha {alpha} is chosen: it has {swept.rule}."
+    chosen = f"Alpha {alpha} is chosen: it has {swept.rule}."
     figure = front_figure(FIGURE, titled(title, report.caveat), {TUNED: swept})
     sections = [
         Section("", [figure]),

@@ -1,4 +1,4 @@
-"""How a point between two models is chosen: the options of `hfcomp merge --sweep`."""
+"""Options of `hfcomp merge --sweep`, which set how a point between two models is chosen."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ class SweepOptions(Options):
 
     benchmarks: Annotated[
         tuple[str, ...],
-        "Benchmarks of composition and general, at least one each, as hfcomp evaluate names them.",
+        "Compositional and general benchmarks, at least one of each, named as in hfcomp evaluate.",
     ] = ()
     composition: Annotated[
         str | None,
         Spelling("MEASURE"),
-        "'benchmark: metric' to gain (default: the strictest metric of the first benchmark of composition).",
+        "Measure to improve, 'benchmark: metric' (default: the strictest metric of the first compositional "
+        "benchmark).",
     ] = None
     general: Annotated[
-        str | None, Spelling("MEASURE"), "Likewise, not to lose (default: the mean of all general lines)."
+        str | None,
+        Spelling("MEASURE"),
+        "Measure to keep, 'benchmark: metric' (default: the mean of all general lines).",
     ] = None
     rule: Annotated[
         Rule,
-        "tolerance: the best composition that keeps the general score; mean: the best mean of both; never a dominated "
-        "point.",
+        "Rule for choosing a point: tolerance (best composition that keeps the general score) or mean (best mean of "
+        "both). Dominated points are never chosen.",
     ] = "tolerance"
-    tolerance: Annotated[float, "How much of the general score may be lost; 0.01 is one percentage point."] = TOLERANCE
-    data_dir: Annotated[str | Path | None, Spelling("DIR"), "Folder with a sub-folder for each benchmark's data."] = (
-        None
-    )
+    tolerance: Annotated[float, "Allowed loss of the general score; 0.01 is one percentage point."] = TOLERANCE
+    data_dir: Annotated[str | Path | None, Spelling("DIR"), "Folder with one subfolder of data per benchmark."] = None
     data: Annotated[
-        Mapping[str, str | Path] | None, Spelling("NAME=DIR", repeated=True), "Folder of one benchmark's data."
+        Mapping[str, str | Path] | None, Spelling("NAME=DIR", repeated=True), "Data folder of a single benchmark."
     ] = None
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT

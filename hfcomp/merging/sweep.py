@@ -1,4 +1,4 @@
-"""A sweep: the points between a base and a tuned model, scored on two proxies, and the one that a rule chooses."""
+"""A sweep: scores the points between a base and a tuned model on two proxies and chooses one by a rule."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from hfcomp.statistics.outcomes import Outcomes
 from hfcomp.statistics.summary import summarize
 
 POINTS = 11
-# Alphas from the base to the tuned model in steps of a tenth, as in WiSE-FT.
+# Alphas from the base to the tuned model in steps of a tenth, as in WiSE-FT
 ALPHAS = tuple(index / (POINTS - 1) for index in range(POINTS))
 BASE_POINT = point_name(0.0)
 
 
 @dataclass(frozen=True)
 class Proxies:
-    """What a point is judged by, one number each."""
+    """The measures that points are judged by, one number each."""
 
     composition: Measure
     general: Measure
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """The scores of all points, and the chosen one."""
 
-    lines: tuple[dict[str, Any], dict[str, Any]]  # composition and general abilities by `summarize`, a model a point
+    lines: tuple[dict[str, Any], dict[str, Any]]  # composition and general lines of `summarize`; points are models
     points: list[Point]  # in the order of their alphas
     chosen: Point
-    rule: str  # in words
+    rule: str  # described in words
 
     @property
     def front(self) -> list[Point]:
@@ -58,15 +58,15 @@ class Swept:
             "general": self.lines[1]["name"],
             "items": [line["items"] for line in self.lines],
             "images": [line["images"] for line in self.lines],
-            "points": [{**one._asdict(), "dominated": one not in self.front} for one in self.points],
+            "points": [{**point._asdict(), "dominated": point not in self.front} for point in self.points],
         }
 
 
-def few_images(swept: Swept) -> list[str]:
-    # One image of fewer than 100 weighs more than the default tolerance of one percentage point.
+def few_images_warnings(swept: SweepResult) -> list[str]:
+    # With fewer than 100 images, a single image weighs more than the default tolerance of one percentage point.
     return [
-        f"only {line['images']:,} images choose the point by {line['name']}: a single image is worth more than one "
-        "percentage point, so other images may choose another point. Use more images."
+        f"only {line['images']:,} images choose the point by {line['name']}. A single image counts for more than one "
+        "percentage point, so other images may choose a different point. Use more images."
         for line in swept.lines
         if line["images"] * TOLERANCE < 1
     ]
@@ -80,29 +80,29 @@ def find_proxies(
     composition: str | None = None,
     general: str | None = None,
 ) -> Proxies:
-    """The two measures that points are judged by.
+    """Finds the two measures that points are judged by.
 
     Args:
-        outcomes: of any model.
-        declared: averages in use, by title of the benchmark.
-        primary: that of a recipe, in place of `composition`.
-        composition: `benchmark: metric` and the like, as a recipe's `primary` names it; by default the strictest
-            metric of the first benchmark of composition, over its subsets.
-        general: likewise; by default the mean of all lines of general abilities, each with the same weight.
+        outcomes: Outcomes of any model.
+        declared: Averages in use, by title of the benchmark.
+        primary: Primary measure of a recipe, instead of `composition`.
+        composition: Measure such as `benchmark: metric`, named as in a recipe's `primary`; by default the strictest
+            metric of the first compositional benchmark, over its subsets.
+        general: Measure named in the same way; by default the mean of all general lines, each with the same weight.
 
     Raises:
-        ValueError: for a measure that is not scored, or where nothing of composition or of general abilities is.
+        ValueError: For a measure that is not scored, or if nothing compositional or nothing general is scored.
     """
-    known = {one.name: one for one in all_measures(outcomes.aspects, usable_averages(outcomes, declared))}
+    known = {measure.name: measure for measure in all_measures(outcomes.aspects, usable_averages(outcomes, declared))}
     lines = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
     if composition is not None:
         gained = find_measure(composition, known, where="composition")
     else:
         gained = primary_measure(outcomes, primary, declared)
     if gained is None:
-        raise ValueError("nothing of composition is scored. Add a benchmark of it, such as sugarcrepe.")
+        raise ValueError("No composition is scored. Add a compositional benchmark, such as sugarcrepe.")
     if general is None and not lines:
-        raise ValueError("no general ability is scored. Add a benchmark of it, such as coco2017_retrieval.")
+        raise ValueError("No general ability is scored. Add a general benchmark, such as coco2017_retrieval.")
     mean = mean_of_lines(f"mean of {len(lines)} general lines", lines) if general is None else None
     return Proxies(gained, mean or find_measure(general or "", known, where="general"))
 
@@ -114,39 +114,39 @@ def choose(
     *,
     rule: Rule = "tolerance",
     tolerance: float = TOLERANCE,
-) -> Swept:
-    """Chooses a point by its scores on the items that are for this alone.
+) -> SweepResult:
+    """Chooses a point by its scores on the items reserved for this.
 
     Args:
-        outcomes: of all points, as `PointsEmbedder.score` names them.
-        proxies: of `find_proxies`.
-        alphas: of the points; 0 is among them.
+        outcomes: Outcomes of all points, named as in `PointsEmbedder.score`.
+        proxies: Return value of `find_proxies`.
+        alphas: Alphas of the points, including 0.
         rule: `tolerance` or `mean`, see `choose_point`.
-        tolerance: that may be lost of the general score.
+        tolerance: Allowed loss of the general score.
     """
     names = [point_name(alpha) for alpha in alphas]
     measures = [proxies.composition, proxies.general]
-    found = summarize(outcomes, models=names, references=[BASE_POINT], measures=measures, images="measure")
-    lines = tuple({**line, "name": one.name} for line, one in zip(found, measures, strict=True))
+    summary = summarize(outcomes, models=names, references=[BASE_POINT], measures=measures, images="measure")
+    lines = tuple({**line, "name": measure.name} for line, measure in zip(summary, measures, strict=True))
     scores = [[line["models"][name]["value"] for line in lines] for name in names]
     points = [Point(alpha, *own) for alpha, own in zip(alphas, scores, strict=True)]
     chosen = choose_point(points, rule, tolerance)
-    return Swept((lines[0], lines[1]), points, chosen, rule_text(rule, tolerance))
+    return SweepResult((lines[0], lines[1]), points, chosen, rule_text(rule, tolerance))
 
 
-def halves(outcomes: Outcomes) -> tuple[Outcomes, Outcomes]:
-    """The items of one half of the images, to choose by, and those of the other half, to report."""
+def split_halves(outcomes: Outcomes) -> tuple[Outcomes, Outcomes]:
+    """Splits the items by image into a half to choose with and a half to report."""
     names = outcomes.table["image_id"]
-    # A hash of the photograph decides, not a random draw: an image is in the same half in every benchmark, under all
-    # of its names, and in every run.
+    # A hash of the photograph decides, not a random draw, so an image is in the same half in every benchmark, under
+    # all of its names, and in every run.
     keys = {name: photograph_key(name).encode() for name in names.unique()}
     first = {name: hashlib.sha256(key).digest()[0] % 2 == 0 for name, key in keys.items()}
-    chosen = names.map(first).astype(bool)
-    parts = tuple(Outcomes(outcomes.table[kept]) for kept in (chosen, ~chosen))
+    in_first = names.map(first).astype(bool)
+    parts = tuple(Outcomes(outcomes.table[rows]) for rows in (in_first, ~in_first))
     for line in outcomes.aspects:
         if any(line not in part.aspects for part in parts):
             raise ValueError(
-                f"{' / '.join(line)}: its images cannot be halved into some that choose the point and some that are "
-                "reported. Leave the benchmark out, or use more of its data."
+                f"{' / '.join(line)}: its images cannot be split into a half that chooses the point and a half "
+                "that is reported. Remove the benchmark, or use more of its data."
             )
     return parts[0], parts[1]

@@ -1,1 +1,1 @@
-"""Pure numpy metrics over embeddings and scores: arrays in, numbers out."""
+"""Pure NumPy metrics of embeddings and scores, from arrays to numbers."""

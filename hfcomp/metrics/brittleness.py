@@ -1,4 +1,4 @@
-"""A caption, one that means the same and one that does not: is the model as sure of the second as of the first?"""
+"""Brittleness: tests whether a model judges a caption with the same meaning like the original."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from hfcomp.metrics.choice import ChoiceOutcome, all_higher
 
 CHANCE = {"original": 1 / 2, "augmented": 1 / 3, "brittle": 1 / 3}
-"""Of a random scorer: of three scores in random order, the negative's is the least, or the middle one, in a third."""
+"""For a random scorer: of three scores in random order, the negative's is lowest, or in the middle, in a third."""
 
 
 @dataclass(frozen=True)
 class BrittlenessOutcome:
-    """What came of each item. High accuracies and a low share of brittle items are good.
+    """Outcomes per item. High accuracies and a low share of brittle items are good.
 
     Attributes:
-        original: the caption scores strictly higher than the hard negative.
-        augmented: the caption and the hard positive both do.
-        brittle: the negative's score is strictly between those of the caption and the hard positive, so that the
-            wording decides. A tie here is an item that would be brittle if its equal scores were apart.
+        original: Whether the caption scores strictly higher than the hard negative.
+        augmented: Whether both the caption and the hard positive do.
+        brittle: Whether the negative's score is strictly between those of the caption and the hard positive, so the
+            wording decides. A tie is an item that would be brittle if its equal scores were apart.
     """
 
     original: ChoiceOutcome
@@ -34,18 +34,19 @@ def brittleness(
 ) -> BrittlenessOutcome:
     """The counter-test to hard negatives (Kamath et al. 2024, "The Hard Positive Truth about Vision-Language ...").
 
-    As in the authors' released script: all comparisons are strict, and items whose negative equals a caption are
-    neither correct nor brittle. A scorer that is always wrong is not brittle either: report brittleness with accuracy.
+    As in the authors' released script, all comparisons are strict, and items whose negative ties with a caption are
+    neither correct nor brittle. A scorer that is always wrong is not brittle either, so report brittleness together
+    with accuracy.
 
     Args:
         caption: `[n]`, score of the image with its caption.
-        hard_positive: `[n]`, with a caption that differs little and means the same.
-        hard_negative: `[n]`, with one that differs little and means something else.
+        hard_positive: `[n]`, score with a caption that differs slightly and means the same.
+        hard_negative: `[n]`, score with a caption that differs slightly and means something else.
     """
     original = all_higher((caption, hard_negative))
     augmented = all_higher((caption, hard_negative), (hard_positive, hard_negative))
-    # The negative may lie between the two in either order; an item with a tie in one order can still be brittle in the
-    # other.
+    # The negative may lie between the two in either order, and an item with a tie in one order can still be brittle in
+    # the other.
     first = all_higher((caption, hard_negative), (hard_negative, hard_positive))
     second = all_higher((hard_positive, hard_negative), (hard_negative, caption))
     correct = first.correct | second.correct

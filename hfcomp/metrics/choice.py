@@ -1,4 +1,4 @@
-"""Choosing the true one among candidates by score, and what comes of it: outcomes per item and in three numbers."""
+"""Choice of the true candidate by score, with outcomes per item and a summary in three numbers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 TieRule: TypeAlias = Literal["wrong", "half", "win"]
-"""What a tie is worth: nothing, half a point, or as much as a correct item (released scripts that take an argmax with
-the true candidate first)."""
+"""Value of a tie: nothing, half a point, or a full point (as in released scripts that take an argmax with the true
+candidate first)."""
 
 _TIE_CREDIT = {"wrong": 0.0, "half": 0.5, "win": 1.0}
 
 
 @dataclass(frozen=True)
 class ChoiceOutcome:
-    """What came of each item of a test that is passed by scores strictly higher than others.
+    """Outcomes of items that are correct if certain scores are strictly higher than others.
 
     Attributes:
-        correct: `[n]` bool, every comparison of the item is strictly right.
-        tie: `[n]` bool, the item would be correct if every equal comparison were a win, but is not correct.
+        correct: `[n]` bool, whether every comparison of the item is strictly right.
+        tie: `[n]` bool, whether the item is wrong but would be correct if every tied comparison were a win.
     """
 
     correct: NDArray[np.bool_]
@@ -40,7 +40,7 @@ class ChoiceOutcome:
 
 
 def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64]:
-    """What each item is worth, `[n]`: 1 when correct, and 0, 1/2 or 1 for a tie."""
+    """Computes the value of each item, `[n]`: 1 if correct, and 0, 1/2 or 1 for a tie."""
     if tie not in _TIE_CREDIT:
         raise ValueError(f"tie={tie!r}: expected one of {', '.join(_TIE_CREDIT)}.")
     # A constant scorer gets 0 only with "wrong".
@@ -48,13 +48,13 @@ def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64
 
 
 def all_higher(*pairs: tuple[NDArray[np.floating], NDArray[np.floating]]) -> ChoiceOutcome:
-    """Items of several comparisons: correct if all of them are strictly right.
+    """Compares several pairs of scores per item, which is correct if all of them are strictly right.
 
     Args:
-        pairs: the scores `[n]` that have to be higher and those `[n]` that have to be lower, of each comparison.
+        pairs: For each comparison, the scores `[n]` that must be higher and those `[n]` that must be lower.
 
     Returns:
-        Correct and tied items; an item with NaN is neither.
+        Correct and tied items. An item with NaN is neither.
     """
     shapes = {np.shape(scores) for pair in pairs for scores in pair}
     if len(shapes) != 1 or len(next(iter(shapes))) != 1:
@@ -65,11 +65,11 @@ def all_higher(*pairs: tuple[NDArray[np.floating], NDArray[np.floating]]) -> Cho
 
 
 _ROWS = 1024
-"""Rows that `pair_scores` multiplies at a time: products take as much memory as the embeddings that are compared."""
+"""Rows that `pair_scores` multiplies at a time. The products take as much memory as the embeddings of these rows."""
 
 
 def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Score of each item's texts, in at least fp32: equal embeddings give equal scores to the last bit.
+    """Computes the score of each item's texts, in at least fp32. Equal embeddings give bit-identical scores.
 
     Args:
         image: `[n, D]`.
@@ -85,8 +85,8 @@ def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDAr
     for start in range(0, len(image), _ROWS):
         part = slice(start, start + _ROWS)
         own = image[part] if text.ndim == 2 else image[part, None]
-        # Not a matrix product, which may add up the columns at its edge in another order, so equal embeddings could
-        # differ in the last bit and a tie look like a win. Here every score is one sum over contiguous memory,
+        # Not a matrix product, which may sum the columns at its edge in a different order: equal embeddings could
+        # differ in the last bit, and a tie would look like a win. Here every score is a sum over contiguous memory,
         # whatever the number of items and texts.
         scores[part] = np.multiply(own, text[part], dtype=kind, order="C").sum(axis=-1)
     return scores
@@ -95,21 +95,21 @@ def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDAr
 def choose(
     true_score: NDArray[np.floating], other_scores: NDArray[np.floating], mask: NDArray[np.bool_] | None = None
 ) -> ChoiceOutcome:
-    """Whether the true candidate wins, by strict comparison: a constant scorer gets 0.
+    """Decides whether the true candidate wins, by strict comparison, so a constant scorer gets 0.
 
     Args:
         true_score: `[n]`.
         other_scores: `[n, K]`.
-        mask: `[n, K]`, which of the others exist; an item without any is refused.
+        mask: `[n, K]`, which of the other candidates exist. An item without any raises an error.
     """
     if other_scores.ndim != 2 or len(true_score) != len(other_scores):
         raise ValueError(f"true_score {true_score.shape} and other_scores {other_scores.shape}: expected [n], [n, K].")
     if mask is not None:
         if not mask.any(axis=1).all():
             row = int(np.flatnonzero(~mask.any(axis=1))[0])
-            raise ValueError(f"item {row} has no other candidate.")
+            raise ValueError(f"item {row} has no other candidate. Every item needs at least one.")
         other_scores = np.where(mask, other_scores, -np.inf)
-    # Without items K may be 0 too, and then `max` raises.
+    # Without items, K may be 0 too, and `max` would raise.
     best = other_scores.max(axis=1) if len(other_scores) else np.zeros(0)
     return ChoiceOutcome(correct=true_score > best, tie=true_score == best)
 
@@ -122,10 +122,10 @@ def summary(
     name: str = "accuracy",
     prefix: str = "",
 ) -> dict[str, float]:
-    """Accuracy, ties and chance of an outcome.
+    """Summarizes an outcome as accuracy, ties and chance.
 
     Returns:
-        `accuracy` (mean credit), `tie_rate` (share of ties, whatever they are worth) and `chance`, each 0 to 1.
+        `accuracy` (mean credit), `tie_rate` (share of ties, whatever their value) and `chance`, each from 0 to 1.
     """
     if not len(outcome.correct):
         raise ValueError("there are no items to score.")
@@ -136,27 +136,27 @@ def summary(
     }
 
 
-def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Rows filled up to the longest.
+def pad_rows(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Pads rows to the longest.
 
     Returns:
-        Values `[n, K]`, 0 where nothing was, and the mask `[n, K]` of what was there. K is at least 1.
+        Values `[n, K]`, 0 in padding, and the mask `[n, K]` of existing values. K is at least 1.
     """
     lengths = np.array([len(row) for row in rows], dtype=np.intp)
     mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
     values = np.zeros(mask.shape, dtype=np.float64)
     for index, row in enumerate(rows):
-        given = np.asarray(row, dtype=np.float64)
-        if given.ndim != 1:
-            raise ValueError(f"row {index} has shape {given.shape}: expected a flat list of numbers.")
-        values[index, : len(given)] = given
+        numbers = np.asarray(row, dtype=np.float64)
+        if numbers.ndim != 1:
+            raise ValueError(f"row {index} has shape {numbers.shape}: expected a flat list of numbers.")
+        values[index, : len(numbers)] = numbers
     return finite(values), mask
 
 
 def finite(scores: Any) -> NDArray[np.float64]:
     """Converts scores to an array and raises on NaN, which means a broken model rather than a wrong answer."""
-    found = np.asarray(scores, dtype=np.float64)
-    rows = np.argwhere(np.isnan(found))
+    values = np.asarray(scores, dtype=np.float64)
+    rows = np.argwhere(np.isnan(values))
     if len(rows):
         raise ValueError(f"row {rows[0][0]}: the score is NaN. Check the model that produced it.")
-    return found
+    return values

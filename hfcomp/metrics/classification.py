@@ -1,4 +1,4 @@
-"""Top-k accuracy as outcomes per item, at any number of images and classes."""
+"""Top-k accuracy as outcomes per item, for any number of images and classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ memory all at once."""
 def class_scores(
     image: NDArray[np.floating], classes: NDArray[np.floating]
 ) -> Callable[[int, int], NDArray[np.float32]]:
-    """Scores of images against one embedding a class, made a few rows at a time, for [`top_k`].
+    """Scores images against one embedding per class, a few rows at a time, for [`top_k`].
 
     Args:
         image: `[n, D]`.
@@ -26,36 +26,37 @@ def class_scores(
 
     Returns:
         A function from `start, stop` to `[stop - start, C]` fp32.
+        A function from `start, stop` to `[stop - start, C]` fp32.
     """
     if image.ndim != 2 or classes.ndim != 2 or image.shape[1] != classes.shape[1]:
         raise ValueError(f"image {image.shape} and classes {classes.shape}: expected [n, D] and [C, D].")
     columns = classes.astype(np.float64).T
 
     def rows(start: int, stop: int) -> NDArray[np.float32]:
-        # Added up in float64 and rounded to fp32: the order in which a matrix product adds up then does not separate
-        # equal embeddings (except about one score in 10^8, next to a rounding boundary).
+        # Summed in float64 and rounded to fp32, so the order in which a matrix product sums does not separate equal
+        # embeddings (except for about one score in 10^8, next to a rounding boundary).
         return (image[start:stop].astype(np.float64) @ columns).astype(np.float32)
 
     return rows
 
 
 def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int = 1024) -> ChoiceOutcome:
-    """Whether an item's own class is among the `k` best; ties count against the model, and so does NaN.
+    """Decides whether an item's own class is among the `k` best. Ties and NaN count against the model.
 
-    The rank of the own class is 1 + the number of other classes that score at least as high: a constant scorer is
+    The rank of the own class is 1 + the number of other classes that score at least as high, so a constant scorer is
     never right. Chance is k/C.
 
     Args:
-        scores: `[n, C]`, or a function that gives its rows `start` to `stop`.
+        scores: `[n, C]`, or a function that returns its rows `start` to `stop`.
         labels: `[n]`, 0 to C - 1.
-        k: 1 to C - 1; the C best are all of them.
-        chunk: items compared at a time; memory grows with `chunk * C`.
+        k: 1 to C - 1, because the C best are all classes.
+        chunk: Items compared at a time; memory grows with `chunk * C`.
 
     Returns:
-        `correct`, rank at most `k`; `tie`, the items that would be correct only if a tie were a win.
+        `correct`, the items with a rank of at most `k`; `tie`, those that would be correct only if a tie were a win.
 
     Raises:
-        ValueError: for scores of another shape, a label outside 0 to C - 1, or a `k` outside 1 to C - 1.
+        ValueError: For scores with a wrong shape, a label outside 0 to C - 1, or a `k` outside 1 to C - 1.
     """
     labels = _validate(labels)
     if not callable(scores) and len(scores) != len(labels):
@@ -68,7 +69,7 @@ def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int
         _check_rows(part, own, start, k)
         score = np.take_along_axis(part, own[:, None], axis=1)
         other = np.arange(part.shape[1]) != own[:, None]
-        # Not ">=" and ">": every comparison with NaN is false, and NaN must not come first.
+        # Not ">=" and ">", because every comparison with NaN is false and NaN must not come first.
         correct[start:stop] = (~(part < score) & other).sum(axis=1) < k
         wins[start:stop] = (~(part <= score) & other).sum(axis=1) < k
     return ChoiceOutcome(correct=correct, tie=wins & ~correct)
@@ -77,10 +78,10 @@ def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int
 def _validate(labels: NDArray[np.integer]) -> NDArray[np.integer]:
     labels = np.asarray(labels)
     if labels.ndim != 1 or (len(labels) and not np.issubdtype(labels.dtype, np.integer)):
-        raise ValueError(f"labels: found {labels.dtype} of shape {labels.shape}, expected whole numbers of shape [n].")
+        raise ValueError(f"labels: found {labels.dtype} of shape {labels.shape}, expected integers of shape [n].")
     if len(labels) and labels.min() < 0:
         row = int(labels.argmin())
-        raise ValueError(f"labels, item {row}: found {labels[row]}, expected 0 or more. Leave out unlabeled items.")
+        raise ValueError(f"labels, item {row}: found {labels[row]}, expected 0 or more. Remove unlabeled items.")
     return labels.astype(np.int64)
 
 

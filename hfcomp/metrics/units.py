@@ -1,4 +1,4 @@
-"""How the numbers of a metric are shown: most are percentages, some are not."""
+"""Display units of metrics: most are percentages, some are not."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from dataclasses import dataclass
 
 HEADLINE_METRIC = "group"
-"""The strictest metric, used as the measure of composition where a benchmark has it."""
+"""The strictest metric, used as the measure of composition if a benchmark has it."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """How the numbers of a metric are shown.
+    """Display format of a metric's numbers.
 
     Attributes:
-        factor: a value is multiplied by it.
-        decimals: shown.
-        note: behind the metric's name where its numbers are not percentages.
+        factor: Factor to multiply values by.
+        decimals: Number of decimals.
+        note: Note after the metric's name if its numbers are not percentages.
     """
 
     factor: float
@@ -26,7 +26,7 @@ class Unit:
 
 PERCENT = Unit(100, 1)
 MIXED = Unit(100, 1, "x 100, several metrics")
-# Metrics whose numbers are not percentages, by words in their names.
+# Metrics whose numbers are not percentages, by words in their names
 OTHER_UNITS = {
     "average precision": Unit(100, 1, "x 100"),
     "map": Unit(100, 1, "x 100"),
@@ -39,16 +39,16 @@ OTHER_UNITS = {
 }
 
 LOWER_IS_BETTER = frozenset({"brittleness"})
-"""Metrics of which the highest value is not the best."""
+"""Metrics whose highest value is not the best."""
 
 
-def unit_of(metric: str) -> Unit:
-    """Percent, except for the metrics in `OTHER_UNITS`."""
+def metric_unit(metric: str) -> Unit:
+    """Returns percent, except for the metrics in `OTHER_UNITS`."""
     words = f" {' '.join(re.findall(r'[a-z]+', metric.lower()))} "
     return next((unit for name, unit in OTHER_UNITS.items() if f" {name} " in words), PERCENT)
 
 
-def named_with_unit(metric: str) -> str:
-    """`mAP (x 100)`; a percentage goes by its name alone."""
-    note = unit_of(metric).note
+def name_with_unit(metric: str) -> str:
+    """Returns the metric's name, for example `mAP (x 100)`. A percentage has no note."""
+    note = metric_unit(metric).note
     return f"{metric} ({note})" if note else metric

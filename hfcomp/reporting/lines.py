@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hfcomp.metrics.units import HEADLINE_METRIC, MIXED, PERCENT, Unit, unit_of
+from hfcomp.metrics.units import HEADLINE_METRIC, MIXED, PERCENT, Unit, metric_unit
 
 Line = dict[str, Any]
 KEYS = ("benchmark", "subset", "metric")
@@ -108,7 +108,7 @@ def unit_of_line(line: Line) -> Unit:
     if "unit" in line:
         given: Unit = line["unit"]
         return given
-    units = {unit_of(key[2]) for key in line.get("lines", ())} or {unit_of(line["metric"])}
+    units = {metric_unit(key[2]) for key in line.get("lines", ())} or {metric_unit(line["metric"])}
     return units.pop() if len(units) == 1 else MIXED
 
 

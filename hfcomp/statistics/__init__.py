@@ -1,6 +1,7 @@
-"""Means, intervals and tests of outcomes per item: image-clustered bootstrap, sign-flip tests, corrections.
+"""Means, intervals and tests of per-item outcomes: image-clustered bootstrap, sign-flip tests, corrections.
 
-`Outcomes` is the long table, a `Measure` what a number is the mean of, and `summarize` makes every number of a report.
+`Outcomes` is the long table of items, a `Measure` defines a mean over them, and `summarize` computes every number of a
+report.
 """
 
 from hfcomp._lazy import attach

@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Average:
-    """A mean over subsets or benchmarks that somebody publishes.
+    """A published mean over subsets or benchmarks.
 
     Attributes:
         name: Name in tables, such as "macro of 7 subsets".
-        groups: Sets of parts whose means are averaged first. `None`: every subset is a group of its own. A part is a
-            subset of the averaged benchmark. In an average over benchmarks it is a benchmark's title, a subset or an
-            average over its subsets, and a metric.
+        groups: Groups of parts whose means are averaged first. `None`: every subset is a separate group. A part is a
+            subset of the averaged benchmark. In an average over benchmarks, a part is a benchmark's title, a subset or
+            an average over its subsets, and a metric.
         pooled: Whether it is the mean over the items of all named subsets (a micro average) instead.
     """
 

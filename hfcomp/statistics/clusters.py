@@ -1,4 +1,4 @@
-"""Sums of items by image, and the weighted mean of subsets' means with its clustered standard error."""
+"""Sums of items per image, and the weighted mean of subsets' means with its clustered standard error."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from numpy.typing import NDArray
 Images = Sequence[Any] | NDArray[Any]
 Values = NDArray[Any] | Sequence[float]
 Subsets = Sequence[tuple[Values, Images]]
-"""The values `[n]` or `[n, M]` of each subset and the images `[n]` of its items."""
+"""For each subset, the values `[n]` or `[n, M]` and the images `[n]` of its items."""
 Part = tuple[list[Any], NDArray[np.float64], NDArray[np.float64]]
-"""Of one subset: the names of its I images, their sums `[I, M]` and numbers of items `[I]`."""
+"""For a subset, the names of its I images, their sums `[I, M]` and numbers of items `[I]`."""
 DENSE = 4
-"""Numbers of images are sorted by counting them where the largest is below that many times the number of items."""
+"""Image numbers are sorted by counting if the largest is below this many times the number of items."""
 FEW = 3
-"""Subsets with common images whose variance is quicker to multiply out, at the cost of the number's square."""
+"""Maximum number of subsets with common images for which multiplying out the variance is quicker."""
 Counts = NDArray[Any]
-"""`[B, I]`: draws of images, or signs, most often of bytes."""
-# Counts are bytes in memory, and float64 only in tiles that fit the cache. A whole block of draws as float64 is a
-# temporary of many megabytes, which the allocator takes from the system and gives back each time, and a skinny product
-# of it is bound by memory: threads of BLAS then add their own cost and no speed.
+"""`[B, I]`: draws of images, or signs, usually as bytes."""
+# Counts are bytes in memory, and float64 only in tiles that fit into the cache. A whole block of draws as float64 is a
+# temporary array of many megabytes, which the allocator requests from the system and returns each time. A skinny
+# product of it is memory-bound, so BLAS threads would add cost and no speed.
 MULTIPLICATIONS = 2**18
-"""Of a tile, at which OpenBLAS still multiplies on the calling thread."""
+"""Multiplications per tile up to which OpenBLAS stays on the calling thread."""
 ROWS, NARROWEST, WIDEST = 64, 32, 512
 CELLS = 2**16
-"""Of a tile: 512 KB as float64."""
+"""Cells per tile: 512 KB as float64."""
 
 
 def per_image(values: Values, images: Images, name: str) -> Part:
-    """Sums and numbers of items of each image of a subset, from values `[n]` or `[n, M]` and images `[n]`."""
+    """Sums and numbers of items per image of a subset, from values `[n]` or `[n, M]` and images `[n]`."""
     table = np.asarray(values, dtype=np.float64)
     if table.ndim not in (1, 2):
         raise ValueError(f"{name}: found {table.ndim} dimensions, expected [items] or [items, models].")
     if len(table) != len(images):
         raise ValueError(f"{name}: found {len(table):,} items but {len(images):,} images. Pass each item's image.")
-    # Checked before anything is summed: one NaN would make the whole image's sum NaN, with no trace of its item.
+    # Check before summing: a single NaN would make the image's whole sum NaN, with no trace of its item.
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         raise ValueError(
@@ -53,60 +53,61 @@ def per_image(values: Values, images: Images, name: str) -> Part:
 
 
 def distinct(images: Images) -> tuple[list[Any], NDArray[np.intp]]:
-    """The images' names, sorted, and `[n]`, which of them each item has."""
+    """The images' names, sorted, and the index `[n]` of each item's image."""
     array = images if isinstance(images, np.ndarray) else np.asarray(images, dtype=object)
     if array.dtype.kind not in "iu":
         missing = next((row for row, name in enumerate(array.tolist()) if name is None or name != name), None)
         if missing is not None:
-            raise ValueError(f"images, item {missing}: found no image id. Every item needs its image.")
+            raise ValueError(f"images, item {missing}: found no image id. Every item needs one.")
     if array.dtype.kind in "iu" and len(array) and array.min() >= 0 and array.max() < DENSE * len(array):
-        # Counting is quicker than sorting, and needs a cell for every number up to the largest.
-        there = np.bincount(array) > 0
-        return np.flatnonzero(there).tolist(), (np.cumsum(there) - 1)[array]
+        # Counting is quicker than sorting, but needs a cell for every number up to the largest.
+        exists = np.bincount(array) > 0
+        return np.flatnonzero(exists).tolist(), (np.cumsum(exists) - 1)[array]
     names, index = np.unique(array, return_inverse=True)
     return names.tolist(), index
 
 
-def parts_of(subsets: Subsets, name: str) -> list[Part]:
+def subset_parts(subsets: Subsets, name: str) -> list[Part]:
     if not subsets:
-        raise ValueError("subsets: found none, expected (values, images) of at least one.")
+        raise ValueError("subsets: found none, expected (values, images) of at least one subset.")
     parts = [per_image(values, images, name) for values, images in subsets]
     if len({sums.shape[1] for _, sums, _ in parts}) > 1:
-        raise ValueError(f"subsets: found {[part[1].shape[1] for part in parts]} models, expected equal numbers.")
+        raise ValueError(f"subsets: found {[part[1].shape[1] for part in parts]} models, expected the same number.")
     return parts
 
 
 def share_of_subsets(weights: Sequence[float] | None, number: int) -> NDArray[np.float64]:
-    """`[K]`, what each subset's mean counts, with sum 1; by default all the same."""
+    """`[K]`, the weight of each subset's mean, with sum 1. Equal by default."""
     share = np.ones(number) if weights is None else np.asarray(weights, dtype=np.float64)
     if share.shape != (number,):
-        raise ValueError(f"weights: found {share.size}, expected one for each of the {number} subsets.")
+        raise ValueError(f"weights: found {share.size}, expected one per subset ({number}).")
     if not (np.isfinite(share) & (share > 0)).all():
-        raise ValueError(f"weights: found {share.tolist()}, expected numbers above 0. Remove such a subset.")
+        raise ValueError(f"weights: found {share.tolist()}, expected numbers above 0. Remove subsets with weight 0.")
     return share / share.sum()
 
 
 class Aligned:
-    """Subsets over the images of a benchmark, ready to be drawn.
+    """Subsets over the images of a benchmark, ready for draws.
 
-    Subsets that share no image, such as classes or tasks, are held by image, one after the other: cost and memory grow
-    with the number of images, whatever the number of subsets. Others need a table of images by subsets.
+    Subsets that share no image, such as classes or tasks, are stored by image, one after the other, so cost and memory
+    grow with the number of images, whatever the number of subsets. Others need a table of images by subsets.
 
-    Sums are held less what a subset's mean gives an image of its size. The residuals are the same; but multiplied out,
-    sums of equal values would leave a rounding error of half the digits in place of no spread.
+    Sums are stored minus the subset's mean times the image's number of items. The residuals are the same, but
+    multiplying out sums of equal values would otherwise leave a rounding error of half the digits instead of no
+    spread.
 
     Args:
-        parts: of `parts_of`.
-        position: of each image among the benchmark's.
-        share: `[K]`, what each subset's mean counts, sum 1.
+        parts: Return value of `subset_parts`.
+        position: Position of each image among the benchmark's.
+        share: `[K]`, weight of each subset's mean, sum 1.
 
     Attributes:
-        used: `[I]`, the positions of the images that any subset has.
-        largest: `[M]`, the largest absolute sum of an image.
+        used: `[I]`, positions of the images that any subset has.
+        largest: `[M]`, largest absolute sum of an image.
     """
 
     def __init__(self, parts: Sequence[Part], position: Mapping[Any, int], share: NDArray[np.float64]) -> None:
-        # Every statistic below is a function of sums by image, so a draw is a vector of counts and all draws are one
+        # Every statistic below is a function of sums per image, so a draw is a vector of counts and all draws are one
         # matrix product. No item is ever repeated in memory, however often its image is drawn.
         places = [np.array([position[name] for name in names], dtype=np.intp) for names, _, _ in parts]
         together = np.concatenate(places)
@@ -123,7 +124,7 @@ class Aligned:
             self.used = together
             own = np.concatenate([sums for _, sums, _ in parts])  # [I, M]
             sizes = np.concatenate([sizes for _, _, sizes in parts])[:, None]  # [I, 1]
-            # The five sums that a draw's mean and variance need: s, s^2, s n, n and n^2 of each image.
+            # The five sums that a draw's mean and variance need: s, s^2, s n, n and n^2 per image.
             self._columns = np.concatenate([own, own**2, own * sizes, sizes, sizes**2], axis=1)
             self._starts = np.cumsum([0, *map(len, places[:-1])])
             return
@@ -135,7 +136,7 @@ class Aligned:
             self._sums[index, where], self._sizes[index, where] = part_sums, part_sizes
 
     def mean_and_spread(self, draws: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-        """The weighted mean of K ratios for every draw, and its clustered standard error, not corrected for few.
+        """Weighted mean of K ratios for every draw, and its clustered standard error without small-sample correction.
 
         With `m_k = S_k / N_k` and weights `c_k`, the residual of image i is `r_i = sum_k c_k (s_ik - m_k n_ik) / N_k`
         and the variance is `sum_i w_i r_i^2`.
@@ -144,11 +145,11 @@ class Aligned:
             draws: `[B, I]`, how often each image in `used` is drawn.
 
         Returns:
-            Means `[B, M]`, spreads `[B, M]`, and `[B]`, whether the draw has items of every subset; other rows are not
+            Means `[B, M]`, spreads `[B, M]`, and `[B]`, whether the draw has items of every subset. Other rows are not
             meaningful.
         """
         if self._disjoint:
-            return self._spread_of_disjoint(draws)
+            return self._disjoint_spread(draws)
         sums = np.moveaxis(self._sums, 1, 0).reshape(len(self.used), -1)  # [I, K * M]
         products = product(draws, np.concatenate([self._sizes.T, sums], axis=1))
         drawn, own = np.split(products, [len(self._sizes)], axis=1)
@@ -156,13 +157,13 @@ class Aligned:
         ratio = own.reshape(len(draws), *self._mean.shape) / number[:, :, None]  # [B, K, M]
         variance_of = _variance_of_few if len(self._sums) <= FEW else _variance_of_many
         variance = variance_of(draws, self._sums, self._sizes, ratio, self._share / number)
-        return self._mean_of(ratio), np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
+        return self._weighted_mean(ratio), np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
 
-    def _mean_of(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _weighted_mean(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.tensordot(ratio + self._mean, self._share, axes=(1, 0))
 
-    def _spread_of_disjoint(self, draws: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-        """`mean_and_spread`, the variance multiplied out: draws are read once, and no `[B, I, M]` is needed."""
+    def _disjoint_spread(self, draws: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        """`mean_and_spread` with the variance multiplied out: draws are read once, and no `[B, I, M]` is needed."""
         ends = [*self._starts[1:], len(self._columns)]
         parts = [slice(*bounds) for bounds in zip(self._starts, ends, strict=True)]
         products = np.stack([product(draws[:, part], self._columns[part]) for part in parts], axis=1)
@@ -173,7 +174,7 @@ class Aligned:
         # sum of (s - m n)^2 = sum s^2 - 2 m sum s n + m^2 sum n^2, with the ratio m of each draw
         squares += ratio * (ratio * sizes[:, :, 1:] - 2 * mixed)
         variance = np.tensordot(squares / number**2, self._share**2, axes=(1, 0))
-        return self._mean_of(ratio), np.sqrt(np.maximum(variance, 0)), (sizes[:, :, 0] > 0).all(axis=1)
+        return self._weighted_mean(ratio), np.sqrt(np.maximum(variance, 0)), (sizes[:, :, 0] > 0).all(axis=1)
 
 
 def _variance_of_few(
@@ -183,18 +184,18 @@ def _variance_of_few(
     ratio: NDArray[np.float64],
     weight: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """As `_variance_of_many`, multiplied out: products of the draws in place of residuals of every image and model."""
-    # The square of a sum over K subsets has K (K + 1) / 2 products, each a column per image and model: for three
-    # subsets that is cheaper than a residual of every image in every draw, and for more it is not.
+    """`_variance_of_many`, multiplied out: products of the draws instead of residuals per image and model."""
+    # The square of a sum over K subsets has K (K + 1) / 2 products, each a column per image and model. For three
+    # subsets this is cheaper than a residual per image and draw; for more it is not.
     variance = np.zeros((len(draws), ratio.shape[2]))
-    for one, other in combinations_with_replacement(range(len(sums)), 2):
-        (s, n), (t, m) = ((sums[part], sizes[part][:, None]) for part in (one, other))
+    for first, second in combinations_with_replacement(range(len(sums)), 2):
+        (s, n), (t, m) = ((sums[part], sizes[part][:, None]) for part in (first, second))
         columns = np.concatenate([s * t, s * m, n * t, n * m], axis=1)
         ends = [len(t[0]), 2 * len(t[0]), 3 * len(t[0])]
-        both, first, second, size = np.split(product(draws, columns), ends, axis=1)
-        r, q = ratio[:, one], ratio[:, other]
-        factor = (1 if one == other else 2) * weight[:, one] * weight[:, other]
-        variance += factor[:, None] * (both - q * first - r * second + r * q * size)
+        st, sm, nt, nm = np.split(product(draws, columns), ends, axis=1)
+        r, q = ratio[:, first], ratio[:, second]
+        factor = (1 if first == second else 2) * weight[:, first] * weight[:, second]
+        variance += factor[:, None] * (st - q * sm - r * nt + r * q * nm)
     return variance
 
 
@@ -205,9 +206,9 @@ def _variance_of_many(
     ratio: NDArray[np.float64],
     weight: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """`[B, M]` from the residuals, with an item's weight `[B, K]`; multiplied out, it would cost K * K products."""
+    """`[B, M]` from the residuals, with an item's weight `[B, K]`. Multiplied out, it would cost K * K products."""
     models = ratio.shape[2]
-    # A residual is one row times one column: sum_k (w_k s_k - w_k m_k n_k). So each tile of draws is a matrix product,
+    # A residual is a row times a column: sum_k (w_k s_k - w_k m_k n_k). So each tile of draws is a matrix product,
     # squared in place and summed with the counts, and no array of all draws by all images is held.
     of_sums = [np.concatenate([weight, -weight * ratio[:, :, model]], axis=1) for model in range(models)]  # [B, 2 K]
     both = [np.concatenate([sums[:, :, model], sizes]) for model in range(models)]  # [2 K, I]
@@ -221,12 +222,12 @@ def _variance_of_many(
 
 
 def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[np.float64]]]:
-    """The counts `[B, I]` in tiles that fit the cache, for a product with a number of columns.
+    """Yields the counts `[B, I]` in tiles that fit into the cache, for a product with a number of columns.
 
     Yields:
-        Rows, images, and the counts of both as float64, valid up to the next tile.
+        Rows, images, and their counts as float64, valid until the next tile.
     """
-    # Tiles are as wide as the columns allow before OpenBLAS takes threads, then as high as that and the cache allow.
+    # Tiles are as wide as the columns allow without OpenBLAS threads, then as high as that and the cache allow.
     number, images = counts.shape
     width = max(1, min(images, WIDEST, max(NARROWEST, MULTIPLICATIONS // (ROWS * max(1, columns)))))
     height = max(1, min(number, CELLS // width, max(ROWS, MULTIPLICATIONS // (width * max(1, columns)))))
@@ -242,13 +243,13 @@ def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[
 
 
 def product(counts: Counts, columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`counts @ columns`, added tile by tile: its last digits may differ from those of a single product."""
-    found = np.zeros((len(counts), columns.shape[1]))
-    # For a product with a vector BLAS takes threads far earlier than for one with a matrix.
+    """`counts @ columns`, added tile by tile; its last digits may differ from those of a single product."""
+    result = np.zeros((len(counts), columns.shape[1]))
+    # For a product with a vector, BLAS uses threads far earlier than for one with a matrix.
     if columns.shape[1] == 1:
         for rows, inside, tile in tiles(counts, 1):
-            found[rows, 0] += np.einsum("bi,i->b", tile, columns[inside, 0])
-        return found
+            result[rows, 0] += np.einsum("bi,i->b", tile, columns[inside, 0])
+        return result
     for rows, inside, tile in tiles(counts, columns.shape[1]):
-        found[rows] += tile @ columns[inside]
-    return found
+        result[rows] += tile @ columns[inside]
+    return result

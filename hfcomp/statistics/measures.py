@@ -1,4 +1,4 @@
-"""Measures: what a number of a report is the mean of, and how reports, sweeps and searches name theirs."""
+"""Measures: definitions of a report's numbers as means, and their names in reports, sweeps and searches."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.metrics.units import HEADLINE_METRIC, named_with_unit, unit_of
+from hfcomp.metrics.units import HEADLINE_METRIC, metric_unit, name_with_unit
 from hfcomp.reading import nearest
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Line, Outcomes
 
 Averages = Mapping[Any, Sequence[Average]]
-"""By benchmark, or by benchmark and metric; those over several benchmarks by where they are published."""
+"""Keyed by benchmark, or by benchmark and metric; averages over several benchmarks by where they are published."""
 Pool = tuple[Line, ...]
-"""Lines whose items are averaged as those of one."""
+"""Lines whose items are averaged as if they were one line."""
 COMPOSITION, GENERAL = "composition", "general"
 MEAN = "mean"
-"""The name of the mean of the lines of composition."""
+"""Name of the mean of the compositional lines."""
 OVER_SUBSETS = Average("average")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A mean of means over items, each of a line or of several as one.
+    """A mean of means over items, each over the items of one line or several pooled lines.
 
     Attributes:
         name: `benchmark: subset metric`, or a recipe's name for a mean of several lines.
-        weights: What each pool's mean counts. By default all the same.
-        labels: Further entries of its lines in `summarize`.
-        bounds: Smallest and largest value of an item. By default as `summarize` finds them.
+        weights: Weight of each pool's mean. Equal by default.
+        labels: Further entries for its lines in `summarize`.
+        bounds: Smallest and largest value of an item. By default, `summarize` determines them.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Measure:
 
 
 def line_name(line: Line) -> str:
-    """`benchmark: subset metric`, without a subset that is all."""
+    """`benchmark: subset metric`, without the subset if it is `all`."""
     benchmark, subset, metric = line
     return f"{benchmark}: {metric}" if subset == "all" else f"{benchmark}: {subset} {metric}"
 
@@ -64,7 +64,7 @@ def line_measure(line: Line, aspect: str = COMPOSITION) -> Measure:
 
 
 def mean_of_lines(name: str, lines: Sequence[Line]) -> Measure:
-    """The mean of the means of lines, each with the same weight, of whatever benchmarks."""
+    """The mean of the means of lines of any benchmarks, each with the same weight."""
     return Measure(name, [(line,) for line in dict.fromkeys(lines)], labels={"average": True})
 
 
@@ -82,9 +82,9 @@ def average_measure(
 def _mean_of_groups(
     name: str, groups: Sequence[Sequence[Measure]], labels: Mapping[str, Any], *, pooled: bool = False
 ) -> Measure:
-    """The mean of groups, each the mean of measures; or that over all their items."""
-    # Means of means of means are one weighted mean of lines, and a weighted mean is what the bootstrap and the tests
-    # take. A line that is in several groups counts in each.
+    """The mean of groups, each the mean of its measures, or the mean over all their items."""
+    # Means of means of means are a single weighted mean of lines, which is what the bootstrap and the tests accept. A
+    # line in several groups counts in each of them.
     weights: dict[Pool, float] = {}
     for group in groups:
         for part in group:
@@ -102,44 +102,49 @@ def absent_subsets(average: Average, subsets: Sequence[str]) -> list[str]:
 
 
 def all_measures(aspects: Mapping[Line, str], averages: Averages | None = None) -> list[Measure]:
-    """The measures of a report: averages over benchmarks, then each benchmark's averages and lines as they appear.
+    """The measures of a report: averages over benchmarks, then each benchmark's averages and lines in order.
 
     Args:
-        aspects: the lines in order of appearance, see `Outcomes.aspects`.
-        averages: each is one of every metric of its benchmark, or of that metric, or over several benchmarks. One that
-            names a part that is not there is left out, see `missing_averages`; so is a mean over all subsets where
-            there is but one.
+        aspects: Lines in order of appearance, see `Outcomes.aspects`.
+        averages: Averages, each over every metric of its benchmark, over one metric, or over several benchmarks. An
+            average that names a missing part is omitted (see `missing_averages`), and so is a mean over all subsets if
+            there is only one.
     """
-    found = []
+    measures = []
     of_benchmark: dict[str, list[Measure]] = {}
     for (benchmark, metric), subsets in _subsets(aspects).items():
         aspect = aspects[benchmark, subsets[0], metric]
         of_benchmark.setdefault(benchmark, []).extend(
-            average_measure(one, benchmark, metric, subsets, aspect)
-            for one in _averages_of(averages, benchmark, metric)
-            if not absent_subsets(one, subsets) and (one.groups is not None or len(subsets) > 1)
+            average_measure(average, benchmark, metric, subsets, aspect)
+            for average in _select_averages(averages, benchmark, metric)
+            if not absent_subsets(average, subsets) and (average.groups is not None or len(subsets) > 1)
         )
     for line, aspect in aspects.items():
-        found += [*of_benchmark.pop(line[0], ()), line_measure(line, aspect)]
-    known = _by_label(found)
+        measures += [*of_benchmark.pop(line[0], ()), line_measure(line, aspect)]
+    known = _by_label(measures)
     over_benchmarks = [
-        _mean_of_parts(one, source, known)
-        for source, one in _over_benchmarks(averages)
-        if all(part in known for part in one.parts)
+        _mean_of_parts(average, source, known)
+        for source, average in _over_benchmarks(averages)
+        if all(part in known for part in average.parts)
     ]
-    return [*over_benchmarks, *found]
+    return [*over_benchmarks, *measures]
 
 
 def _by_label(measures: Sequence[Measure]) -> dict[Line, Measure]:
-    """By benchmark, subset or average's name, and metric; an average goes before a subset that is called the same."""
+    """Maps (benchmark, subset or average, metric) to measures. An average hides a subset with its name."""
     known: dict[Line, Measure] = {}
-    for one in measures:
-        known.setdefault((one.labels["benchmark"], one.labels["subset"], one.labels["metric"]), one)
+    for measure in measures:
+        known.setdefault(tuple(measure.labels[name] for name in ("benchmark", "subset", "metric")), measure)
     return known
 
 
 def _over_benchmarks(averages: Averages | None) -> list[tuple[str, Average]]:
-    return [(source, one) for source, own in (averages or {}).items() for one in own if one.spans_benchmarks]
+    return [
+        (source, average)
+        for source, group in (averages or {}).items()
+        for average in group
+        if average.spans_benchmarks
+    ]
 
 
 def _mean_of_parts(average: Average, source: str, known: Mapping[Line, Measure]) -> Measure:
@@ -150,29 +155,30 @@ def _mean_of_parts(average: Average, source: str, known: Mapping[Line, Measure])
 
 
 def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> list[dict[str, Any]]:
-    """The averages that `summarize` leaves out, because items of a part that they name are not there.
+    """The averages that `summarize` omits because items of one of their parts are missing.
 
     Args:
-        outcomes: as in `summarize`.
-        averages: as in `summarize`. One over benchmarks counts where more than half of its benchmarks are there: who
-            scores a single one does not ask for it; and where no other of the same source is whole.
+        outcomes: As in `summarize`.
+        averages: As in `summarize`. An average over benchmarks is listed only if more than half of its benchmarks were
+            scored, because scoring a single one does not ask for it, and only if no other average of the same source
+            is complete.
 
     Returns:
-        One entry per average and metric: `benchmark`, `metric`, `average` and `absent`, the names of the subsets; of
+        One entry per average and metric: `benchmark`, `metric`, `average` and `absent`, the names of the subsets. For
         an average over benchmarks, `benchmark` is where it is published, `metric` its name, and `absent` has lines.
     """
     return absent_averages(Outcomes.of(outcomes).aspects, averages)
 
 
 def absent_averages(aspects: Mapping[Line, str], averages: Averages) -> list[dict[str, Any]]:
-    """`missing_averages` of the lines that are there."""
+    """Computes `missing_averages` from the existing lines."""
     known = _by_label(all_measures(aspects, averages))
-    declared = [(source, one, _absent_parts(one, known)) for source, one in _over_benchmarks(averages)]
-    whole = {source for source, _, absent in declared if not absent}
+    declared = [(source, average, _absent_parts(average, known)) for source, average in _over_benchmarks(averages)]
+    complete = {source for source, _, absent in declared if not absent}
     over_benchmarks = [
-        {"benchmark": source, "metric": one.name, "average": one.name, "absent": absent}
-        for source, one, absent in declared
-        if source not in whole and _most_are_there(one, known)
+        {"benchmark": source, "metric": average.name, "average": average.name, "absent": absent}
+        for source, average, absent in declared
+        if source not in complete and _has_most_benchmarks(average, known)
     ]
     of_metric = _subsets(aspects)
     of_benchmark: dict[str, set[str]] = {}
@@ -181,15 +187,15 @@ def absent_averages(aspects: Mapping[Line, str], averages: Averages) -> list[dic
     return over_benchmarks + [
         {"benchmark": benchmark, "metric": metric, "average": average.name, "absent": absent}
         for (benchmark, metric), subsets in of_metric.items()
-        for average in _averages_of(averages, benchmark, metric)
-        # A subset that only another metric has is not absent: this metric is not defined for it.
+        for average in _select_averages(averages, benchmark, metric)
+        # A subset that only another metric has is not missing: this metric is not defined for it.
         if (absent := absent_subsets(average, subsets)) and absent_subsets(average, [*of_benchmark[benchmark]])
     ]
 
 
-def _most_are_there(average: Average, known: Mapping[Line, Measure]) -> bool:
-    there = {part[0] for part in average.parts if part in known}
-    return 2 * len(there) > len({part[0] for part in average.parts})
+def _has_most_benchmarks(average: Average, known: Mapping[Line, Measure]) -> bool:
+    scored = {part[0] for part in average.parts if part in known}
+    return 2 * len(scored) > len({part[0] for part in average.parts})
 
 
 def _absent_parts(average: Average, known: Mapping[Line, Measure]) -> list[str]:
@@ -197,18 +203,20 @@ def _absent_parts(average: Average, known: Mapping[Line, Measure]) -> list[str]:
 
 
 def usable_averages(outcomes: Outcomes, declared: Mapping[str, Sequence[Average]]) -> dict[Any, list[Average]]:
-    """The averages of a report: a benchmark's own whose subsets are all present, else the mean over subsets.
+    """The averages of a report: a benchmark's own averages with all subsets present, or else the mean over subsets.
 
     Args:
-        outcomes: the outcomes.
-        declared: those in use, by title of the benchmark.
+        outcomes: Outcomes.
+        declared: Averages in use, by title of the benchmark.
 
     Returns:
-        By benchmark and metric, for each metric of several subsets; and those over several benchmarks as they are.
+        By benchmark and metric, for each metric with several subsets; averages over several benchmarks unchanged.
     """
-    over_benchmarks = {one[0]: declared[one[0]] for one in _over_benchmarks(declared)}
+    over_benchmarks = {source: declared[source] for source, _ in _over_benchmarks(declared)}
     return over_benchmarks | {
-        (benchmark, metric): [one for one in declared.get(benchmark, ()) if not absent_subsets(one, subsets)]
+        (benchmark, metric): [
+            average for average in declared.get(benchmark, ()) if not absent_subsets(average, subsets)
+        ]
         or [OVER_SUBSETS]
         for (benchmark, metric), subsets in _subsets(outcomes.aspects).items()
         if len(subsets) > 1
@@ -216,37 +224,37 @@ def usable_averages(outcomes: Outcomes, declared: Mapping[str, Sequence[Average]
 
 
 def _subsets(lines: Mapping[Line, str]) -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
+    subsets: dict[tuple[str, str], list[str]] = {}
     for benchmark, subset, metric in lines:
-        found.setdefault((benchmark, metric), []).append(subset)
-    return found
+        subsets.setdefault((benchmark, metric), []).append(subset)
+    return subsets
 
 
-def _averages_of(averages: Averages | None, benchmark: str, metric: str) -> list[Average]:
+def _select_averages(averages: Averages | None, benchmark: str, metric: str) -> list[Average]:
     known = averages or {}
     return [*known.get(benchmark, ()), *known.get((benchmark, metric), ())]
 
 
 def find_measure(name: str, known: Mapping[str, Measure], *, where: str) -> Measure:
-    """A measure by its name, or the mean of all lines that a pattern with `*` matches.
+    """Finds a measure by its name, or returns the mean of all lines that match a pattern with `*`.
 
     Args:
         name: Name of a measure, or a pattern.
         known: Measures by name.
-        where: What the error calls the place that names the measure.
+        where: Name for error messages of the place where the measure is named.
     """
     if name in known:
         return known[name]
-    fitting = [
-        one.lines[0]
-        for own, one in known.items()
-        if own == one.name and len(one.lines) == 1 and not one.is_average and fnmatchcase(own, name)
+    matching = [
+        measure.lines[0]
+        for key, measure in known.items()
+        if key == measure.name and len(measure.lines) == 1 and not measure.is_average and fnmatchcase(key, name)
     ]
-    if not fitting:
+    if not matching:
         raise ValueError(
             f"{where}: {name!r} is not scored by this evaluation.{nearest(name, known)} Known: {'; '.join(known)}."
         )
-    return mean_of_lines(name, fitting)
+    return mean_of_lines(name, matching)
 
 
 def primary_measure(
@@ -255,15 +263,15 @@ def primary_measure(
     """The primary endpoint of a recipe.
 
     Args:
-        outcomes: of the base at least.
-        name: `benchmark: metric`, the first average over its subsets, `benchmark: subset metric`, where the subset may
-            be an average's name, a pattern of lines, or an average over benchmarks after where it is published, as in
-            `Im et al. 2026, Table 2: compositional mean`. Unset: the strictest metric of the first benchmark of
-            composition that has one, over its subsets.
-        declared: averages in use, by title of the benchmark.
+        outcomes: Outcomes of at least the base.
+        name: `benchmark: metric`, the first average over its subsets; `benchmark: subset metric`, where the subset may
+            be an average's name; a pattern of lines; or an average over benchmarks after where it is published, such
+            as `Im et al. 2026, Table 2: compositional mean`. Unset: the strictest metric of the first compositional
+            benchmark that has one, over its subsets.
+        declared: Averages in use, by title of the benchmark.
 
     Returns:
-        `None` where no name is given and nothing of composition is scored.
+        `None` if no name is given and nothing compositional is scored.
     """
     outcomes = Outcomes.of(outcomes)
     if name is None:
@@ -274,20 +282,20 @@ def primary_measure(
         name = f"{chosen[0][0]}: {chosen[0][2]}"
     measures = all_measures(outcomes.aspects, usable_averages(outcomes, declared))
     known: dict[str, Measure] = {}
-    for one in sorted(measures, key=lambda one: not one.is_average):
+    for candidate in sorted(measures, key=lambda measure: not measure.is_average):
         # The short name belongs to the first average of a metric, or to the line of its only subset.
-        short = f"{one.labels['benchmark']}: {one.labels['metric']}"
-        for key in (short, one.name) if one.is_average else (one.name, short):
-            known.setdefault(key, one)
-    for source, one in _over_benchmarks(declared):
-        if name == f"{source}: {one.name}" and name not in known:
-            absent = "; ".join(_absent_parts(one, _by_label(measures)))
-            raise ValueError(f"primary: {name!r} needs what is not scored by this evaluation: {absent}.")
+        short = f"{candidate.labels['benchmark']}: {candidate.labels['metric']}"
+        for key in (short, candidate.name) if candidate.is_average else (candidate.name, short):
+            known.setdefault(key, candidate)
+    for source, average in _over_benchmarks(declared):
+        if name == f"{source}: {average.name}" and name not in known:
+            absent = "; ".join(_absent_parts(average, _by_label(measures)))
+            raise ValueError(f"primary: {name!r} needs lines that this evaluation does not score: {absent}.")
     measure = find_measure(name, known, where="primary")
-    if name not in known and len({unit_of(line[2]) for line in measure.lines}) > 1:
-        names = "; ".join(dict.fromkeys(named_with_unit(line[2]) for line in measure.lines))
+    if name not in known and len({metric_unit(line[2]) for line in measure.lines}) > 1:
+        names = "; ".join(dict.fromkeys(name_with_unit(line[2]) for line in measure.lines))
         raise ValueError(
-            f"primary: {name!r} fits metrics of different units, whose mean says nothing: {names}. Name one of them."
+            f"primary: {name!r} matches metrics with different units, whose mean is meaningless: {names}. Name one."
         )
     return measure
 
@@ -295,12 +303,13 @@ def primary_measure(
 def headline_measures(
     outcomes: Outcomes, benchmarks: Sequence[str] = (), primary: Measure | None = None
 ) -> list[Measure]:
-    """The lines of composition (of a benchmark the `group` ones where it has any), and the general ones.
+    """The compositional lines (only the `group` ones of a benchmark that has any), and the general ones.
 
     Args:
-        outcomes: the outcomes.
-        benchmarks: those that are shown; none means all.
-        primary: stands first, whatever the benchmarks. Without one, the mean of the lines of composition follows them.
+        outcomes: Outcomes.
+        benchmarks: Benchmarks to show; none means all.
+        primary: Measure to put first, whatever the benchmarks. Without one, the mean of the compositional lines
+            follows them.
     """
     aspects = outcomes.aspects
     titles = list(dict.fromkeys(line[0] for line in aspects))
@@ -309,18 +318,18 @@ def headline_measures(
             raise ValueError(
                 f"benchmarks: {name!r} was not evaluated. Known: {', '.join(titles)}. Fix the sweep's file."
             )
-    shown = [line_measure(line, aspect) for line, aspect in aspects.items() if line[0] in (benchmarks or titles)]
-    composition, general = ([one for one in shown if one.labels["aspect"] == kind] for kind in (COMPOSITION, GENERAL))
-    strict = {one.labels["benchmark"] for one in composition if one.labels["metric"] == HEADLINE_METRIC}
-    kept = [
-        one for one in composition if one.labels["metric"] == HEADLINE_METRIC or one.labels["benchmark"] not in strict
+    rows = [line_measure(line, aspect) for line, aspect in aspects.items() if line[0] in (benchmarks or titles)]
+    composition, general = ([row for row in rows if row.labels["aspect"] == kind] for kind in (COMPOSITION, GENERAL))
+    strict = {row.labels["benchmark"] for row in composition if row.labels["metric"] == HEADLINE_METRIC}
+    headline = [
+        row for row in composition if row.labels["metric"] == HEADLINE_METRIC or row.labels["benchmark"] not in strict
     ]
     if primary is not None:
-        return [primary, *(one for one in (*kept, *general) if one.name != primary.name)]
-    mean = [mean_of_lines(MEAN, [one.lines[0] for one in kept])] if len(kept) > 1 else []
-    return [*kept, *mean, *general]
+        return [primary, *(row for row in (*headline, *general) if row.name != primary.name)]
+    mean = [mean_of_lines(MEAN, [row.lines[0] for row in headline])] if len(headline) > 1 else []
+    return [*headline, *mean, *general]
 
 
 def search_measure(outcomes: Outcomes, name: str) -> Measure:
     """The measure that a search maximizes: one of `headline_measures`, or a pattern of their lines."""
-    return find_measure(name, {one.name: one for one in headline_measures(outcomes)}, where="measure")
+    return find_measure(name, {known.name: known for known in headline_measures(outcomes)}, where="measure")

@@ -1,4 +1,4 @@
-"""Samples: the items that a measure is the mean of, the same ones for all models, which are numbers here."""
+"""Samples: the items that a measure averages, the same for all models. Models are numbers here."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from hfcomp.statistics.measures import Measure
 from hfcomp.statistics.outcomes import LINE, STRATUM, Line
 
 SIGNED = ("correlation", "kendall", "tau")
-"""Words in the names of metrics that go from -1 to 1."""
+"""Words in the names of metrics that range from -1 to 1."""
 READ = ("column", "image", "value", "tie", "chance", STRATUM)
-"""Columns of a table that are read as they are."""
+"""Columns of a table that are read unchanged."""
 ALIKE = "Score all models on the same items."
 
 
 class UnlikeItems(Exception):
-    """Items that models do not share, as a text with places for the `model` and the `other` of two columns."""
+    """Items that models do not share. `template` is a message with fields for the `model` and `other` of `columns`."""
 
-    def __init__(self, where: str, said: str, columns: tuple[int, int], facts: Mapping[str, str]) -> None:
-        super().__init__(where, said)
-        self.where, self.said, self.columns, self.facts = where, said, columns, facts
+    def __init__(self, where: str, template: str, columns: tuple[int, int], facts: Mapping[str, str]) -> None:
+        super().__init__(where, template)
+        self.where, self.template, self.columns, self.facts = where, template, columns, facts
 
 
 @dataclass(frozen=True)
 class Items:
-    """Items of C models: values and ties `[n, C]`, images and chance `[n]`; strata `[n]` where there are any."""
+    """Items of C models: values and ties `[n, C]`, images and chance `[n]`; and strata `[n]`, if any."""
 
     values: NDArray[np.float64]
     ties: NDArray[np.bool_]
@@ -55,12 +55,12 @@ class Items:
 
 @dataclass(frozen=True)
 class Sample:
-    """The mean of the means of parts.
+    """A weighted mean of the means of parts.
 
     Attributes:
-        columns: the numbers of the C models.
-        weights: what the mean of each part counts.
-        bounds: of an item's value.
+        columns: Numbers of the C models.
+        weights: Weight of each part's mean.
+        bounds: Bounds of an item's value.
     """
 
     columns: list[int]
@@ -70,18 +70,18 @@ class Sample:
 
     @property
     def subsets(self) -> list[tuple[NDArray[np.float64], NDArray[Any]]]:
-        """Values and images of each part, as `ImageBootstrap` takes them."""
+        """Values and images of each part, as `ImageBootstrap` expects them."""
         return [(part.values, part.images) for part in self.parts]
 
     def mean(self, kind: str = "values") -> NDArray[np.float64]:
-        """`[C]`: of values or of ties; of chance a single number."""
+        """`[C]`, the mean of values or ties; a single number for chance."""
         means = [getattr(part, kind).mean(axis=0) for part in self.parts]
-        # A single part's mean stays exact; a product of weights would round it.
+        # A single part's mean stays exact; multiplying by a weight would round it.
         weighted = means[0] if len(means) == 1 else np.tensordot(self.weights, np.stack(means), axes=1)
         return weighted if len(means) == 1 else weighted / sum(self.weights)
 
     def facts(self) -> dict[str, Any]:
-        """Chance (`None` where an item has none), and the numbers of items and images."""
+        """Returns chance (`None` if an item has none) and the numbers of items and images."""
         chance = float(self.mean("chance"))
         images = len(distinct(np.concatenate([part.images for part in self.parts]))[0])
         items = sum(len(part.images) for part in self.parts)
@@ -89,12 +89,12 @@ class Sample:
 
 
 class Samples:
-    """The samples of measures, and the draws of their images.
+    """Creates the samples of measures and the draws of their images.
 
     Args:
-        table: lines, items and what is read of them: `column` is the number of each row's model, `image` of its image.
-        images: which images a draw is taken from, as in `summarize`.
-        every: whether all models need all items; else a measure is of the models that have any of its own.
+        table: Lines, items and the columns to read. `column` is the number of each row's model, `image` of its image.
+        images: Set of images to draw from, as in `summarize`.
+        every: Whether all models need all items. Otherwise, a measure covers the models that have any of its items.
     """
 
     def __init__(self, table: pd.DataFrame, columns: int, images: str, *, every: bool) -> None:
@@ -106,25 +106,25 @@ class Samples:
         self._drawn: tuple[Any, ImageBootstrap | None] = None, None
 
     def sample(self, measure: Measure) -> Sample:
-        """The items of a measure; raises `UnlikeItems`."""
+        """Returns the items of a measure, or raises `UnlikeItems`."""
         absent = [line for line in measure.lines if line not in self._rows]
         if absent:
             raise ValueError(f"{measure.name}: no model was scored on {' / '.join(absent[0])}.")
         column = self._cells["column"]
-        there = np.flatnonzero(np.bincount(np.concatenate([column[self._rows[line]] for line in measure.lines])))
-        chosen = list(range(self._columns)) if self._every else there.tolist()
+        present = np.flatnonzero(np.bincount(np.concatenate([column[self._rows[line]] for line in measure.lines])))
+        chosen = list(range(self._columns)) if self._every else present.tolist()
         of_line = {line: self._items(line, chosen) for line in measure.lines}
         items = [_pool([of_line[line] for line in pool]) for pool in measure.pools]
         weights = measure.weights or [1.0] * len(items)
-        strata = [one.parts() for one in items]
+        strata = [part.parts() for part in items]
         shared = [weight / len(own) for weight, own in zip(weights, strata, strict=True) for _ in own]
         parts = [part for own in strata for part in own]
         bounds = measure.bounds or _bounds(" ".join(line[2] for line in measure.lines), parts)
         return Sample(chosen, parts, shared, bounds)
 
     def bootstrap(self, measure: Measure) -> ImageBootstrap:
-        # The last draws are kept, because the next measure mostly has the same images. Keeping all would take a byte
-        # per draw and image for every benchmark.
+        # Keep only the last draws, because the next measure usually has the same images. Keeping all draws would take
+        # a byte per draw and image for every benchmark.
         key: Any = None
         if self._images != "all":
             key = {line[0] for line in measure.lines} if self._images == "benchmark" else measure.lines
@@ -135,7 +135,7 @@ class Samples:
         return self._drawn[1]
 
     def _items(self, line: Line, chosen: Sequence[int]) -> Items:
-        # Kept, because averages read the lines again.
+        # Cached because averages read the lines again
         key = line, tuple(chosen)
         if key not in self._of_line:
             cells = {name: column[self._rows[line]] for name, column in self._cells.items()}
@@ -147,39 +147,39 @@ def _pool(items: Sequence[Items]) -> Items:
     if len(items) == 1:
         return items[0]
     names = ["values", "ties", "images", "chance", *(["strata"] if items[0].strata is not None else [])]
-    return Items(*(np.concatenate([getattr(one, name) for one in items]) for name in names))
+    return Items(*(np.concatenate([getattr(part, name) for part in items]) for name in names))
 
 
 def _bounds(metrics: str, parts: Sequence[Items]) -> tuple[float, float] | None:
-    """What an item can have at least and at most; `None` where some values say that it is something else."""
+    """Smallest and largest possible value of an item; `None` if some values contradict the assumed range."""
     low = -1.0 if set(SIGNED) & set(re.findall(r"[a-z]+", metrics.lower())) else 0.0
     inside = min(part.values.min() for part in parts) >= low and max(part.values.max() for part in parts) <= 1
     return (low, 1.0) if inside else None
 
 
 def _items(cells: Mapping[str, NDArray[Any]], names: Sequence[str], chosen: Sequence[int], where: str) -> Items:
-    """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`."""
-    # A table of row numbers, items by models. Errors are found in whole columns at a time and named by the first cell.
+    """The items of a line by model, in order of appearance. `names` maps the numbers in `item` to names."""
+    # A table of row numbers, items by models. Errors are detected in whole columns and reported for the first cell.
     item, items = pd.factorize(cells["item"])
     column, number = np.searchsorted(chosen, cells["column"]), len(cells["item"])
     rows = np.full((len(items), len(chosen)), -1)
     rows[item, column] = np.arange(number)
-    twice = np.zeros(rows.shape, dtype=bool)
+    duplicated = np.zeros(rows.shape, dtype=bool)
     again = rows[item, column] != np.arange(number)
-    twice[item[again], column[again]] = True
+    duplicated[item[again], column[again]] = True
     value, image, first = cells["value"][rows], cells["image"][rows], rows[:, 0]
-    for bad, said in (
-        (twice, "item {item} of model {model!r} is duplicated. Score each item once."),
+    for bad, template in (
+        (duplicated, "item {item} of model {model!r} is duplicated. Score each item once."),
         (
             rows < 0,
-            "item {item} is there for model {other!r} and missing for {model!r} ({count} such items). " + ALIKE,
+            "item {item} exists for model {other!r} but not for {model!r} ({count} such items). " + ALIKE,
         ),
-        (image != image[:, :1], "item {item} has another image for {model!r} than for {other!r}. " + ALIKE),
+        (image != image[:, :1], "item {item} has a different image for {model!r} than for {other!r}. " + ALIKE),
         (~np.isfinite(value), "item {item} of model {model!r} has no finite value."),
     ):
         if bad.any():
             row, model = np.argwhere(bad)[0]
             facts = {"item": repr(names[items[row]]), "count": f"{bad[:, model].sum():,}"}
-            raise UnlikeItems(where, said, (chosen[model], chosen[(rows[row] >= 0).argmax()]), facts)
+            raise UnlikeItems(where, template, (chosen[model], chosen[(rows[row] >= 0).argmax()]), facts)
     strata, chance = cells[STRATUM][first], cells["chance"][first]
     return Items(value, cells["tie"][rows], image[:, 0], chance, None if pd.isna(strata).any() else strata)

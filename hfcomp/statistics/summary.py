@@ -1,4 +1,4 @@
-"""From outcomes to numbers: means of models with intervals, their ties, and paired differences."""
+"""Computes numbers from outcomes: means of models with intervals, their ties, and paired differences."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 BASE = "base"
 Cell = Any
-"""A model's identity: its name, or for example `(setting, arm)` if a study has several of a name."""
+"""A model's identity: its name, or for example `(setting, arm)` if several models of a study share a name."""
 Column = tuple[Cell, int]
 """A cell and a seed."""
 Seeds = Mapping[Cell, Mapping[int, int]]
-"""The place of each seed of each cell among the columns of a sample."""
+"""The position of each seed of each cell among the columns of a sample."""
 Contrasts = Mapping[Any, tuple[Sequence[Cell], Sequence[Cell]]]
 TIE_RULES = {"wrong": 0.0, "half": 0.5, "win": 1.0}
-"""What a tie counts, by the name of the rule; see `summarize` for where."""
+"""Value of a tie by the name of the rule; see `summarize` for when it applies."""
 
 
 def summarize(
@@ -46,56 +46,57 @@ def summarize(
     intervals: bool = True,
     test: bool = True,
 ) -> list[dict[str, Any]]:
-    """One line per measure, with every model's mean and the paired differences.
+    """Computes one line per measure, with every model's mean and the paired differences.
 
-    Intervals are image-clustered bootstrap intervals of 95%, see `ImageBootstrap`: all subsets of an average are
+    Intervals are 95% image-clustered bootstrap intervals (see `ImageBootstrap`): all subsets of an average are
     resampled together.
 
     Args:
-        outcomes: of the models.
-        by: the columns that identify a model, in the order of a `Cell`; a single column's values are the cells. Rows
-            that differ only in `seed` are seeds of one model.
-        models: in the order of the report. By default, of each measure, those that have items of it.
-        references: the models that differences refer to.
-        subject: the models that are compared to them; by default all but `base`.
-        contrasts: further differences, by name: of the mean of some models and that of others, paired by seed. One of
-            a model without items of a measure is left out there.
-        measures: by default `all_measures` with `averages`; only then p are corrected for their number.
-        averages: means over subsets, by benchmark, or by benchmark and metric; those over benchmarks by where they
-            are published, which is then the `benchmark` of their lines, and their name the `metric`.
-        tie: what a tie counts, see `TIE_RULES`. It counts so only for an item whose value is 0, of a metric of this
-            benchmark whose values are all 0 or 1: what a tie could add to a fraction is not known, so there it is
-            shown and counts nothing.
-        images: which images a draw is taken from: those of the measure's benchmarks, of its own lines, or all.
-        intervals: whether models have intervals.
-        test: whether contrasts are tested; else their intervals are of the bootstrap alone.
+        outcomes: Outcomes of the models.
+        by: Columns that identify a model, in the order of a `Cell`; a single column's values are the cells. Rows that
+            differ only in `seed` are seeds of one model.
+        models: Models in the order of the report. By default, for each measure, those that have items of it.
+        references: Models that differences refer to.
+        subject: Models to compare with the references; by default all except `base`.
+        contrasts: Further differences, by name: the mean of some models minus that of others, paired by seed. For a
+            measure without items of one of these models, the contrast is omitted.
+        measures: Measures; by default `all_measures` with `averages`. p-values are corrected for their number only in
+            the default case.
+        averages: Means over subsets, by benchmark, or by benchmark and metric. Averages over benchmarks are keyed by
+            where they are published, which becomes the `benchmark` of their lines, and their name the `metric`.
+        tie: Value of a tie, see `TIE_RULES`. It applies only to an item whose value is 0, for a metric of a benchmark
+            whose values are all 0 or 1. What a tie would add to a fraction is unknown, so there it is shown and counts
+            nothing.
+        images: Set of images that a draw is taken from: those of the measure's benchmarks, of its own lines, or all.
+        intervals: Whether models have intervals.
+        test: Whether contrasts are tested. Otherwise their intervals come only from the bootstrap.
 
     Returns:
-        Of each measure its `labels` (of a line or average `benchmark`, `subset` or the average's name, `metric`,
-        `aspect`; `average`, of an average over subsets `groups` and `pooled` too), `chance` (`None` where an item has
-        none), `items`, `images`, `models` (cell to `value`, `low`, `high`, `ties`, `tie_rate`; with several seeds to
-        their mean `value`, `lowest` and `highest`, `seeds`, the value of each, and `tie_rate`), `differences` (cell to
-        reference to `value`, `low`, `high`, `p` of the sign-flip test, `q` of `correct`, and `smallest`, the
-        difference that the set would find in 80% of the cases; with several seeds those of `difference_over_seeds`),
-        `contrasts` where asked for (name to `value`, `low`, `high`, `p`, and `seeds`, their number), and `lines`,
-        where the measure is a mean of several lines but not an average over subsets. Bounds are NaN with fewer than
-        two images; of an average, also where that is so of one of its subsets. `ties` is a number of items, `tie_rate`
-        is averaged as `value` is.
+        For each measure its `labels` (for a line or average `benchmark`, `subset` or the average's name, `metric`,
+        `aspect` and `average`; for an average over subsets also `groups` and `pooled`), `chance` (`None` if an item
+        has none), `items`, `images`, `models` (cell to `value`, `low`, `high`, `ties`, `tie_rate`; with several seeds
+        to their mean `value`, `lowest` and `highest`, `seeds`, the value of each, and `tie_rate`), `differences` (cell
+        to reference to `value`, `low`, `high`, `p` of the sign-flip test, `q` of `correct`, and `smallest`, the
+        difference that the set would detect in 80% of the cases; with several seeds those of
+        `difference_over_seeds`), `contrasts` if requested (name to `value`, `low`, `high`, `p`, and `seeds`, their
+        number), and `lines`, if the measure is a mean of several lines but not an average over subsets. Bounds are NaN
+        with fewer than two images, and for an average also if one of its subsets has fewer than two. `ties` is a
+        number of items, and `tie_rate` is averaged like `value`.
 
     Raises:
-        ValueError: for a missing column, an unknown model or rule, a value that is not finite, or models whose items
-            differ.
+        ValueError: For a missing column, an unknown model or rule, a value that is not finite, or models with
+            different items.
     """
     outcomes = Outcomes.of(outcomes)
     check_tie(tie)
     table, columns = _enumerate(outcomes.table, list(by), models)
-    whole = measures is None
-    measures = all_measures(Outcomes(table[list(COLUMNS)]).aspects, averages) if whole else measures
+    is_full_report = measures is None
+    measures = all_measures(Outcomes(table[list(COLUMNS)]).aspects, averages) if is_full_report else measures
     cells = list(dict.fromkeys(cell for cell, _ in columns))
     _warn_of_two_seeds(columns)
     subject = [cell for cell in cells if cell != BASE] if subject is None else subject
     _check_names(cells, references=references, subject=subject)
-    compared = {one: [other for other in references if other != one] for one in subject}
+    compared = {model: [other for other in references if other != model] for model in subject}
     read = _credit_ties(table, TIE_RULES[tie])[[*LINE, "item", *READ]]
     samples = Samples(read, len(columns), images, every=models is not None)
     lines = []
@@ -104,7 +105,8 @@ def summarize(
             sample = samples.sample(measure)
         except UnlikeItems as error:
             model, other = (_name(columns[number]) for number in error.columns)
-            raise ValueError(f"{error.where}: {error.said.format(model=model, other=other, **error.facts)}") from None
+            problem = error.template.format(model=model, other=other, **error.facts)
+            raise ValueError(f"{error.where}: {problem}") from None
         seeds = _seeds([columns[number] for number in sample.columns])
         bootstrap = samples.bootstrap(measure) if intervals or references or contrasts else None
         line = {**measure.labels, **sample.facts(), "models": _models(sample, seeds, bootstrap if intervals else None)}
@@ -118,20 +120,20 @@ def summarize(
         if len(measure.lines) > 1 and not measure.is_average:
             line["lines"] = [list(key) for key in measure.lines]
         lines.append(line)
-    if whole:
+    if is_full_report:
         correct(lines)
     return lines
 
 
 def _seeds(columns: Sequence[Column]) -> dict[Cell, dict[int, int]]:
-    found: dict[Cell, dict[int, int]] = {}
+    seeds_by_cell: dict[Cell, dict[int, int]] = {}
     for place, (cell, seed) in enumerate(columns):
-        found.setdefault(cell, {})[seed] = place
-    return found
+        seeds_by_cell.setdefault(cell, {})[seed] = place
+    return seeds_by_cell
 
 
 def _name(column: Column) -> str:
-    """`setting/arm/seed` of a model, without those that it lacks."""
+    """`setting/arm/seed` of a model, without missing parts."""
     cell, seed = column
     parts = cell if isinstance(cell, tuple) else (cell,)
     return "/".join(str(part) for part in (parts if seed == NO_SEED else (*parts, seed)))
@@ -149,22 +151,22 @@ def _warn_of_two_seeds(columns: Sequence[Column]) -> None:
 
 
 def _enumerate(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None) -> tuple[pd.DataFrame, list[Column]]:
-    """The rows of the models with the numbers of their columns and images, and the columns."""
+    """Returns the models' rows with the numbers of their columns and images, and the columns."""
     kinds = list(table[[*by, "seed"]].drop_duplicates().itertuples(index=False, name=None))
     known = [(kind[0] if len(by) == 1 else kind[:-1], kind[-1]) for kind in kinds]
     cells = list(dict.fromkeys(cell for cell, _ in known))
     for name in models or ():
         if name not in cells:
-            raise ValueError(f"models: {name!r} has no items; the table has those of {cells}. Evaluate it first.")
+            raise ValueError(f"models: {name!r} has no items; the table has items of {cells}. Evaluate it first.")
     columns = [column for cell in (cells if models is None else models) for column in known if column[0] == cell]
     place = np.array([columns.index(column) if column in columns else -1 for column in known], dtype=np.intp)
     number = place[table.groupby([*by, "seed"], sort=False).ngroup().to_numpy()]
     table = table.assign(column=number)[number >= 0]
-    return table.assign(image=_in_order(table["image_id"])), columns
+    return table.assign(image=_sorted_numbers(table["image_id"])), columns
 
 
-def _in_order(names: pd.Series) -> NDArray[np.intp]:
-    """The number of each name among the sorted distinct ones: grouping numbers is quicker than grouping names."""
+def _sorted_numbers(names: pd.Series) -> NDArray[np.intp]:
+    """The number of each name among the sorted distinct ones. Grouping numbers is quicker than grouping names."""
     number, distinct = pd.factorize(names)
     order = np.argsort(np.asarray(distinct, dtype=object))
     place = np.empty(len(order), dtype=np.intp)
@@ -179,19 +181,19 @@ def _check_names(cells: Sequence[Cell], **arguments: Sequence[Cell]) -> None:
                 raise ValueError(f"{argument}: {name!r} is not one of the models {cells}. Add or remove it.")
 
 
-def _credit_ties(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:
-    if not of_a_tie:
+def _credit_ties(table: pd.DataFrame, tie_value: float) -> pd.DataFrame:
+    if not tie_value:
         return table
-    # Only if all values are 0 or 1: what a tie would add to a fraction is not known.
+    # Only if all values are 0 or 1, because what a tie would add to a fraction is unknown.
     whole = table["value"].isin([0.0, 1.0]).groupby([table["benchmark"], table["metric"]]).transform("all")
-    return table.assign(value=table["value"].mask(whole & (table["value"] == 0) & table["tie"], of_a_tie))
+    return table.assign(value=table["value"].mask(whole & (table["value"] == 0) & table["tie"], tie_value))
 
 
 def _models(sample: Sample, places: Seeds, bootstrap: ImageBootstrap | None) -> dict[Cell, dict[str, Any]]:
-    """Each model's mean, of one seed with what is known of it alone."""
+    """Each model's mean. A model with a single seed also has bounds and ties."""
     values, tie_rates = sample.mean(), sample.mean("ties")
     ties = sum(part.ties.sum(axis=0) for part in sample.parts)
-    found: dict[Cell, dict[str, Any]] = {}
+    models: dict[Cell, dict[str, Any]] = {}
     low, high = values, values
     if bootstrap is not None:
         low, high = bootstrap.macro_interval(sample.subsets, weights=sample.weights, bounds=sample.bounds)
@@ -200,32 +202,32 @@ def _models(sample: Sample, places: Seeds, bootstrap: ImageBootstrap | None) -> 
         if len(own) > 1:
             each = [float(values[index]) for index in own]
             range_of = {"lowest": min(each), "highest": max(each), "seeds": each}
-            found[cell] = {"value": float(np.mean(each)), **range_of, "tie_rate": float(np.mean(tie_rates[own]))}
+            models[cell] = {"value": float(np.mean(each)), **range_of, "tie_rate": float(np.mean(tie_rates[own]))}
             continue
         bounds = {"low": float(low[own[0]]), "high": float(high[own[0]])} if bootstrap is not None else {}
         tied = {"ties": int(ties[own[0]]), "tie_rate": float(tie_rates[own[0]])}
-        found[cell] = {"value": float(values[own[0]]), **bounds, **tied}
-    return found
+        models[cell] = {"value": float(values[own[0]]), **bounds, **tied}
+    return models
 
 
 def _differences(
     sample: Sample, seeds: Seeds, compared: Mapping[Cell, Sequence[Cell]], bootstrap: ImageBootstrap | None
 ) -> dict[Cell, dict[Cell, dict[str, float]]]:
-    """Each model minus each of its references; of single seeds all at once, so that they share random signs."""
-    pairs = [(one, other) for one, others in compared.items() for other in others if {one, other} <= seeds.keys()]
-    found = {}
+    """Each model minus each of its references. Single seeds are computed all at once, to share random signs."""
+    pairs = [(cell, other) for cell, others in compared.items() for other in others if {cell, other} <= seeds.keys()]
+    differences = {}
     if all(len(seeds[cell]) == 1 for pair in pairs for cell in pair) and pairs:
-        one, other = ([next(iter(seeds[pair[side]].values())) for pair in pairs] for side in (0, 1))
-        tables = [(values[:, one] - values[:, other], images) for values, images in sample.subsets]
+        first, second = ([next(iter(seeds[pair[side]].values())) for pair in pairs] for side in (0, 1))
+        tables = [(values[:, first] - values[:, second], images) for values, images in sample.subsets]
         columns = bootstrap.macro_difference(tables, weights=sample.weights, bounds=sample.bounds)
         columns["smallest"] = macro_smallest_difference(tables, sample.weights)
         for index, pair in enumerate(pairs):
-            found[pair] = {key: float(column[index]) for key, column in columns.items()}
+            differences[pair] = {key: float(column[index]) for key, column in columns.items()}
     else:
-        found = {pair: _contrast(sample, seeds, pair[:1], pair[1:], bootstrap, test=True) for pair in pairs}
+        differences = {pair: _contrast(sample, seeds, pair[:1], pair[1:], bootstrap, test=True) for pair in pairs}
     return {
-        one: {other: found[one, other] for other in others if (one, other) in found}
-        for one, others in compared.items()
+        cell: {other: differences[cell, other] for other in others if (cell, other) in differences}
+        for cell, others in compared.items()
     }
 
 
@@ -239,26 +241,26 @@ def _contrast(
     test: bool,
 ) -> dict[str, float]:
     changes, images = _changes(sample, seeds, cells, others), [part.images for part in sample.parts]
-    how = {"weights": sample.weights, "bounds": sample.bounds}
+    options = {"weights": sample.weights, "bounds": sample.bounds}
     if test:
-        return difference_over_seeds(bootstrap, changes, images, **how)
+        return difference_over_seeds(bootstrap, changes, images, **options)
     averaged = [np.mean(of_part, axis=0) for of_part in zip(*changes, strict=True)]
     value = np.average([change.mean() for change in averaged], weights=sample.weights)
-    low, high = bootstrap.macro_interval(list(zip(averaged, images, strict=True)), **how, difference=True)
+    low, high = bootstrap.macro_interval(list(zip(averaged, images, strict=True)), **options, difference=True)
     return {"value": float(value), "low": low, "high": high, "seeds": len(changes)}
 
 
 def _changes(
     sample: Sample, seeds: Seeds, cells: Sequence[Cell], others: Sequence[Cell]
 ) -> list[list[NDArray[np.float64]]]:
-    """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part."""
+    """For each seed, the paired differences `[n]` between the means of two sets of cells, part by part."""
     # A cell without a seed, such as a base, is paired with every seed of the others.
     known = {cell: seeds[cell] for cell in (*cells, *others)}
     every = list(dict.fromkeys(seed for own in known.values() for seed in own if seed != NO_SEED)) or [NO_SEED]
     for cell, own in known.items():
         absent = [seed for seed in every if seed not in own and NO_SEED not in own]
         if absent:
-            raise ValueError(f"{cell}: no outcomes for seed {absent[0]}, unlike another model. Score all seeds.")
+            raise ValueError(f"{cell}: no outcomes for seed {absent[0]}, which another model has. Score all seeds.")
 
     def mean(part: Items, side: Sequence[Cell], seed: int) -> NDArray[np.float64]:
         columns = [part.values[:, known[cell].get(seed, known[cell].get(NO_SEED))] for cell in side]
@@ -271,10 +273,10 @@ def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] 
     """Corrects the p-values of a report for their number, in place.
 
     Args:
-        lines: of `summarize`; one with `primary` holds the report's primary endpoint.
-        primary: the comparisons, model and reference, for which the report is made. On the primary line they get
+        lines: Lines of `summarize`. A line with `primary` holds the report's primary endpoint.
+        primary: Comparisons (model and reference) for which the report is made. On the primary line they get
             `p_holm`, Holm's correction for their number. Every other difference gets `q` of Benjamini and Hochberg
-            over all of these, a pair of models once, whichever is the reference.
+            over all of these, with a pair of models counted once, whichever is the reference.
     """
     first: list[dict[str, float]] = []
     others: dict[tuple[int, frozenset[str]], list[dict[str, float]]] = {}

@@ -1,4 +1,4 @@
-"""Several tables of items with a column for each number: means, differences and other statistics over shared draws."""
+"""Tables of items with a column per number: means, differences and other statistics over shared draws."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Estimate = dict[str, Any]
 
 
 class WideTables:
-    """Tables whose items may be different ones, unlike those of `summarize`, and may show the same images.
+    """Tables that may have different items, unlike those of `summarize`, and may show the same images.
 
-    Images of one name are one image, whatever table they are in: a draw takes it with its items of all tables. What
-    two tables share is thereby paired, and what they do not share is independent. As `Outcomes`, each number would be
-    a row: 8.5 million rows for three tables of 113,000 items and 25 columns.
+    Images with the same name are one image in all tables: a draw takes it with its items of all tables. What two
+    tables share is thereby paired, and everything else is independent. As `Outcomes`, each number would be a row: 8.5
+    million rows for three tables of 113,000 items and 25 columns.
 
     Args:
-        tables: by name, the columns `[n]` of each; NaN where an item has no such number.
-        images: by table `[n]`, the image of each item.
-        seed: of the draws.
-        progress: whether to show bars.
+        tables: Columns `[n]` of each table, by the table's name; NaN if an item has no such number.
+        images: Image of each item, `[n]`, by table.
+        seed: Random seed for the draws.
+        progress: Whether to show bars.
 
     Attributes:
-        tables: as given.
-        images: by table `[n]`, the number of each item's image.
+        tables: The given tables.
+        images: Number of each item's image, `[n]`, by table.
     """
 
     def __init__(
@@ -47,51 +47,52 @@ class WideTables:
         self.tables, self._progress = tables, progress
         ids = [np.asarray(images[name], dtype=str) for name in tables]
         known, index = np.unique(np.concatenate(ids), return_inverse=True)
-        ends = np.cumsum([len(one) for one in ids])[:-1]
+        ends = np.cumsum([len(names) for names in ids])[:-1]
         self.images: dict[str, Places] = dict(zip(tables, np.split(index, ends), strict=True))
         self.bootstrap = ImageBootstrap(np.arange(len(known)), seed=seed)
 
     def means(self, bounds: Mapping[Column, Bounds]) -> dict[tuple[str, Column], Estimate]:
-        """By table and column, the mean with its interval and the numbers of items and images.
+        """Computes, by table and column, the mean with its interval and the numbers of items and images.
 
         Args:
-            bounds: of an item's value, by column; these columns are summarized.
+            bounds: Bounds of an item's value by column. These columns are summarized.
         """
-        # Columns of a table with the same items share one pass over the draws.
+        # Columns of a table with the same items share a pass over the draws.
         groups = [
             (name, limits, columns)
             for name in self.tables
             for limits in dict.fromkeys(bounds.values())
-            for columns in self._alike([column for column, own in bounds.items() if own == limits], name)
+            for columns in self._columns_by_items([column for column, own in bounds.items() if own == limits], name)
         ]
-        found = {}
+        means = {}
         for name, limits, columns in tqdm(groups, desc="intervals", disable=not self._progress, leave=False):
-            values, images = self._stacked(name, columns)
+            values, images = self._stack_columns(name, columns)
             ends = self.bootstrap.interval(values, images, bounds=limits)
             for column, own, low, high in zip(columns, values.T, *ends, strict=True):
-                found[name, column] = _estimate(own.mean(), low, high) | _counts(images)
-        return found
+                means[name, column] = _estimate(own.mean(), low, high) | _counts(images)
+        return means
 
     def mean(self, name: str, column: Column, rows: NDArray[np.bool_]) -> Estimate:
-        """The mean over some rows of a table that have the number, as in `means`."""
-        there = rows & np.isfinite(self.tables[name][column])
-        values, images = self.tables[name][column][there], self.images[name][there]
+        """Computes the mean, as in `means`, over those of some rows that have the number."""
+        present = rows & np.isfinite(self.tables[name][column])
+        values, images = self.tables[name][column][present], self.images[name][present]
         return _estimate(values.mean(), *self.bootstrap.interval(values, images, bounds=None)) | _counts(images)
 
     def differences(self, columns: Iterable[Column]) -> dict[Column, list[Estimate]]:
-        """By column the differences of the means of every two tables that have it, `first` minus `second`."""
+        """Computes, by column, the difference of means (`first` minus `second`) of every two tables that have it."""
         columns = list(columns)
-        groups = [(*pair, own) for pair in combinations(self.tables, 2) for own in self._alike(columns, *pair)]
-        found: dict[Column, list[Estimate]] = {}
+        pairs = combinations(self.tables, 2)
+        groups = [(*pair, own) for pair in pairs for own in self._columns_by_items(columns, *pair)]
+        differences: dict[Column, list[Estimate]] = {}
         for first, second, own in tqdm(groups, desc="differences", disable=not self._progress, leave=False):
             for column, difference in zip(own, self._difference(first, second, own), strict=True):
-                found.setdefault(column, []).append({"first": first, "second": second, **difference})
-        return found
+                differences.setdefault(column, []).append({"first": first, "second": second, **difference})
+        return differences
 
     def _difference(self, first: str, second: str, columns: Sequence[Column]) -> Iterator[Estimate]:
-        (values, images), (others, other_images) = (self._stacked(name, columns) for name in (first, second))
-        # Paired image by image it is the same interval, and quicker. Otherwise the difference is twice the mean of one
-        # table's mean and the other's with the sign changed, which is a mean of two subsets.
+        (values, images), (others, other_images) = (self._stack_columns(name, columns) for name in (first, second))
+        # Paired image by image, it is the same interval, and quicker. Otherwise the difference is twice the mean of
+        # one table's mean and the negated mean of the other, which is a mean of two subsets.
         if np.array_equal(images, other_images):
             low, high = self.bootstrap.interval(values - others, images, bounds=None, difference=True)
         else:
@@ -104,21 +105,21 @@ class WideTables:
     def resample(self, statistics: Mapping[Any, Statistic]) -> dict[Any, Resampled]:
         return resample(statistics, self.bootstrap.draws, progress=self._progress)
 
-    def _alike(self, columns: Iterable[Column], *names: str) -> list[list[Column]]:
-        """The columns that all of these tables have, grouped by the items which have a number."""
+    def _columns_by_items(self, columns: Iterable[Column], *names: str) -> list[list[Column]]:
+        """Groups the columns that all of these tables have by the items with a number."""
         groups: dict[tuple[bytes, ...], list[Column]] = {}
         for column in columns:
-            there = [np.isfinite(self.tables[name][column]) for name in names if column in self.tables[name]]
-            if len(there) == len(names) and all(own.any() for own in there):
-                groups.setdefault(tuple(own.tobytes() for own in there), []).append(column)
+            present = [np.isfinite(self.tables[name][column]) for name in names if column in self.tables[name]]
+            if len(present) == len(names) and all(own.any() for own in present):
+                groups.setdefault(tuple(own.tobytes() for own in present), []).append(column)
         return list(groups.values())
 
-    def _stacked(self, name: str, columns: Sequence[Column]) -> tuple[Numbers, Places]:
-        """`[m, M]`, columns that the same items have, and the images of these, in their order."""
+    def _stack_columns(self, name: str, columns: Sequence[Column]) -> tuple[Numbers, Places]:
+        """Stacks columns that have the same items to `[m, M]`, with the images of these items, sorted by image."""
         values = np.stack([self.tables[name][column] for column in columns], axis=1)
-        there = np.flatnonzero(np.isfinite(values[:, 0]))
-        there = there[np.argsort(self.images[name][there], kind="stable")]
-        return values[there], self.images[name][there]
+        present = np.flatnonzero(np.isfinite(values[:, 0]))
+        present = present[np.argsort(self.images[name][present], kind="stable")]
+        return values[present], self.images[name][present]
 
 
 def _estimate(value: float, low: float, high: float) -> Estimate:

@@ -1,4 +1,4 @@
-"""AHNPL: image negatives made by shifting an image as its text shifts, and margins that follow the model."""
+"""AHNPL: image negatives created by shifting an image as its text shifts, and margins that adapt to the model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAPER = "Huang et al. 2025, section 4.1"
 
 @dataclass
 class AHNPLConfig(CompositionalConfig):
-    """Arguments of [`AHNPLTrainer`]. Weights, the margin's start and its floor are the paper's (section 3.3)."""
+    """Arguments of [`AHNPLTrainer`]. Weights, initial margin and floor are the paper's (section 3.3)."""
 
     num_train_epochs: float = setting(10.0, PAPER)
     learning_rate: float = setting(2.0e-5, PAPER)
@@ -39,21 +39,27 @@ class AHNPLConfig(CompositionalConfig):
     num_negatives: int = option(2, "Negative captions read per row.", "the paper, section 3.1")
     shift_source: str = option(
         "frozen",
-        "Whose text features shift the images: frozen (the initial model, encoded once "
-        "for the whole set) or live (the model in training).",
+        "Source of the text features that shift the images: frozen (the initial model, encoded once for the whole "
+        "dataset) or live (the model in training).",
     )
-    shift_gradient: bool = option(False, "Whether the shift of a live source has a gradient; released code has none.")
-    multimodal_weight: float = option(1.0, "Of the multimodal hard negative loss.", "the paper, Eqs. 4 to 12", WEIGHT)
+    shift_gradient: bool = option(
+        False, "Whether the shift has a gradient if shift_source is live. The released code has none."
+    )
+    multimodal_weight: float = option(
+        1.0, "Weight of the multimodal hard negative loss.", "the paper, Eqs. 4 to 12", WEIGHT
+    )
     positive_margin_weight: float = option(
-        1.0, "Of the positive margin loss, in cosine.", "the paper, Eqs. 4 to 12", WEIGHT
+        1.0, "Weight of the positive margin loss, which is in cosine.", "the paper, Eqs. 4 to 12", WEIGHT
     )
     negative_margin_weight: float = option(
-        1.0, "Of the negative margin loss, in cosine.", "the paper, Eqs. 4 to 12", WEIGHT
+        1.0, "Weight of the negative margin loss, which is in cosine.", "the paper, Eqs. 4 to 12", WEIGHT
     )
     margin_start: float | None = option(
-        None, "First value of the learned margin, in cosine; unset: drawn from a standard normal."
+        None, "Initial value of the learned margin, in cosine. Unset: drawn from a standard normal distribution."
     )
-    margin_seed: int | None = option(None, "Of that draw; unset: seed. With a margin_start nothing is drawn.")
+    margin_seed: int | None = option(
+        None, "Random seed for that draw. Unset: seed. Has no effect with margin_start, because nothing is drawn."
+    )
     margin_minimum: float = option(0.2, "Floor of the learned margin, in cosine.", "the paper, section 3.3")
 
     def __post_init__(self) -> None:
@@ -62,40 +68,39 @@ class AHNPLConfig(CompositionalConfig):
             raise ValueError(f"shift_source={self.shift_source!r}: expected one of {', '.join(SHIFT_SOURCES)}.")
         if self.draw_captions and self.shift_source == "frozen":
             raise ValueError(
-                "draw_captions=True: shift_source='frozen' encodes one caption of each row before training. Set "
-                "shift_source='live', or leave draw_captions out."
+                "draw_captions=True: shift_source='frozen' encodes a single caption per row before training. Set "
+                "shift_source='live', or remove draw_captions."
             )
         if self.shift_gradient and self.shift_source == "frozen":
             raise ValueError(
                 "shift_gradient=True, but the features of a frozen source have no gradient. Set shift_source='live', "
-                "or leave shift_gradient out."
+                "or remove shift_gradient."
             )
         if not -1 <= self.margin_minimum <= 1:
-            raise ValueError(f"margin_minimum={self.margin_minimum}: expected a cosine, -1 to 1.")
+            raise ValueError(f"margin_minimum={self.margin_minimum}: expected a cosine between -1 and 1.")
         if self.margin_start is not None and not math.isfinite(self.margin_start):
-            raise ValueError(f"margin_start={self.margin_start}: expected a number, or omit it to sample one.")
+            raise ValueError(f"margin_start={self.margin_start}: expected a finite number. Omit it to sample one.")
 
 
 class AHNPLTrainer(ThresholdTrainer):
     """Trains with the AHNPL loss as the paper writes it (Huang et al. 2025, section 3).
 
-    Needs `negative_captions` and `negative_kinds`. An image is moved as its caption would have to move to become a
-    negative (Eqs. 1-2); the paper takes these text features from "a pretrained CLIP model", so that our default is
-    `shift_source="frozen"`: the model as it was given, whose features of all captions and negatives are encoded once,
-    when training or an evaluation begins, into a file under `output_dir` (4 * D * (1 + K) bytes for a row). To resume
-    a run give the same model again; another, such as the checkpoint itself, is refused. Released code takes the model
-    in training without gradient: `"live"`. With `multimodal_weight=0` nothing is encoded beforehand, and
+    Needs `negative_captions` and `negative_kinds`. An image is shifted the way its caption would have to shift to
+    become a negative (Eqs. 1-2). The paper takes these text features from "a pretrained CLIP model", so our default
+    is `shift_source="frozen"`: the initial model encodes all captions and negatives once, when training or an
+    evaluation begins, into a file under `output_dir` (4 * D * (1 + K) bytes per row). To resume a run, pass the same
+    initial model again; any other model, such as the checkpoint itself, is rejected. The released code uses the model
+    in training, without gradient: `"live"`. With `multimodal_weight=0` nothing is encoded in advance, and
     `loss_visual_negative` is logged with the live shift.
 
-    The margin of Eq. 8 is learned. By Eq. 8 it can only fall, and at or below its floor it has no gradient and is the
-    floor for good; the log's `margin` is the value after the floor. Each kind of negative has a threshold of its own
-    (Eq. 10), in cosine and without bounds: it starts at 0 (our choice, the paper is silent) and each batch sets it for
-    the next from the similarities of the global batch, through epochs; a batch without a negative of that kind leaves
-    it. The log holds `threshold_<kind>` for the kinds of the line's last batch. Both are saved next to the model and
-    resumed; evaluation leaves them as they are.
+    The margin of Eq. 8 is learned. By Eq. 8 it can only fall. At or below its floor it has no gradient and equals the
+    floor from then on; the log's `margin` is the value after the floor. Each kind of negative has its own threshold
+    (Eq. 10), in cosine and without bounds. It starts at 0 (our choice, the paper is silent), and each batch sets it
+    for the next one from the similarities of the global batch, across epochs; a batch without a negative of that kind
+    leaves it unchanged. The log holds `threshold_<kind>` for the kinds of the line's last batch. Margin and
+    thresholds are saved next to the model and resumed; evaluation does not change them.
 
-    Without its three weights the loss is twice InfoNCE on the same batch, as Eq. 4 adds both
-    directions.
+    Without its three weighted terms the loss is twice InfoNCE on the same batch, because Eq. 4 adds both directions.
     """
 
     config_class = AHNPLConfig
@@ -104,20 +109,20 @@ class AHNPLTrainer(ThresholdTrainer):
         super().__init__(*args, **kwargs)
         self.reference = None
         if "reference_text_embeds" in self.required_features:
-            # Copied before the first step: the paper shifts images by a pretrained CLIP's texts, not by those of the
-            # model in training.
+            # Copied before the first step: the paper shifts images by the texts of a pretrained CLIP, not by those of
+            # the model in training.
             self.reference = ReferenceText(FrozenText(self.model.backbone, self.processing_class), self.args)
 
     def setup(self, args: AHNPLConfig, backbone: nn.Module) -> None:
-        """Requires features of a frozen copy where they have a part in the loss."""
+        """Requires features of a frozen copy if the loss uses them."""
         if args.shift_source == "frozen" and args.multimodal_weight > 0:
             self.required_features = (*type(self).required_features, *REFERENCE_FIELDS)
 
     def objective_state(self, args: AHNPLConfig) -> dict[str, nn.Module]:
-        """The learned margin, and the thresholds, one for each kind of negative."""
-        margin = LearnedMargin(start_of_margin(args), minimum=args.margin_minimum)
+        """Returns the learned margin and the thresholds, one per kind of negative."""
+        margin = LearnedMargin(initial_margin(args), minimum=args.margin_minimum)
         if args.positive_margin_weight and margin.value <= args.margin_minimum:
-            _warn_of_floor(margin.value.item(), args.margin_minimum)
+            _warn_margin_at_floor(margin.value.item(), args.margin_minimum)
         return {
             "margin": margin,
             "threshold": RunningThreshold(len(NEGATIVE_KINDS), minimum=-math.inf, maximum=math.inf),
@@ -126,7 +131,7 @@ class AHNPLTrainer(ThresholdTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The AHNPL loss of the global batch."""
+        """Computes the AHNPL loss of the global batch."""
         f = self.gather_features(model, inputs)
         loss, metrics = ahnpl_loss(
             f.image_embeds,
@@ -150,50 +155,50 @@ class AHNPLTrainer(ThresholdTrainer):
         if self.reference is not None:
             if f.reference_text_embeds is None:
                 raise ValueError(
-                    "the batch has no 'reference_text'. With shift_source='frozen' use batches of "
-                    "get_train_dataloader() or get_eval_dataloader(), which add it."
+                    "the batch has no 'reference_text', which shift_source='frozen' needs. Batches of "
+                    "get_train_dataloader() and get_eval_dataloader() have it."
                 )
             return f.reference_text_embeds, f.reference_negative_text_embeds
         if self.args.shift_gradient:
             return f.text_embeds, f.negative_text_embeds
-        # The released code detaches it: the shift says where an image would go, and is not itself trained.
+        # The released code detaches it: the shift determines where an image would go, and is not itself trained.
         return f.text_embeds.detach(), f.negative_text_embeds.detach()
 
     def after_save(self, folder: Path) -> None:
-        """Signs the checkpoint with the model as it was before training."""
+        """Records the fingerprint of the initial model in the checkpoint."""
         if self.reference is not None:
             self.reference.frozen.sign(folder)
 
     def after_load(self, folder: Path) -> None:
-        """Refuses to resume with another model than the initial one."""
+        """Raises if a run is resumed with a model other than the initial one."""
         if self.reference is not None:
             self.reference.frozen.check(folder)
 
     def collator_of(self, rows: Any) -> Any:
-        """With the reference features of the rows."""
+        """Adds the reference features of the rows."""
         if self.reference is None:
             return self.data_collator
-        return WithReferenceText(self.data_collator, self.reference.file_of(rows))
+        return WithReferenceText(self.data_collator, self.reference.feature_file(rows))
 
 
-def start_of_margin(args: AHNPLConfig) -> float:
+def initial_margin(args: AHNPLConfig) -> float:
     if args.margin_start is not None:
         if args.margin_seed is not None:
             logger.warning(
-                f"margin_start={args.margin_start:g} is given: margin_seed={args.margin_seed} has no effect."
+                f"margin_seed={args.margin_seed} has no effect because margin_start={args.margin_start:g} is set."
             )
         return args.margin_start
     seed = args.seed if args.margin_seed is None else args.margin_seed
-    # A generator of its own: the global one may be at another place on another process and in a resumed run.
+    # A generator of its own: the global one may be in another state on another process or in a resumed run.
     return torch.randn((), generator=torch.Generator().manual_seed(seed)).item()
 
 
-def _warn_of_floor(start: float, floor: float) -> None:
+def _warn_margin_at_floor(start: float, floor: float) -> None:
     share = NormalDist().cdf(floor)
     logger.warning(
-        f"The learned margin starts at {start:.3f}, at or below its floor (margin_minimum={floor:g}): there it has "
-        f"no gradient and stays constant at {floor:g}. This happens for {share:.0%} of samples; set margin_start, or "
-        "another margin_seed, to train it."
+        f"The learned margin starts at {start:.3f}, at or below its floor (margin_minimum={floor:g}). It has no "
+        f"gradient there and stays constant at {floor:g}. This happens for {share:.0%} of samples. To train the "
+        "margin, set margin_start or another margin_seed."
     )
 
 

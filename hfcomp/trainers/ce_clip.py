@@ -1,4 +1,4 @@
-"""CE-CLIP: InfoNCE with negative captions, an intra-modal contrast, a rank loss whose thresholds follow the model."""
+"""CE-CLIP: InfoNCE with negative captions, an intra-modal contrast, and a rank loss with model-adaptive thresholds."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SCRIPT = "the released script"
 
 @dataclass
 class CEClipConfig(CompositionalConfig):
-    """Arguments of [`CEClipTrainer`]. Weights and bound are those of the released run, in the units of our losses."""
+    """Arguments of [`CEClipTrainer`]. Weights and bound are the released run's, in the units of our losses."""
 
     num_train_epochs: float = setting(10.0, SCRIPT)
     learning_rate: float = setting(5.0e-6, SCRIPT)
     weight_decay: float = setting(0.1, SCRIPT)
     num_negatives: int = option(4, "Negative captions read per row.")
-    rank_weight: float = option(5.0, "Of the rank loss, which is in cosine.", SCRIPT, WEIGHT)
-    intra_modal_weight: float = option(0.3, "Of the intra-modal contrast, in nats.", SCRIPT, WEIGHT)
+    rank_weight: float = option(5.0, "Weight of the rank loss, which is in cosine.", SCRIPT, WEIGHT)
+    intra_modal_weight: float = option(0.3, "Weight of the intra-modal contrast, in nats.", SCRIPT, WEIGHT)
     threshold_maximum: float = option(
         0.1,
-        "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at 100.",
+        "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at a scale of 100.",
         limits=Limits(gt=0, advice=" (cosine), or inf"),
     )
 
@@ -36,22 +36,22 @@ class CEClipConfig(CompositionalConfig):
 class CEClipTrainer(ThresholdTrainer):
     """Trains with the CE-CLIP loss (Zhang et al. 2024).
 
-    Needs `negative_captions` and `negative_kinds`: each kind of negative has a threshold of its own. It starts at 0,
-    and each batch sets it for the next from the similarities of the global batch; it is saved next to the model,
-    resumed and, unlike in the released code, not reset between epochs. Evaluation leaves it as it is. The log holds
+    Needs `negative_captions` and `negative_kinds`: each kind of negative has its own threshold. It starts at 0, and
+    each batch sets it for the next one from the similarities of the global batch. It is saved next to the model,
+    resumed and, unlike in the released code, not reset between epochs. Evaluation does not change it. The log holds
     `threshold_<kind>`, in cosine, for the kinds of the line's last batch.
     """
 
     config_class = CEClipConfig
 
     def objective_state(self, args: CEClipConfig) -> dict[str, nn.Module]:
-        """The thresholds, one for each kind of negative."""
+        """Returns the thresholds, one per kind of negative."""
         return {"threshold": RunningThreshold(len(NEGATIVE_KINDS), maximum=args.threshold_maximum)}
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The CE-CLIP loss of the global batch."""
+        """Computes the CE-CLIP loss of the global batch."""
         f = self.gather_features(model, inputs)
         loss, metrics = ce_clip_loss(
             f.image_embeds,

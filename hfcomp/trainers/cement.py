@@ -1,4 +1,4 @@
-"""Slipform's objective: the Cement loss on a batch doubled by hard negative pairs (Im et al. 2026, Eq. 5)."""
+"""Slipform's objective: the Cement loss on a batch that hard negative pairs double (Im et al. 2026, Eq. 5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hfcomp.trainers.config import CompositionalConfig, option
 from hfcomp.trainers.hooks import declare_info_nce
 
 MARGINS = ("adaptive", "static", "inverse", "none")
-RATED_MARGINS = ("adaptive", "inverse")  # depend on the ratings of rows
+RATED_MARGINS = ("adaptive", "inverse")  # depend on the rows' ratings
 
 
 @dataclass
@@ -30,14 +30,23 @@ class CementConfig(CompositionalConfig):
         "the paper, Eq. 4",
     )
     margin_minimum: float = option(-2.0, "Of adaptive and inverse, in logits.", "the paper, section 3")
-    margin_maximum: float = option(2.0, "Of adaptive and inverse, in logits.", "the paper, section 3")
-    margin_threshold: float = option(4.0, "Concreteness at which the margin is in between.", "the paper, section 3")
-    margin_temperature: float = option(0.15, "Steepness, in units of concreteness.", "the paper, section 3")
-    static_margin: float = option(1.0, "The static margin, in logits.", "the paper, section 3.3")
+    margin_minimum: float = option(
+        -2.0, "Minimum of the adaptive and inverse margins, in logits.", "the paper, section 3"
+    )
+    margin_maximum: float = option(
+        2.0, "Maximum of the adaptive and inverse margins, in logits.", "the paper, section 3"
+    )
+    margin_threshold: float = option(
+        4.0, "Concreteness at which the margin is halfway between minimum and maximum.", "the paper, section 3"
+    )
+    margin_temperature: float = option(
+        0.15, "Width of the margin's transition, in units of concreteness.", "the paper, section 3"
+    )
+    static_margin: float = option(1.0, "Value of the static margin, in logits.", "the paper, section 3.3")
     allow_missing_negative_images: bool = option(
         False,
-        "Train on negative captions alone where no row has a negative image: the batch is not doubled "
-        "then, which is not the paper's objective. Unset: such a set is refused.",
+        "If no row has a negative image, train on negative captions only: the batch is then not doubled, which is "
+        "not the paper's objective. Unset: such a dataset is an error.",
     )
 
     def __post_init__(self) -> None:
@@ -49,18 +58,18 @@ class CementConfig(CompositionalConfig):
 
 
 class CementTrainer(CompositionalTrainer):
-    """Trains with the Cement loss: each row's negative pair is raised by a margin that its concreteness sets.
+    """Trains with the Cement loss: each row's negative pair is raised by a margin that depends on its concreteness.
 
-    Needs `negative_captions`, and for the adaptive and the inverse margin `negative_concreteness`. A row without
-    `negative_image` takes part with its negative caption only; a set in which no row has one is refused, unless
+    Needs `negative_captions`, and `negative_concreteness` for the adaptive and inverse margins. A row without
+    `negative_image` takes part with its negative caption only. A dataset in which no row has one is rejected unless
     `allow_missing_negative_images` is set.
     """
 
     config_class = CementConfig
     negative_images_advice = (
-        "No negative pair would be an anchor: of the doubled batch the negative captions alone would be left. Give "
-        "rows a negative_image that their first negative caption describes; or choose an objective that reads "
-        "captions only, as InfoNCETrainer with num_negatives=1 or CEClipTrainer do (recipes negclip, ceclip); or set "
+        "No negative pair would be an anchor, so only the negative captions would remain of the doubled batch. Add a "
+        "negative_image that matches the row's first negative caption; or use an objective that reads only captions, "
+        "such as InfoNCETrainer with num_negatives=1 or CEClipTrainer (recipes negclip, ceclip); or set "
         "allow_missing_negative_images=True (--allow_missing_negative_images true) and report it with the scores."
     )
     required_features = (
@@ -75,7 +84,7 @@ class CementTrainer(CompositionalTrainer):
     )
 
     def setup(self, args: CementConfig, backbone: nn.Module) -> None:
-        """Binds the margin. One that depends on ratings needs their column: without it each would silently be 0."""
+        """Sets the margin. One that depends on ratings needs their column; without it, each would silently be 0."""
         self.margin = margin_function(args)
         if args.margin in RATED_MARGINS:
             self.optional_columns = tuple(name for name in self.optional_columns if name != "negative_concreteness")
@@ -83,7 +92,7 @@ class CementTrainer(CompositionalTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The Cement loss of the global batch."""
+        """Computes the Cement loss of the global batch."""
         f = self.gather_features(model, inputs)
         margin = self.margin(f.negative_concreteness[:, 0])
         loss, metrics = cement_loss(
@@ -104,7 +113,7 @@ class CementTrainer(CompositionalTrainer):
 
 
 def margin_function(args: CementConfig) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The margin that a config names: concreteness `[N]` to logits `[N]`."""
+    """The margin function that a config selects, from concreteness `[N]` to logits `[N]`."""
     curve = {
         "minimum": args.margin_minimum,
         "maximum": args.margin_maximum,

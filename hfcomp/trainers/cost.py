@@ -1,4 +1,4 @@
-"""What a training run cost: steps, encoded images and texts, seconds and memory, also of one that was resumed."""
+"""Cost of a training run: steps, encoded images and texts, seconds and memory, including runs that were resumed."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ import torch
 from transformers import TrainerCallback
 
 ELAPSED = "elapsed_seconds"
-# Kinds of peak memory.
+# Kinds of peak memory
 GPU = "GPU"
 RESIDENT = "resident"
 RESIDENT_SO_FAR = "resident, of the whole run so far"
 
 
 class PeakMemory:
-    """Counts from its creation if the system lets a process reset its own maximum.
+    """Peak memory since the object's creation, if the system lets a process reset its own maximum.
 
-    That is so for CUDA and, for resident memory, on Linux (`/proc/self/clear_refs`). Elsewhere resident memory is the
-    maximum of the process so far, earlier stages included, which `read` reports.
+    CUDA does, and Linux does for resident memory (`/proc/self/clear_refs`). Elsewhere resident memory is the maximum
+    of the process so far, including earlier stages, and `read` says so.
     """
 
     def __init__(self) -> None:
         if torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats()
         try:
-            # 5 resets the high water mark of resident memory to what is resident now (man proc_pid_clear_refs).
+            # 5 resets the high-water mark of resident memory to the current value (man proc_pid_clear_refs).
             Path("/proc/self/clear_refs").write_text("5")
-            self.of_stage = _high_water_mark() is not None
+            self.has_own_peak = _high_water_mark() is not None
         except OSError:
-            self.of_stage = False
+            self.has_own_peak = False
 
     def read(self, device: torch.device) -> tuple[int, str]:
-        """Bytes, and what they are of: `GPU`, `RESIDENT` or `RESIDENT_SO_FAR`."""
+        """Returns the bytes and their kind: `GPU`, `RESIDENT` or `RESIDENT_SO_FAR`."""
         if device.type == "cuda":
             return torch.cuda.max_memory_allocated(device), GPU
-        resident = _high_water_mark() if self.of_stage else None
+        resident = _high_water_mark() if self.has_own_peak else None
         if resident is not None:
             return resident, RESIDENT
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -48,7 +48,7 @@ class PeakMemory:
 
 
 def _high_water_mark() -> int | None:
-    """Bytes of `VmHWM`, where the system has such a line."""
+    """Bytes of `VmHWM`, or None if the system has no such line."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -58,19 +58,19 @@ def _high_water_mark() -> int | None:
 
 @dataclass
 class StageSummary:
-    """What a run cost.
+    """Cost of a run.
 
     Attributes:
-        name: of the stage.
-        steps: optimizer steps.
-        images: images encoded, negative ones too, over all processes.
-        texts: texts encoded, likewise.
-        seconds: of training, without loading; of a resumed run without the steps that were lost.
-        images_per_second: over all of it.
-        peak_memory_gib: of this process.
-        loss: the last logged one.
-        truncated_text_share: texts longer than the text tower, as a share of all.
-        peak_memory_of: `GPU`, `resident`, or where the system cannot separate stages, `resident, of the whole run so
+        name: Name of the stage.
+        steps: Number of optimizer steps.
+        images: Number of encoded images over all processes, including negative images.
+        texts: Number of encoded texts over all processes, including negatives.
+        seconds: Training time without loading. For a resumed run, steps that were lost do not count.
+        images_per_second: Mean over the whole run.
+        peak_memory_gib: Peak memory of this process.
+        loss: Last logged loss.
+        truncated_text_share: Share of texts that are too long for the text tower.
+        peak_memory_of: `GPU`, `resident`, or, if the system cannot separate stages, `resident, of the whole run so
             far`.
     """
 
@@ -87,18 +87,18 @@ class StageSummary:
 
 
 class Clock(TrainerCallback):
-    """Seconds of training in every line of the log, which a resumed run continues from its checkpoint."""
+    """Adds the seconds of training to every log line. A resumed run continues from its checkpoint's."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # As if training had never stopped: a resumed run begins with the seconds of its checkpoint's last line.
-        self.started = time.perf_counter() - elapsed(state.log_history)
+        # As if training had never stopped: a resumed run starts with the seconds in its checkpoint's last line.
+        self.started = time.perf_counter() - elapsed_seconds(state.log_history)
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # The Trainer appends the line before it calls callbacks.
         state.log_history[-1][ELAPSED] = round(time.perf_counter() - self.started, 2)
 
 
-def elapsed(history: list[dict[str, float]]) -> float:
+def elapsed_seconds(history: list[dict[str, float]]) -> float:
     return next((line[ELAPSED] for line in reversed(history) if ELAPSED in line), 0.0)
 
 
@@ -107,10 +107,10 @@ def summarize_stage(name: str, trainer: Any, memory: PeakMemory) -> StageSummary
     lines = [line for line in history if "images_encoded" in line]
     images = int(sum(line["images_encoded"] for line in lines))
     texts = int(sum(line["texts_encoded"] for line in lines))
-    # A line's share refers to its own texts, so it is weighted by their number.
+    # The share in a line covers its own texts only, so weight it by their number.
     truncated = sum(line.get("truncated_text_share", 0.0) * line["texts_encoded"] for line in lines)
     losses = [line["loss"] for line in history if "loss" in line]
-    seconds = elapsed(history)
+    seconds = elapsed_seconds(history)
     peak, peak_of = memory.read(trainer.args.device)
     return StageSummary(
         name=name,

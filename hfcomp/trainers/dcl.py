@@ -22,11 +22,11 @@ class DCLConfig(CompositionalConfig):
 
 
 class DCLTrainer(CompositionalTrainer):
-    """Trains the decoupled contrastive loss on image-caption pairs, with or without negative captions.
+    """Trains with the decoupled contrastive loss on image-caption pairs, with or without negative captions.
 
-    The positive is left out of the denominator, so that its gradient does not fade when it scores high. With
-    `num_negatives` every image is also scored against all negative captions of the global batch, which the paper does
-    not do.
+    The positive is left out of the denominator, so its gradient does not fade when it scores high. With
+    `num_negatives`, every image is also scored against all negative captions of the global batch, which the paper
+    does not do.
     """
 
     config_class = DCLConfig
@@ -39,7 +39,7 @@ class DCLTrainer(CompositionalTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The decoupled contrastive loss of the global batch."""
+        """Computes the decoupled contrastive loss of the global batch."""
         f = self.gather_features(model, inputs)
         loss, metrics = dcl_loss(
             f.image_embeds,

@@ -1,4 +1,4 @@
-"""HierarCaps: chains of texts from general to specific, ordered around the empty text by the text tower alone."""
+"""HierarCaps: chains of texts from general to specific, which the text tower alone orders around the empty text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hfcomp.losses.entailment import angles
 from hfcomp.modeling import Features, encode_texts
 from hfcomp.trainers._support.reference_text import FrozenText
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import WEIGHT, CompositionalConfig, option, seed_of_order, setting
+from hfcomp.trainers.config import WEIGHT, CompositionalConfig, option, sampling_seed, setting
 
 logger = logging.get_logger(__name__)
 
@@ -36,7 +36,7 @@ CODE = "HierarCaps' released code"
 
 @dataclass
 class HierarCapsConfig(CompositionalConfig):
-    """Arguments of [`HierarCapsTrainer`]. The weights are those of HierarCaps' released code."""
+    """Arguments of [`HierarCapsTrainer`]. The weights are those of the released HierarCaps code."""
 
     num_train_epochs: float = setting(1.0, CODE)
     learning_rate: float = setting(1.0e-7, CODE)
@@ -45,51 +45,51 @@ class HierarCapsConfig(CompositionalConfig):
     weight_decay: float = setting(0.01, f"AdamW's own, {CODE}")
     adam_beta2: float = setting(0.999, f"AdamW's own, {CODE}")
     adam_epsilon: float = setting(1.0e-8, f"AdamW's own, {CODE}")
-    freeze_towers: list[str] | None = option(["image"], "The image tower is frozen; texts alone are read.")
+    freeze_towers: list[str] | None = option(["image"], "Towers to freeze. Only texts are read.")
     chain_columns: list[str] = option(
-        [*CHAINABLE[:4]], f"Columns of a chain, from general to specific, of: {', '.join(CHAINABLE)}."
+        [*CHAINABLE[:4]], f"Columns of a chain, from general to specific. Choices: {', '.join(CHAINABLE)}."
     )
     negative_source: str = option(
         "siblings",
-        "Where the negative of each text comes from: siblings (what other rows say in its place) or "
-        "negative_captions (the row's own, one for each column of the chain).",
+        "Source of each text's negative: siblings (texts that other rows have in the same column) or "
+        "negative_captions (the row's own, one per column of the chain).",
     )
-    entailment_weight: float = option(1.0, "Of the mean of all triplets.", CODE, WEIGHT)
-    hardest_weight: float = option(1.0, "Of the hardest triplets of the batch.", CODE, WEIGHT)
-    pullback_weight: float = option(10.0, "Of the distance to the embeddings before training.", CODE, WEIGHT)
+    entailment_weight: float = option(1.0, "Weight of the mean over all triplets.", CODE, WEIGHT)
+    hardest_weight: float = option(1.0, "Weight of the batch's hardest triplets.", CODE, WEIGHT)
+    pullback_weight: float = option(10.0, "Weight of the distance to the embeddings before training.", CODE, WEIGHT)
 
     batch_unit = "chains"
-    reads_negatives = False  # negatives of chains are of negative_source
-    draws_captions = False  # and drawn for texts that do not change
+    reads_negatives = False  # a chain's negatives come from negative_source
+    draws_captions = False  # and are drawn once, for fixed texts
     replays = False  # batches hold texts only
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if "text" in (self.freeze_towers or []):
-            raise ValueError("freeze_towers names 'text', the tower that chains of texts train. Leave it out.")
+            raise ValueError("freeze_towers contains 'text', the tower that chains of texts train. Remove it.")
         unknown = [name for name in self.chain_columns if name not in CHAINABLE]
         if unknown or len(set(self.chain_columns)) != len(self.chain_columns) or len(self.chain_columns) < 2:
             raise ValueError(
-                f"chain_columns={self.chain_columns}: expected at least two different ones of {', '.join(CHAINABLE)}, "
-                "from general to specific."
+                f"chain_columns={self.chain_columns}: expected at least two different columns out of "
+                f"{', '.join(CHAINABLE)}, from general to specific."
             )
         if self.negative_source not in SOURCES:
             raise ValueError(f"negative_source={self.negative_source!r}: expected one of {', '.join(SOURCES)}.")
 
 
 class ChainCollator(CompositionalCollator):
-    """Turns rows into a batch of texts: of each row the empty text, its chain and its negatives.
+    """Turns rows into a batch of texts: for each row the empty text, its chain and its negatives.
 
-    Rows share the empty text and many others: `input_ids [n, L]` lists each once, and `text_index [W B]` says where;
-    `W` is `1 + 2 C` with a chain of `C` columns. A missing text has the place of the empty one, and belongs to no row
-    in `concept_image_index [W B]`, which is -1 for it and the row's place in the batch for all others. Images are not
-    decoded. The batch also holds `row [B]` and `truncated [B]`.
+    Rows share the empty text and many others. `input_ids [n, L]` lists each text once, and `text_index [W B]` gives
+    the position of every text; `W` is `1 + 2 C` for a chain of `C` columns. A missing text points to the empty one and
+    belongs to no row: `concept_image_index [W B]` is -1 for it and the row's position in the batch for all others.
+    Images are not decoded. The batch also holds `row [B]` and `truncated [B]`.
 
     Args:
-        chain_columns: the columns of a chain, from general to specific.
+        chain_columns: Columns of a chain, from general to specific.
 
     Raises:
-        ValueError: when called, for an entry that is not a text or a wrong number of negatives, naming column and row.
+        ValueError: When called, for an entry that is not a text or a wrong number of negatives. Names column and row.
     """
 
     def __init__(self, *args: Any, chain_columns: Sequence[str], **kwargs: Any) -> None:
@@ -98,12 +98,12 @@ class ChainCollator(CompositionalCollator):
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         names = [row.get("row", index) for index, row in enumerate(rows)]
-        laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
-        texts, text_index = unique_texts([text or "" for texts in laid_out for text in texts])
+        row_texts = [self._chain_texts(row, name) for row, name in zip(rows, names, strict=True)]
+        texts, text_index = unique_texts([text or "" for texts in row_texts for text in texts])
         ids, truncated = self.tokenizer(texts)
-        # Whether a text exists is told by `concept_image_index`, whose -1 gathering over processes keeps: it needs no
-        # key of its own.
-        owners = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
+        # `concept_image_index` shows whether a text exists: gathering over processes keeps its -1, so no further key
+        # is needed.
+        owners = [[-1 if text is None else place for text in texts] for place, texts in enumerate(row_texts)]
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
             **streamed,
@@ -114,14 +114,14 @@ class ChainCollator(CompositionalCollator):
             "concept_image_index": torch.tensor(owners, dtype=torch.long).flatten(),
         }
 
-    def _texts_of(self, row: dict[str, Any], name: int) -> list[str | None]:
-        """The empty text, the chain and the negatives; a shorter chain leaves its last places free."""
+    def _chain_texts(self, row: dict[str, Any], name: int) -> list[str | None]:
+        """The empty text, the chain and the negatives. A shorter chain leaves its last positions empty."""
         size = len(self.chain_columns)
         negatives = row.get(NEGATIVES) or []
         if not isinstance(negatives, list) or len(negatives) > size:
             raise ValueError(
                 f"column {NEGATIVES!r}, row {name}: found {negatives!r}, expected a list of at most {size} texts, one "
-                f"for each of {', '.join(self.chain_columns)}; empty means none."
+                f"per column ({', '.join(self.chain_columns)}); an empty text means none."
             )
         negatives = [text_of(text, NEGATIVES, name) or None for text in negatives] + [None] * (size - len(negatives))
         links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, name)
@@ -130,15 +130,15 @@ class ChainCollator(CompositionalCollator):
 
 
 def entailment_metrics(prediction: Any) -> dict[str, float]:
-    """How well chains are ordered around the empty text, over the whole set.
+    """Measures how well chains are ordered around the empty text, over the whole set.
 
     Args:
-        prediction: `EvalPrediction` with the angles `[n, C - 1]` towards the next text of the chain and towards the
-            negative, in radians; NaN without a triplet.
+        prediction: `EvalPrediction` with two arrays of angles `[n, C - 1]` in radians, towards the next text of the
+            chain and towards the negative; NaN without a triplet.
 
     Returns:
         `entailment_accuracy` (share of triplets whose first angle is strictly smaller), `angle_entailed` and
-        `angle_contradicted` (means, radians); nothing without a triplet.
+        `angle_contradicted` (means, in radians). Empty without a triplet.
     """
     entailed, contradicted = prediction.predictions
     valid = ~np.isnan(entailed)
@@ -152,20 +152,19 @@ def entailment_metrics(prediction: Any) -> dict[str, float]:
 
 
 class HierarCapsTrainer(CompositionalTrainer):
-    """Trains the text tower alone with HierarCaps' radial entailment loss (Alper and Averbuch-Elor 2024).
+    """Trains only the text tower, with HierarCaps' radial entailment loss (Alper and Averbuch-Elor 2024).
 
-    A row's chain are the texts of `chain_columns`, the most general first; empty texts and repetitions are left out.
-    Each text but the last is to have the next one straight behind it as seen from the empty text, and its negative
-    not; all texts stay near where the model, as it was given, put them. The image tower, its projection and
-    `logit_scale` are frozen. What is saved is a plain model.
+    A row's chain consists of the texts of `chain_columns`, the most general first, without empty texts and
+    repetitions. As seen from the empty text, each text except the last should have the next one straight behind it,
+    and not its negative; all texts should stay close to where the initial model put them. The image tower, its
+    projection and `logit_scale` are frozen. The result is saved as a plain model.
 
-    HierarCaps' own data have a negative for each text (`negative_source="negative_captions"`, in the order of
-    `chain_columns`). Other data have none: `"siblings"`, our choice, draws once for each text one that other rows have
-    in its column, of those that follow from the same more general text if there are any.
+    HierarCaps' own data has a negative for each text (`negative_source="negative_captions"`, in the order of
+    `chain_columns`). Other data has none: `"siblings"`, our choice, draws one for each text, once, from the texts that
+    other rows have in the same column, preferably from those that follow the same more general text.
 
-    The columns of levels are what abstraction is tested on: a model that was trained by this on a set of names is no
-    test of unseen ones, which is logged. To resume a run pass its initial model; another is
-    refused.
+    Abstraction is tested on the level columns: after training on a set of names, a model can no longer be tested on
+    them as unseen names, which is logged. To resume a run, pass its initial model; any other model is rejected.
     """
 
     config_class = HierarCapsConfig
@@ -179,39 +178,39 @@ class HierarCapsTrainer(CompositionalTrainer):
         self.start = FrozenText(self.model.backbone, self.processing_class)
 
     def collator_settings(self, args: HierarCapsConfig) -> dict[str, Any]:
-        """With the columns of a chain."""
+        """Adds the columns of a chain."""
         return {**super().collator_settings(args), "chain_columns": args.chain_columns}
 
     def training_rows(self, dataset: Any, args: HierarCapsConfig) -> TrainingRows | None:
-        """Warns of the names of levels that are trained on."""
+        """Warns if the names of levels are trained on."""
         rows = self.read_rows(dataset, args)
         levels = [name for name in args.chain_columns if name.startswith("level_")]
         if rows is not None and levels:
             logger.warning(
-                f"Trains on the texts of {', '.join(levels)}: scores on these levels are not for unseen names."
+                f"Training on the texts of {', '.join(levels)}: scores on these levels do not measure unseen names."
             )
         return rows
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
-        """As in [`CompositionalTrainer`]; texts are in the order of the collator, with those of before training."""
-        # The frozen copy also encodes each text once, however many rows have it.
-        start = self._before_training(inputs["input_ids"])
+        """As in [`CompositionalTrainer`], with texts in the collator's order and their features before training."""
+        # The frozen copy also encodes each text only once, however many rows have it.
+        start = self._initial_features(inputs["input_ids"])
         if "text_index" in inputs:
             start = start.index_select(0, inputs["text_index"])
         return super().gather_features(model, {**inputs, "reference_text_embeds": start})
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """Angles `[B, C - 1]` towards the next text and towards the negative; NaN without a triplet."""
+        """Returns the angles `[B, C - 1]` towards the next text and the negative; NaN without a triplet."""
         chains = self._chains(local.text_embeds, inputs["concept_image_index"])
         root, (text, negative_text), (mask, negative_mask) = chains
         entailed, contradicted, valid = angles(text, negative_text, root, mask=mask, negative_mask=negative_mask)
-        found = {"entailed": entailed, "contradicted": contradicted}
-        return {name: value.masked_fill(~valid, torch.nan) for name, value in found.items()}
+        outputs = {"entailed": entailed, "contradicted": contradicted}
+        return {name: value.masked_fill(~valid, torch.nan) for name, value in outputs.items()}
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The radial entailment loss of the global batch."""
+        """Computes the radial entailment loss of the global batch."""
         f = self.gather_features(model, inputs)
         root, texts, (mask, negative_mask) = self._chains(f.text_embeds, f.concept_image_index)
         _, start, _ = self._chains(f.reference_text_embeds, f.concept_image_index)
@@ -227,15 +226,15 @@ class HierarCapsTrainer(CompositionalTrainer):
         return self.reduce_loss(loss, metrics, f, return_outputs)
 
     def _chains(self, text: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, Any, Any]:
-        """The empty text `[D]`, chains and negatives `[N, C, D]`, and which of them are there `[N, C]`."""
+        """Splits texts into the empty text `[D]`, chains and negatives `[N, C, D]`, and masks of existing texts."""
         size = len(self.args.chain_columns)
-        # Every row has the empty text; the first row's serves as the root of all.
+        # Every row has the empty text; the first row's serves as the root for all.
         by_row = text.unflatten(0, (-1, 1 + 2 * size))
-        there = (index >= 0).unflatten(0, (-1, 1 + 2 * size))
-        return by_row[0, 0], by_row[:, 1:].split(size, dim=1), there[:, 1:].split(size, dim=1)
+        exists = (index >= 0).unflatten(0, (-1, 1 + 2 * size))
+        return by_row[0, 0], by_row[:, 1:].split(size, dim=1), exists[:, 1:].split(size, dim=1)
 
-    def _before_training(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """The features of texts `[n, L]` by the frozen copy, `[n, D]`."""
+    def _initial_features(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Features `[n, D]` of texts `[n, L]`, encoded by the frozen copy."""
         # The copy stays on the device until a checkpoint is written.
         self.start.to(input_ids.device)
         size = self.args.mini_batch_size or len(input_ids)
@@ -243,7 +242,7 @@ class HierarCapsTrainer(CompositionalTrainer):
             return torch.cat([encode_texts(self.start.backbone, part) for part in input_ids.split(size)])
 
     def read_rows(self, dataset: Any, args: HierarCapsConfig, further: tuple[str, ...] = ()) -> Any:
-        """As in [`CompositionalTrainer`], with the columns of a chain and their negatives, which may be drawn."""
+        """As in [`CompositionalTrainer`], with the columns of a chain and their negatives, which may be sampled."""
         if dataset is None or isinstance(dataset, TrainingRows):
             return dataset
         own = args.negative_source == NEGATIVES
@@ -253,30 +252,30 @@ class HierarCapsTrainer(CompositionalTrainer):
             return rows
         if not isinstance(rows, TrainingRows):
             raise ValueError(
-                "negative_source='siblings' reads the texts of all rows, but the dataset is streamed. Load it "
-                f"without streaming=True, or give it a column {NEGATIVES!r} and set negative_source={NEGATIVES!r}."
+                "negative_source='siblings' reads the texts of all rows, but the dataset is streamed. Load it without "
+                f"streaming=True, or add a column {NEGATIVES!r} and set negative_source={NEGATIVES!r}."
             )
-        return with_siblings(rows, args.chain_columns, seed=seed_of_order(args))
+        return add_sibling_negatives(rows, args.chain_columns, seed=sampling_seed(args))
 
     def after_save(self, folder: Path) -> None:
-        """Signs the checkpoint with the model as it was before training."""
-        # Signed and checked on the CPU, which any machine that resumes the run has.
+        """Records the fingerprint of the initial model in the checkpoint."""
+        # The fingerprint is computed on the CPU, which every machine that resumes the run has.
         self.start.to("cpu")
         self.start.sign(folder)
 
     def after_load(self, folder: Path) -> None:
-        """Refuses to resume with another model than the initial one."""
+        """Raises if a run is resumed with a model other than the initial one."""
         self.start.to("cpu")
         self.start.check(folder)
 
 
-def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:
-    """Rows with `negative_captions`, one for each column of a chain, drawn from the rows of other images."""
+def add_sibling_negatives(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:
+    """Adds the column `negative_captions` to rows: one per column of a chain, drawn from the rows of other images."""
     texts = zip(*map(rows.column, columns), strict=True)
     chains = [chain_of(row, columns, index) for index, row in enumerate(texts)]
     images = None
     if IMAGE_ID in rows.dataset.column_names:
-        # A sibling of another caption of the same image may well be true of this one.
+        # A sibling from another caption of the same image may well be true of this one.
         images = [image_key(value, row) for row, value in enumerate(rows.column(IMAGE_ID))]
     drawn = draw_negatives(chains, columns=len(columns), seed=seed, images=images)
     logger.info(drawn.summary())
@@ -286,10 +285,10 @@ def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> T
     )
     if idle == len(chains):
         raise ValueError(
-            f"columns {', '.join(columns)}: none of {idle:,} rows has two different texts and, for the first, "
-            "a different one in another row. Choose other chain_columns, or a dataset with more names."
+            f"columns {', '.join(columns)}: none of the {idle:,} rows has two different texts and, for the first, "
+            "a different text in another row. Choose other chain_columns, or a dataset with more names."
         )
     if idle:
-        logger.warning(f"{idle:,} of {len(chains):,} rows have no text with both a next text and a negative.")
+        logger.warning(f"{idle:,} of {len(chains):,} rows have no text that has both a next text and a negative.")
     dataset = rows.dataset.add_column(NEGATIVES, drawn.texts, feature=List(Value("string")))
     return TrainingRows(dataset, dataset.column_names)

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: phases, FLOPs and a trace of some steps, for the field `profile`."""
+"""Training step profile: phases, FLOPs and a trace of some steps, for the config field `profile`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hfcomp.writing import replacing, write_text
 
 PROFILE_FILE, TRACE_FILE = "profile.md", "profile_trace.json.gz"
 PHASES = {
-    "data": "waiting for the batch, and moving it to the device",
+    "data": "waiting for the batch and moving it to the device",
     "encode": "forward pass of the towers",
-    "loss": "gathering over processes, and the objective",
+    "loss": "gathering over processes and computing the objective",
     "backward": "backward pass, with recomputed activations if any",
-    "optimizer": "gradient norm, clipping, the update",
+    "optimizer": "gradient norm, clipping and the update",
 }
-"""Of a step, in their order; each ends where the next one begins."""
+"""Phases of a step, in order. Each ends where the next one begins."""
 PEAK_FLOPS = {
     "H100 NVL": 835e12,
     "H100 PCIe": 756e12,
@@ -43,24 +43,24 @@ PEAK_FLOPS = {
     "MI325X": 1300e12,
     "MI250X": 191.5e12,
 }
-"""FLOP/s of bf16 and fp16 matrix products without sparsity, by a part of the device's name, the first that fits.
+"""Peak FLOP/s of dense bf16 and fp16 matrix products by a part of the device name; the first match counts.
 
 Source:
-    the vendors' data sheets, as `get_peak_flops` of pytorch/torchtitan (torchtitan/tools/utils.py) has them; MI250X is
-    of one of its two dies.
+    The vendors' data sheets, as quoted by `get_peak_flops` of pytorch/torchtitan (torchtitan/tools/utils.py). MI250X
+    is the value for one of its two dies.
 """
 
 
 def peak_flops(device_name: str) -> float | None:
-    """FLOP/s of a device at its peak, by the name that torch gives it; `None` if it is not in the table."""
+    """Peak FLOP/s of a device, by the name that torch reports; `None` if it is not in the table."""
     return next((peak for name, peak in PEAK_FLOPS.items() if name in device_name), None)
 
 
 def flop_counter() -> FlopCounterMode:
-    """Torch's counter, which also counts the fused attention of CPUs; 2 for a multiply-add.
+    """Torch's FLOP counter, extended to the fused attention of CPUs. A multiply-add counts as 2.
 
-    Causal attention counts as full attention, as in torch's own formulas. Products alone are counted, and
-    convolutions: norms, activations and the optimizer are memory traffic.
+    Causal attention counts as full attention, as in torch's own formulas. Only matrix products and convolutions are
+    counted; norms, activations and the optimizer are memory traffic.
     """
     return FlopCounterMode(display=False, custom_mapping=_cpu_attention())
 
@@ -75,27 +75,27 @@ def _cpu_attention() -> dict[Any, Any]:
         return sdpa_backward_flop_count(gradient, query, key, value)
 
     return {
-        # torch's counter has no formulas for these operators, and would count 0 for attention on a CPU.
+        # torch's counter has no formulas for these operators and would count 0 for attention on a CPU.
         aten._scaled_dot_product_flash_attention_for_cpu: forward,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: backward,
     }
 
 
 class Reader:
-    """Observes some steps; this one nothing: the first steps, in which libraries start and towers are compiled."""
+    """Observes some steps. This base class measures nothing, for the first steps (start-up and compilation)."""
 
     def begin(self) -> None:
-        """The first of the steps is next."""
+        """Called before the first of its steps."""
 
     def enter(self, phase: str | None) -> None:
-        """A phase begins, or with `None` what is no part of a step, such as logging or saving."""
+        """Called when a phase begins, with `None` for work outside of a step, such as logging or saving."""
 
     def end(self) -> None:
-        """The last of the steps has ended."""
+        """Called after the last of its steps."""
 
 
 class PhaseClock(Reader):
-    """Times each phase, on a GPU between two places of its stream: the host runs ahead, which the trace shows."""
+    """Times each phase. On a GPU, between two events of its stream, because the host runs ahead (see the trace)."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -103,7 +103,7 @@ class PhaseClock(Reader):
 
     def enter(self, phase: str | None) -> None:
         if self._device.type == "cuda":
-            # The host only queues work: its own clock would say when a phase was queued, not when it ran.
+            # The host only queues work, so its clock would show when a phase was queued, not when it ran.
             mark = torch.cuda.Event(enable_timing=True)
             mark.record(torch.cuda.current_stream(self._device))
         else:
@@ -111,20 +111,20 @@ class PhaseClock(Reader):
         self._marks.append((phase, mark))
 
     def times(self) -> dict[str, float]:
-        """Seconds of each phase of `PHASES`, summed over steps; waits for the device."""
-        found = dict.fromkeys(PHASES, 0.0)
+        """Returns the seconds per phase of `PHASES`, summed over steps. Waits for the device."""
+        seconds = dict.fromkeys(PHASES, 0.0)
         is_cuda = self._device.type == "cuda"
         if is_cuda:
             torch.cuda.synchronize(self._device)
         # A phase lasts until the next mark.
         for (phase, mark), (_, following) in itertools.pairwise(self._marks):
             if phase is not None:
-                found[phase] += mark.elapsed_time(following) / 1000 if is_cuda else following - mark
-        return found
+                seconds[phase] += mark.elapsed_time(following) / 1000 if is_cuda else following - mark
+        return seconds
 
 
 class FlopReader(Reader):
-    """Counts the floating-point operations of each phase. Compiled towers run uncompiled meanwhile."""
+    """Counts the floating-point operations of each phase. Compiled towers run uncompiled in these steps."""
 
     def __init__(self) -> None:
         self.flops = dict.fromkeys(PHASES, 0)
@@ -134,12 +134,12 @@ class FlopReader(Reader):
         self._counted = 0
 
     def begin(self) -> None:
-        # A compiled graph calls no operators that the counter would see.
+        # A compiled graph hides its operators from the counter.
         self._stack.enter_context(torch.compiler.set_stance("force_eager"))
         self._counter = self._stack.enter_context(flop_counter())
 
     def enter(self, phase: str | None) -> None:
-        # The counter runs on, so a phase has what was added since the last border.
+        # The counter never resets, so a phase gets what was added since the last boundary.
         counted = self._counter.get_total_flops()
         if self._phase is not None:
             self.flops[self._phase] += counted - self._counted
@@ -153,7 +153,7 @@ class TraceReader(Reader):
     """Records a trace with a range for each phase, for Perfetto or `chrome://tracing`.
 
     Args:
-        warn: receives a line where it cannot be written.
+        warn: Called with a message if the trace cannot be written.
     """
 
     def __init__(self, path: Path, device: torch.device, warn: Callable[[str], None]) -> None:
@@ -179,7 +179,7 @@ class TraceReader(Reader):
         self._profile.stop()
         try:
             with replacing(self.path) as part:
-                # The file name's ending decides whether the trace is compressed.
+                # The file name's extension decides whether the trace is compressed.
                 named = part.with_name(f"{part.name}.json.gz")
                 self._profile.export_chrome_trace(str(named))
                 named.rename(part)
@@ -189,17 +189,17 @@ class TraceReader(Reader):
 
 @dataclass(frozen=True)
 class Profile:
-    """What was measured.
+    """Measurements of a training run.
 
     Attributes:
-        times: seconds of each phase, summed over the steps.
-        steps: that were timed.
-        pairs: rows of a step, over all processes.
-        processes: of the run; the others are not measured.
-        flops: counted in one further step of this process, by phase; empty where none was counted.
-        recomputes: whether the backward pass computes the activations of `encode` again.
-        device: its name, or `cpu`.
-        half: whether the towers compute in half precision.
+        times: Seconds per phase, summed over the steps.
+        steps: Number of timed steps.
+        pairs: Rows per step, over all processes.
+        processes: Number of processes of the run; only the main one is measured.
+        flops: Operations per phase, counted in one further step of this process. Empty if none were counted.
+        recomputes: Whether the backward pass recomputes the activations of `encode`.
+        device: Name of the device, or `cpu`.
+        half: Whether the towers compute in half precision.
     """
 
     times: Mapping[str, float]
@@ -213,61 +213,62 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Seconds of a step."""
+        """Seconds per step."""
         return sum(self.times.values()) / self.steps
 
     @property
     def model_flops(self) -> int:
-        """Operations of a step that the model needs: activations that the backward pass recomputes do not count."""
+        """Operations per step that the model needs, not counting activations that the backward pass recomputes."""
         return sum(self.flops.values()) - (self.flops["encode"] if self.recomputes else 0)
 
 
 def profile_report(profile: Profile) -> Report:
     lines = [
-        f"{profile.steps} steps of {profile.pairs:,} pairs on {profile.device}, after those in which libraries start",
+        f"{profile.steps} steps of {profile.pairs:,} pairs on {profile.device}, measured after the start-up steps",
         f"{profile.pairs / profile.seconds:,.1f} pairs per second",
         *_utilization(profile),
-        f"operators and their times: {TRACE_FILE}, for https://ui.perfetto.dev",
+        f"operators and their times: open {TRACE_FILE} at https://ui.perfetto.dev",
     ]
     if profile.processes > 1:
-        lines.append(f"measured on the main process alone, of {profile.processes}")
-    return Report("Where the time of a step goes", sections=[Section("", [_phases(profile), Lines(lines)])])
+        lines.append(f"measured only on the main process of {profile.processes}")
+    return Report("Time per training step", sections=[Section("", [_phases(profile), Lines(lines)])])
 
 
 def _phases(profile: Profile) -> Table:
     rows = []
-    for phase, what in PHASES.items():
+    for phase, description in PHASES.items():
         seconds = profile.times[phase] / profile.steps
-        flops = amount(profile.flops[phase]) if profile.flops else ""
-        rows.append([phase, what, f"{1000 * seconds:,.1f}", f"{seconds / profile.seconds:.1%}", flops])
-    return Table("Milliseconds of a step", ["phase", "what", "ms", "share", "FLOPs"], rows, labels=2)
+        flops = format_amount(profile.flops[phase]) if profile.flops else ""
+        rows.append([phase, description, f"{1000 * seconds:,.1f}", f"{seconds / profile.seconds:.1%}", flops])
+    return Table("Milliseconds per step", ["phase", "what", "ms", "share", "FLOPs"], rows, labels=2)
 
 
 def _utilization(profile: Profile) -> list[str]:
     if not profile.flops:
         return ["too few steps to count FLOPs"]
     rate = profile.model_flops / profile.seconds
-    spent = f"{amount(profile.model_flops)}FLOPs in a step, {amount(rate)}FLOP/s"
+    throughput = f"{format_amount(profile.model_flops)}FLOPs per step, {format_amount(rate)}FLOP/s"
     peak = peak_flops(profile.device)
     if peak is None:
-        return [f"{spent}; the peak of this device is not in hfcomp's table"]
+        return [f"{throughput}; hfcomp's table has no peak for this device"]
     if not profile.half:
-        return [f"{spent}; the table of peaks is of half precision, and this run computes in fp32"]
-    return [f"{spent}: {rate / peak:.1%} of the {amount(peak)}FLOP/s of its data sheet (model FLOPs utilization)"]
+        return [f"{throughput}; the peaks in hfcomp's table are for half precision, this run computes in fp32"]
+    share = f"{rate / peak:.1%} of the {format_amount(peak)}FLOP/s in its data sheet"
+    return [f"{throughput}: {share} (model FLOPs utilization)"]
 
 
-def amount(value: float) -> str:
-    """A number with three digits and its prefix, as `4.41 T`; the unit is to follow."""
+def format_amount(value: float) -> str:
+    """Formats a number with three digits and its prefix, such as `4.41 T`, to be followed by the unit."""
     power = next((power for power in (4, 3, 2, 1) if value >= 1000**power), 0)
     return f"{value / 1000**power:.3g} {' kMGT'[power].strip()}"
 
 
 class StepProfiler(TrainerCallback):
-    """Measures steps of a trainer of hfcomp from within, and changes nothing that they compute.
+    """Measures steps of an hfcomp trainer from within, without changing what they compute.
 
-    The first steps are left out. Then some are timed, phase by phase, one runs under torch's counter of
-    floating-point operations, and some under torch's profiler. The main process measures itself alone. `profile.md`
-    and `profile_trace.json.gz` go to `output_dir`, and the table to the terminal when training ends.
+    The first steps are skipped. Then some steps are timed phase by phase, one runs under torch's counter of
+    floating-point operations, and some run under torch's profiler. Only the main process is measured. `profile.md` and
+    `profile_trace.json.gz` are written to `output_dir`, and the table is printed when training ends.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -283,25 +284,25 @@ class StepProfiler(TrainerCallback):
         plan = plan_steps(state.max_steps - state.global_step)
         if plan is None:
             left = state.max_steps - state.global_step
-            tqdm.write(f"profile: training has {left} steps left, at least 4 are needed. Nothing is measured.")
+            tqdm.write(f"profile: only {left} training steps are left, but it needs at least 4. Nothing is measured.")
             return
         self._clock, self._flops, self._timed = PhaseClock(args.device), FlopReader(), 0
         trace = TraceReader(Path(args.output_dir) / TRACE_FILE, args.device, tqdm.write)
         readers = Reader(), self._clock, self._flops, trace
         self._plan = (reader for reader, steps in zip(readers, plan, strict=True) for _ in range(steps))
-        self._watch()
+        self._install_hooks()
         self._next()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._reader is None:
             return
-        # Logging, saving and evaluating come after a step and belong to no phase.
+        # Logging, saving and evaluation come after a step and belong to no phase.
         self._reader.enter(None)
         self._timed += self._reader is self._clock
         self._next()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Prints the table, also of a training that ended before all was measured."""
+        """Prints the table, even if training ended before everything was measured."""
         if self._reader is not None:
             self._reader.end()
             self._finish()
@@ -310,7 +311,7 @@ class StepProfiler(TrainerCallback):
             self._profile = None
 
     def _next(self) -> None:
-        # Readers change between two steps; after the last one all is undone and written.
+        # Readers change between two steps; after the last reader, all hooks are removed and the results written.
         following = next(self._plan, None)
         if following is self._reader:
             return
@@ -327,7 +328,7 @@ class StepProfiler(TrainerCallback):
             undo()
         self._undo, self._reader = [], None
         if not self._timed:
-            tqdm.write("profile: training ended before a step was timed. Nothing is written.")
+            tqdm.write("profile: training ended before a step was timed. Nothing was written.")
             return
         args, model = self._trainer.args, self._trainer.model
         counted = dict(self._flops.flops) if any(self._flops.flops.values()) else {}
@@ -345,8 +346,8 @@ class StepProfiler(TrainerCallback):
         )
         write_text(Path(args.output_dir) / PROFILE_FILE, render_markdown(profile_report(self._profile)))
 
-    def _watch(self) -> None:
-        # The borders of phases: the request for a batch, the encoder's forward, and the backward pass.
+    def _install_hooks(self) -> None:
+        # The phase boundaries: requesting a batch, the encoder's forward pass, and the backward pass.
         encoder, trainer = self._trainer.model, self._trainer
         hooks = (
             encoder.register_forward_pre_hook(lambda *_: self._enter("encode")),
@@ -359,27 +360,27 @@ class StepProfiler(TrainerCallback):
     def _wrap(self, owner: Any, name: str, before: str, after: str | None) -> None:
         method = getattr(owner, name)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             self._enter(before)
             result = method(*args, **kwargs)
             if after is not None:
                 self._enter(after)
             return result
 
-        setattr(owner, name, watched)
-        self._undo.append(lambda: delattr(owner, name))  # the class's own again
+        setattr(owner, name, wrapper)
+        self._undo.append(lambda: delattr(owner, name))  # restores the class's method
 
     def _enter(self, phase: str) -> None:
-        # An evaluation between two steps encodes too.
+        # An evaluation between two steps also encodes.
         if self._reader is not None and (phase != "encode" and phase != "loss" or self._trainer.model.training):
             self._reader.enter(phase)
 
 
 def plan_steps(steps: int) -> tuple[int, int, int, int] | None:
-    """How many of a training's steps are left out, timed, counted and traced, in this order; `None` if below 4."""
+    """Number of steps to skip, time, count and trace, in this order; `None` for fewer than 4 steps."""
     if steps < 4:
         return None
-    # In the first steps libraries choose kernels, allocate and compile. One counted step is enough, since all have the
-    # same operations.
+    # In the first steps, libraries choose kernels, allocate and compile. Counting one step is enough, because all
+    # steps run the same operations.
     skipped, traced = (3, 3) if steps >= 17 else (1, 1)
     return skipped, min(10, steps - skipped - 1 - traced), 1, traced

@@ -1,4 +1,4 @@
-"""A stage's progress bar: which of how many it is, the time left for all, and the numbers one looks at meanwhile."""
+"""Progress bar of a stage: its number, the time left for all stages, and the metrics to watch."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
-# The metrics that are shown, by their names in the log. `history.json` has all metrics.
-SHOWN = {
+# Displayed metrics, by their name in the log. `history.json` has all metrics.
+DISPLAYED = {
     "loss": "loss",
     "accuracy_image_to_text": "accuracy",
     "hard_negative_accuracy_image_to_text": "hard negatives",
     "hard_negative_accuracy": "hard negatives",
     "logit_scale": "scale",
 }
-NOTEBOOK_COLUMNS, NOT_LOGGED = {**SHOWN, "loss": "Training Loss"}, "No log"
+NOTEBOOK_COLUMNS, NOT_LOGGED = {**DISPLAYED, "loss": "Training Loss"}, "No log"
 
 
 @dataclass
 class Pace:
-    """Which stage of a run this is, and how fast the steps before it were.
+    """Position of a stage in its run, and the speed of the steps before it.
 
     Attributes:
-        stage: from 1.
-        stages: of the whole run, this one included.
-        steps: of the stages before.
-        seconds: that these took.
-        counter: A number shared between processes, which counts steps in place of a bar.
+        stage: Number of this stage, from 1.
+        stages: Number of stages in the run, including this one.
+        steps: Total steps of the previous stages.
+        seconds: Total seconds of the previous stages.
+        counter: Number shared between processes that counts steps instead of a bar.
     """
 
     stage: int = 1
@@ -41,34 +41,34 @@ class Pace:
     def add(self, steps: int, seconds: float) -> None:
         self.stage, self.steps, self.seconds = self.stage + 1, self.steps + steps, self.seconds + seconds
 
-    def left(self, done: int, seconds: float, *, step: int, of: int) -> float | None:
-        """Seconds left for all stages, where later ones have as many steps as this one; `None` before any step.
+    def seconds_left(self, done: int, seconds: float, *, step: int, total: int) -> float | None:
+        """Estimates the seconds left for all stages, if later ones have as many steps; `None` before the first step.
 
         Args:
-            done: steps of this stage since it was started or resumed.
-            seconds: that these took.
-            step: where this stage stands.
-            of: its steps.
+            done: Steps of this stage since it was started or resumed.
+            seconds: Seconds these steps took.
+            step: Current step of this stage.
+            total: Number of steps of this stage.
         """
         steps = self.steps + done
-        ahead = of - step + (self.stages - self.stage) * of
+        ahead = total - step + (self.stages - self.stage) * total
         return (self.seconds + seconds) / steps * ahead if steps else None
 
 
 class StageProgress(ProgressCallback):
-    """Shows the stage, the time left and a few metrics at the bar instead of printing every line of the log."""
+    """Shows the stage, the time left and a few metrics next to the bar instead of printing every log line."""
 
     def __init__(self, name: str, pace: Pace | None = None) -> None:
         super().__init__()
         self.name = name
         self.pace = pace
 
-    def describe(self, step: int, of: int) -> str:
+    def describe(self, step: int, total: int) -> str:
         if self.pace is None:
             return self.name
         name = f"stage {self.pace.stage} of {self.pace.stages}: {self.name}"
-        left = self.pace.left(step - self.first, time.perf_counter() - self.started, step=step, of=of)
-        return name if left is None else f"{name}, {in_words(left)} left"
+        left = self.pace.seconds_left(step - self.first, time.perf_counter() - self.started, step=step, total=total)
+        return name if left is None else f"{name}, {format_duration(left)} left"
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         super().on_train_begin(args, state, control, **kwargs)
@@ -83,30 +83,31 @@ class StageProgress(ProgressCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if self.training_bar is not None and logs and "loss" in logs:
-            self.training_bar.set_postfix({label: f"{logs[key]:.3g}" for key, label in SHOWN.items() if key in logs})
+            values = {label: f"{logs[key]:.3g}" for key, label in DISPLAYED.items() if key in logs}
+            self.training_bar.set_postfix(values)
 
 
 class StepCounter(TrainerCallback):
-    """Counts steps for the bar of another process."""
+    """Counts steps for another process's bar."""
 
     def __init__(self, counter: Any) -> None:
         self.counter = counter
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # A resumed run counts the steps before it.
+        # A resumed run also counts the steps before it.
         self._add(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._add(1)
 
     def _add(self, steps: int) -> None:
-        # `+=` on a shared number reads and writes, and another process may come in between.
+        # `+=` on a shared number is a read and a write; another process may interfere between them.
         with self.counter.get_lock():
             self.counter.value += steps
 
 
-def in_words(seconds: float) -> str:
-    """A time as `40 s`, `12 min` or `1 h 05 min`."""
+def format_duration(seconds: float) -> str:
+    """Formats a time as `40 s`, `12 min` or `1 h 05 min`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -114,27 +115,27 @@ def in_words(seconds: float) -> str:
 
 
 def show_in_notebook(trainer: Any) -> None:
-    """Replaces the table that transformers shows in a notebook, if it does, by one with the numbers of hfcomp."""
-    for one in trainer.callback_handler.callbacks:
-        # Compared by name: importing the class needs IPython, which only a notebook has.
-        if type(one).__name__ == "NotebookProgressCallback":
-            trainer.remove_callback(type(one))
+    """Replaces the table that transformers shows in a notebook, if any, with one that has hfcomp's metrics."""
+    for callback in trainer.callback_handler.callbacks:
+        # Compare names, because importing the class needs IPython, which only a notebook has.
+        if type(callback).__name__ == "NotebookProgressCallback":
+            trainer.remove_callback(type(callback))
             trainer.add_callback(_notebook_progress())
             return
 
 
 def _notebook_progress() -> TrainerCallback:
-    # A class within a function: importing its parent needs IPython.
+    # The class is local because importing its parent needs IPython.
     from transformers.utils.notebook import NotebookProgressCallback
 
     class NotebookProgress(NotebookProgressCallback):
-        """Shows the objective's metrics, and values of benchmarks that are scored between evaluations.
+        """Shows the objective's metrics, and scores of benchmarks that are run between evaluations.
 
-        transformers' own shows the loss alone where the trainer does not evaluate.
+        transformers' own callback shows only the loss if the trainer does not evaluate.
         """
 
         def on_log(self, args: Any, state: Any, control: Any, logs: dict | None = None, **kwargs: Any) -> None:
-            """Writes a line, or adds to that of the same step."""
+            """Writes a line, or extends the line of the same step."""
             tracker, logs = self.training_tracker, logs or {}
             values = {label: logs[key] for key, label in NOTEBOOK_COLUMNS.items() if key in logs}
             values |= {
@@ -153,9 +154,9 @@ def _notebook_progress() -> TrainerCallback:
 
 
 def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
-    """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown."""
+    """Replaces transformers' progress bar. With `disable_tqdm`, only warnings are shown."""
     trainer.remove_callback(ProgressCallback)
-    # transformers prints every line of the log instead of a bar that is switched off.
+    # If the bar is off, transformers prints every log line instead.
     trainer.remove_callback(PrinterCallback)
     if pace is not None and pace.counter is not None:
         trainer.add_callback(StepCounter(pace.counter))

@@ -1,4 +1,4 @@
-"""A stage: one training run in a folder of its own, kept when it is finished, continued when it is not."""
+"""A stage: one training run in its own folder, which is kept if finished and continued if not."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import nn
 from transformers import TrainerCallback
 
 from hfcomp.checksums import file_hash, read_checked
-from hfcomp.distributed import fail_together, gather_objects, on_main_process, world_size
+from hfcomp.distributed import fail_together, gather_objects, run_on_main_process, world_size
 from hfcomp.modeling.adapters import write_merged
 from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
 from hfcomp.trainers.progress import Pace, show_progress
-from hfcomp.trainers.trackers import TrackedRun, tracked
+from hfcomp.trainers.trackers import TrackedRun, track_run
 from hfcomp.writing import write_json, write_text
 
 SUMMARY_FILE = "stage.json"
@@ -27,33 +27,33 @@ HISTORY_FILE = "history.json"
 HASHES = "files"
 TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last checkpoint, if any."
 CHECKSUMS_FILE = "checksums.json"
-# Files that are written after the checksums, or again later, such as a card.
+# Files that are written after the checksums or rewritten later, such as a card.
 WITHOUT_HASH = (CHECKSUMS_FILE, SUMMARY_FILE, "README.md")
 
 
 class CheckpointChecksums(TrainerCallback):
-    """Writes into a checkpoint, last of all, what its files are: only such a one is continued."""
+    """Writes a checkpoint's checksums after all its other files. Only a checkpoint with checksums is resumed."""
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if args.save_only_model:  # the model alone cannot be continued
+        if args.save_only_model:  # a model on its own cannot be resumed
             return
         with fail_together():
-            # Waits for all processes, because each writes its random states into the folder itself.
+            # Wait for all processes, because each writes its own random states into the folder.
             gather_objects(None)
             if state.is_world_process_zero:
                 write_checksums(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
 
 def write_checksums(folder: Path) -> None:
-    """Writes `checksums.json` into a folder with a model, for `damage`."""
+    """Writes `checksums.json` into a model's folder, for `damage`."""
     write_json(folder / CHECKSUMS_FILE, _hashes(folder))
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    # An adapter's files are in a folder of their own. Checkpoints, in further ones, have checksums of their own.
+    # An adapter's files are in a subfolder. Checkpoints, in other subfolders, have their own checksums.
     paths = [*sorted(folder.iterdir()), *sorted(folder.glob(f"{ADAPTER_FOLDER}/*"))]
-    kept = [path for path in paths if path.is_file() and path.name not in WITHOUT_HASH]
-    return {path.relative_to(folder).as_posix(): file_hash(path) for path in kept}
+    files = [path for path in paths if path.is_file() and path.name not in WITHOUT_HASH]
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in files}
 
 
 def train_stage(
@@ -71,24 +71,24 @@ def train_stage(
     replay_dataset: Any = None,
     processor: Any = None,
 ) -> StageSummary:
-    """Trains, saves the plain model to `folder` and returns what it cost.
+    """Trains, saves the plain model to `folder` and returns the training cost.
 
-    The folder receives checkpoints, the model, every line of the log in `history.json` and, last of all, `stage.json`.
-    Where an adapter is trained, the model is the merged one, and the adapter is in `adapter/`.
+    The folder receives checkpoints, the model, every log line in `history.json` and, as the last file, `stage.json`.
+    If an adapter is trained, the model is the merged one, and the adapter is in `adapter/`.
 
     Args:
-        name: of the stage.
-        trainer_class: the objective.
+        name: Name of the stage.
+        trainer_class: Trainer of the objective.
         model: Hub id, folder, or a module, which is trained in place.
-        dataset: training set, in the column contract.
-        folder: of the stage.
-        arguments: fields of the trainer's config; those that it does not have are left out.
-        batch_size: rows over all processes.
-        resume: keep a finished stage, continue an unfinished one from its last whole checkpoint.
-        pace: where it stands among the stages of its run, for the bar.
-        run: what it is called in the trackers of `report_to`.
-        replay_dataset: as for the trainer.
-        processor: of a module; that of an id or folder is loaded with it.
+        dataset: Training set in the column contract.
+        folder: Folder of the stage.
+        arguments: Config fields of the trainer. Fields that the config does not have are dropped.
+        batch_size: Rows over all processes.
+        resume: Keep a finished stage, and resume an unfinished one from its last complete checkpoint.
+        pace: Position among the stages of the run, for the progress bar.
+        run: Name of the run in the trackers of `report_to`.
+        replay_dataset: Passed on to the trainer.
+        processor: Processor for a module. For an id or folder, it is loaded with the model.
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
@@ -102,27 +102,27 @@ def train_stage(
     show_progress(trainer, name, pace)
     trainer.add_callback(Clock())
     trainer.add_callback(CheckpointChecksums())
-    # The main process chooses, so all processes continue from the same checkpoint.
-    start = on_main_process(lambda: last_checkpoint(folder, print)) if resume else None
-    with tracked(trainer, run):
+    # The main process chooses, so all processes resume from the same checkpoint.
+    start = run_on_main_process(lambda: last_checkpoint(folder, print)) if resume else None
+    with track_run(trainer, run):
         trainer.train(resume_from_checkpoint=start)
     with fail_together():
         _save_plain(trainer, folder)
         result = summarize_stage(name, trainer, memory)
         if trainer.is_world_process_zero():
             write_text(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
-            # Written last: a stage that has this file is finished, with exactly these files.
+            # Written last: a stage with this file is finished and has exactly these files.
             write_json(summary, {**asdict(result), HASHES: _hashes(folder)})
     return result
 
 
 def training_sets(dataset: Any, replay_dataset: Any) -> dict[str, Any]:
-    """Keyword arguments of a trainer; one without replay need not know the argument."""
+    """Keyword arguments of a trainer. Without replay, it does not have to accept `replay_dataset`."""
     return {"train_dataset": dataset} | ({} if replay_dataset is None else {"replay_dataset": replay_dataset})
 
 
 def _save_plain(trainer: Any, folder: Path) -> None:
-    """The plain model; of an adapter the merged one, with the adapter in a folder of its own."""
+    """Saves the plain model. For an adapter, saves the merged model, and the adapter in its own folder."""
     if not trainer.model.is_peft:
         trainer.save_model()
         return
@@ -132,10 +132,10 @@ def _save_plain(trainer: Any, folder: Path) -> None:
 
 
 def read_summary(folder: Path) -> StageSummary:
-    """What a finished stage cost.
+    """Reads the cost of a finished stage.
 
     Raises:
-        ValueError: naming the file, where it is damaged, or one beside it that the stage left: model, processor, log.
+        ValueError: If the file, or a file of the stage next to it (model, processor, log), is damaged. Names the file.
     """
     content = read_checked(folder / SUMMARY_FILE, TRAIN_AGAIN)
     for name, expected in content.pop(HASHES, {}).items():
@@ -144,7 +144,7 @@ def read_summary(folder: Path) -> StageSummary:
 
 
 def read_history(folder: Path) -> list[dict[str, float]]:
-    """Every line of a finished stage's log, checked against its summary where there is one."""
+    """Reads every log line of a finished stage and checks the file against the summary, if any."""
     path, summary = folder / HISTORY_FILE, folder / SUMMARY_FILE
     if summary.is_file():
         _check(path, read_checked(summary, TRAIN_AGAIN)[HASHES][HISTORY_FILE])
@@ -152,9 +152,9 @@ def read_history(folder: Path) -> list[dict[str, float]]:
 
 
 def mean_logged(folders: Sequence[Path], metric: str) -> float:
-    """The mean of a logged metric over the steps of some finished stages; NaN where none logged it.
+    """Mean of a logged metric over the steps of some finished stages; NaN if none logged it.
 
-    A line of the log is the mean over the steps since the line before, and a checkpoint brings a line of its own.
+    A log line is the mean over the steps since the previous line, and every checkpoint adds a line.
     """
     values: list[float] = []
     steps: list[int] = []
@@ -170,57 +170,57 @@ def mean_logged(folders: Sequence[Path], metric: str) -> float:
 
 
 def _check(path: Path, expected: str) -> None:
-    found = file_hash(path) if path.is_file() else "no such file"
-    if found != expected:
+    actual = file_hash(path) if path.is_file() else "no such file"
+    if actual != expected:
         raise ValueError(
-            f"{path} is damaged: expected sha256 {expected} as {SUMMARY_FILE} says, found {found}. {TRAIN_AGAIN}"
+            f"{path} is damaged: expected sha256 {expected} as in {SUMMARY_FILE}, found {actual}. {TRAIN_AGAIN}"
         )
 
 
 def stage_config(trainer_class: type, folder: Path, arguments: dict[str, Any], batch_size: int) -> Any:
-    """A trainer's config, of those arguments that it has; `batch_size` counts the rows of all processes.
+    """Builds a trainer's config from the arguments that it has. `batch_size` counts the rows of all processes.
 
-    A stage never pushes: the stages of a run would share one repository. A run pushes its result when it is finished.
+    A stage never pushes, because the stages of a run would share one repository. The run pushes its result at the end.
     """
-    known = {f.name for f in fields(trainer_class.config_class) if not is_of_push(f.name)}
+    known = {f.name for f in fields(trainer_class.config_class) if not is_push_field(f.name)}
     arguments = {key: value for key, value in arguments.items() if key in known}
-    # A config may be made before the process group is, which it then sets up itself.
+    # A config may be created before the process group, which it then sets up itself.
     size = batch_size // world_size_at_launch()
     return trainer_class.config_class(output_dir=str(folder), per_device_train_batch_size=size, **arguments)
 
 
-def is_of_push(name: str) -> bool:
-    """Whether a field of a trainer's config says what is pushed, and where."""
+def is_push_field(name: str) -> bool:
+    """Whether a field of a trainer's config sets what is pushed, or where."""
     return name == "push_to_hub" or name.startswith("hub_")
 
 
 def last_checkpoint(folder: Path, log: Callable[[str], None] = lambda line: None) -> str | None:
-    """The newest checkpoint of a folder that was written whole, is undamaged, and can be continued exactly.
+    """Finds the newest checkpoint of a folder that is complete, undamaged, and can be resumed exactly.
 
-    `log` receives a line where the newest of all is passed over.
+    `log` receives a line if the newest checkpoint is skipped.
     """
     reasons: list[str] = []
     numbered = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
     steps = {path: int(number) for path, number in numbered.items() if number.isdigit()}
-    # Newest first: a run that was killed while it wrote a checkpoint resumes from the one before.
+    # Newest first: a run that was killed while writing a checkpoint resumes from the previous one.
     for path in sorted(steps, key=steps.get, reverse=True):
         reason = damage(path)
         if reason is None:
             if reasons:
                 log(f"{folder}: {reasons[0]}: training resumes from {path.name}")
             return str(path)
-        reasons.append(f"{path.name} cannot be continued ({reason})")
+        reasons.append(f"{path.name} cannot be resumed ({reason})")
     if reasons:
-        log(f"{folder}: {reasons[0]}, and no earlier one can be: training begins anew")
+        log(f"{folder}: {reasons[0]}, nor can any earlier checkpoint: training starts from the beginning")
     return None
 
 
 def damage(folder: Path) -> str | None:
-    """Why a folder is not as `write_checksums` found it; `None` where it is."""
-    # transformers writes a checkpoint in place, file by file: a process that was killed leaves one without its end.
+    """Describes how a folder differs from its checksums; `None` if it does not."""
+    # transformers writes a checkpoint in place, file by file, so a killed process leaves an incomplete one.
     path = folder / CHECKSUMS_FILE
     if not path.is_file():
-        return "it was not written to its end, or holds the model alone"
+        return "it is incomplete, or contains only the model"
     try:
         for name, expected in read_checked(path, "").items():
             if file_hash(folder / name) != expected:
@@ -231,6 +231,6 @@ def damage(folder: Path) -> str | None:
 
 
 def world_size_at_launch() -> int:
-    """Processes of this run, also before the process group exists."""
-    # Launchers tell a process how many they are before any group connects them.
+    """Number of processes of this run, even before the process group exists."""
+    # Launchers set the number of processes before a group connects them.
     return max(world_size(), int(os.environ.get("WORLD_SIZE", "1")))

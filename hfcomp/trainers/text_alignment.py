@@ -1,4 +1,4 @@
-"""Textual alignment (CLEAR GLASS, section 3.2.4): captions drawn to their generalized captions, by the text tower."""
+"""Textual alignment (CLEAR GLASS, section 3.2.4): the text tower pulls captions towards their generalized captions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hfcomp.trainers.config import CompositionalConfig, option, setting
 logger = logging.get_logger(__name__)
 
 PAIR = ("caption", "generalized_caption")
-# The loss knows images and concepts; here both are texts.
+# The loss names them images and concepts; here both are texts.
 METRICS = {
     "loss_image_to_concept": "loss_caption_to_generalized",
     "loss_concept_to_image": "loss_generalized_to_caption",
@@ -50,43 +50,41 @@ class TextAlignmentConfig(CompositionalConfig):
     warmup_steps: float = setting(1430, CODE)
     weight_decay: float = setting(4.5269353639276774e-05, CODE)
     max_grad_norm: float = setting(1.0, CODE)
-    freeze_towers: list[str] | None = option(["image"], "The image tower is frozen; texts alone are read.")
+    freeze_towers: list[str] | None = option(["image"], "Towers to freeze. Only texts are read.")
     aligned_with: list[str] = option(
-        [PAIR[1]], f"Columns of the texts that captions are drawn to: {PAIR[1]}, {', '.join(LEVEL_COLUMNS)}."
+        [PAIR[1]], f"Columns of the texts to align captions with: {PAIR[1]}, {', '.join(LEVEL_COLUMNS)}."
     )
     allow_levels: bool = option(
-        False, "Train on texts that are names of group or level_1 to level_4; otherwise they are refused."
+        False, "Allow training on texts that are names in group or level_1 to level_4. If false, they are an error."
     )
-    leave_out_levels: bool = option(
-        False, "Leave rows with such a text out, and count them, in place of refusing them."
-    )
+    leave_out_levels: bool = option(False, "Leave out and count rows with such a text instead of raising an error.")
 
     reads_negatives = False
-    draws_captions = False  # pairs are of texts that do not change
+    draws_captions = False  # pairs consist of fixed texts
     replays = False  # batches hold texts only
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if "text" in (self.freeze_towers or []):
-            raise ValueError("freeze_towers names 'text', the tower that textual alignment trains. Leave it out.")
+            raise ValueError("freeze_towers contains 'text', the tower that textual alignment trains. Remove it.")
         known = (PAIR[1], *LEVEL_COLUMNS)
         wrong = [name for name in self.aligned_with if name not in known or self.aligned_with.count(name) > 1]
         if wrong or not self.aligned_with:
             raise ValueError(
-                f"aligned_with: found {self.aligned_with}, expected some of {', '.join(known)}, each once."
+                f"aligned_with={self.aligned_with}: expected one or more of {', '.join(known)}, each at most once."
             )
         if self.allow_levels and self.leave_out_levels:
             raise ValueError("allow_levels and leave_out_levels exclude each other. Set only one.")
 
 
 class TextPairCollator(CompositionalCollator):
-    """Turns rows into a batch of texts: `input_ids [2 B, L]`, each row's caption and behind it its generalized one.
+    """Turns rows into a batch of texts: `input_ids [2 B, L]`, each row's caption followed by its generalized one.
 
     Images are not decoded. The batch also holds `row [B]`, `truncated [B]` and `concept_id [B]`, equal numbers
     for equal generalized captions.
 
     Raises:
-        ValueError: when called, for an entry that is not a text, naming column and row.
+        ValueError: When called, for an entry that is not a text. Names column and row.
     """
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -105,11 +103,11 @@ class TextPairCollator(CompositionalCollator):
 
 
 def alignment_metrics(prediction: Any) -> dict[str, float]:
-    """Recall@1 of the generalized caption for the caption and the other way round, over the whole set.
+    """Computes recall@1 from captions to generalized captions and back, over the whole set.
 
     Args:
-        prediction: `EvalPrediction` with the captions' and the generalized captions' embeddings, `[n, D]` each, and
-            `[n]` numbers, equal for equal generalized captions, which are right for each other's rows.
+        prediction: `EvalPrediction` with the embeddings of captions and generalized captions, `[n, D]` each, and
+            `[n]` numbers. Equal numbers mark equal generalized captions, which are correct for each other's rows.
 
     Returns:
         `caption_to_generalized_recall@1` and `generalized_to_caption_recall@1` (shares).
@@ -126,25 +124,25 @@ def alignment_metrics(prediction: Any) -> dict[str, float]:
 
 
 class TextAlignmentTrainer(CompositionalTrainer):
-    """Trains the text tower alone: InfoNCE of each caption with its generalized caption (CLEAR GLASS, section 3.2.4).
+    """Trains only the text tower: InfoNCE of each caption with its generalized caption (CLEAR GLASS, section 3.2.4).
 
     Needs the columns `caption` and `generalized_caption`; no image is read. The image tower and its projection are
-    frozen; the scale is the model's `logit_scale`, trained. What is saved is a plain model, which the next stage takes
-    as its own.
+    frozen; the model's `logit_scale` is used and trained. The result is saved as a plain model, which the next stage
+    starts from.
 
-    The paper holds that a model never sees the names of the levels on which it is tested, but its released code
-    aligns captions with them. Here a text that is, but for upper case, white space and stops around it, a name in the
-    columns `group` or `level_1` to `level_4` of the dataset is refused, unless `allow_levels` is set;
-    `leave_out_levels` leaves its row out. A set without any of these columns cannot be checked, which is warned about.
+    According to the paper, a model never sees the names of the levels it is tested on, but its released code aligns
+    captions with them. Here a text is rejected if it equals a name in the dataset's columns `group` or `level_1` to
+    `level_4`, ignoring case, whitespace and surrounding full stops, unless `allow_levels` is set; `leave_out_levels`
+    leaves out its row. A dataset without any of these columns cannot be checked, which is logged as a warning.
 
-    The paper's words are to align captions with "their textual concepts"; it names no columns. `aligned_with: [group]`
-    draws captions to names of concepts. The released code pairs every caption with every generalized caption and every
-    level: all of these in `aligned_with`, and a row for each caption (a recipe's `captions: all`). Names that are
-    trained on are unseen no longer, which is logged and in a run's report.
+    The paper aligns captions with "their textual concepts" and names no columns. `aligned_with: [group]` pulls
+    captions towards names of concepts. The released code pairs every caption with every generalized caption and every
+    level: list all of these in `aligned_with`, with a row per caption (a recipe's `captions: all`). Names that are
+    trained on are no longer unseen, which is logged and stated in a run's report.
 
-    The released code takes the features as they leave the text tower; here they are L2-normalized, as for images and
-    texts, so that the model's scale means what it means elsewhere. Equal generalized captions of a batch are each
-    other's negatives, as released; `mask_equal_texts` leaves them out.
+    The released code uses the text tower's features as they are. Here they are L2-normalized, as for images and texts,
+    so the model's scale means the same as elsewhere. Equal generalized captions in a batch are each other's negatives,
+    as released; `mask_equal_texts` excludes them.
     """
 
     config_class = TextAlignmentConfig
@@ -154,64 +152,64 @@ class TextAlignmentTrainer(CompositionalTrainer):
     contrasted_columns = PAIR
 
     def setup(self, args: TextAlignmentConfig, backbone: nn.Module) -> None:
-        """Requires the numbers of equal captions where they are left out."""
+        """Requires the numbers of equal captions if these are excluded."""
         if args.mask_equal_texts:
             self.required_features = (*type(self).required_features, "concept_id")
 
     @classmethod
     def check_rows(cls, rows: Any, args: TextAlignmentConfig) -> str | None:
-        """Also the columns that captions are aligned with; returns a line about names that are trained on."""
+        """Also checks the columns that captions are aligned with. May return a line about trained names."""
         dataset = getattr(rows, "dataset", rows)
         if dataset.column_names is not None:
             require_columns(dataset, args.aligned_with, needed_by=cls.__name__)
-        return super().check_rows(rows, args) or _names_trained_on(args)
+        return super().check_rows(rows, args) or _trained_names_warning(args)
 
     def training_rows(self, dataset: Any, args: TextAlignmentConfig) -> TrainingRows | None:
-        """Refuses level names among the texts, or leaves their rows out; then a row for each pair of texts.
+        """Rejects level names among the texts, or leaves out their rows, then makes a row per pair of texts.
 
         Raises:
-            ValueError: naming row, column and value, or for a stream that would need other rows.
+            ValueError: For a level name, naming row, column and value, or for a stream that would need other rows.
         """
         rows = self.read_rows(dataset, args, tuple(args.aligned_with))
-        trained_on = _names_trained_on(args)
-        if trained_on:
-            logger.warning(trained_on)
-        # Before pairs are made, while row numbers in errors are those of the user's dataset.
-        rows = self._without_names(rows, args)
+        warning = _trained_names_warning(args)
+        if warning:
+            logger.warning(warning)
+        # Done before pairs are built, while row numbers in errors match the user's dataset.
+        rows = self._drop_level_names(rows, args)
         return rows if rows is None or args.aligned_with == [PAIR[1]] else _pairs(rows, args.aligned_with)
 
-    def _without_names(self, rows: Any, args: TextAlignmentConfig) -> Any:
+    def _drop_level_names(self, rows: Any, args: TextAlignmentConfig) -> Any:
         if rows is None or args.allow_levels:
             return rows
         if not level_columns(rows.dataset, None):
             logger.warning(
-                f"the dataset has none of the columns {', '.join(LEVEL_COLUMNS)}: training texts cannot be checked "
+                f"the dataset has none of the columns {', '.join(LEVEL_COLUMNS)}, so training texts cannot be checked "
                 "for concept names of a test."
             )
         named = level_names(rows, [name for name in PAIR if name == PAIR[0] or name in args.aligned_with])
         if not named or args.leave_out_levels:
-            return _without(rows, named)
-        row, said = next(iter(named.items()))
+            return _drop_rows(rows, named)
+        row, match = next(iter(named.items()))
         raise ValueError(
-            f"column {said.column!r}, row {row}: found {said.text!r}, a name of the column {said.level!r}; "
-            f"{len(named)} of {len(rows)} rows have one. A model trained on level names cannot be tested on them as "
-            "unseen. Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels true) and "
-            "report it with the scores."
+            f"column {match.column!r}, row {row}: found {match.text!r}, a name in the column {match.level!r}; "
+            f"{len(named)} of {len(rows)} rows have such a text. A model trained on level names cannot be tested on "
+            "them as unseen. Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels true) "
+            "and report it with the scores."
         )
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """The embeddings `[B, D]` of captions and of generalized captions, and numbers of equal ones."""
+        """Returns the embeddings `[B, D]` of captions and generalized captions, and numbers that mark equal ones."""
         pair = dict(zip(PAIR, (local.text_embeds[::2], local.text_embeds[1::2]), strict=True))
         return {**pair, "concept_id": inputs["concept_id"]}
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """InfoNCE of the global batch, the mean of both directions; `text_embeds` is `[2 N, D]`, pair by pair."""
+        """Computes InfoNCE of the global batch, the mean of both directions. `text_embeds` is `[2 N, D]`, by pair."""
         f = self.gather_features(model, inputs)
-        # Pair by pair and not all captions first: gathering over processes then keeps pairs together.
+        # By pair, not all captions first, so gathering over processes keeps pairs together.
         caption, generalized = f.text_embeds.unflatten(0, (-1, 2)).unbind(1)
-        loss, found = concept_info_nce_loss(
+        loss, metrics = concept_info_nce_loss(
             caption,
             generalized,
             torch.arange(len(caption), device=caption.device),
@@ -221,30 +219,30 @@ class TextAlignmentTrainer(CompositionalTrainer):
             text_id=f.text_id,
             rows=f.rows,
         )
-        del found["loss_concept"]  # the loss itself
-        return self.reduce_loss(loss, {METRICS[name]: value for name, value in found.items()}, f, return_outputs)
+        del metrics["loss_concept"]  # the loss itself
+        return self.reduce_loss(loss, {METRICS[name]: value for name, value in metrics.items()}, f, return_outputs)
 
     def read_rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
-        """As in [`CompositionalTrainer`], with the generalized captions and the columns of levels."""
+        """As in [`CompositionalTrainer`], with the generalized captions and the level columns."""
         levels = level_columns(dataset, args.column_names)
         return super().read_rows(dataset, args, (*dict.fromkeys((*(further or (PAIR[1],)), *levels)),))
 
 
-def _names_trained_on(args: TextAlignmentConfig) -> str | None:
+def _trained_names_warning(args: TextAlignmentConfig) -> str | None:
     columns = [name for name in args.aligned_with if name in LEVEL_COLUMNS]
     if columns:
-        return f"The names in {', '.join(columns)} are trained on: to a test by level they are not unseen."
+        return f"Training on the names in {', '.join(columns)}: in a test by level they are not unseen."
     if args.allow_levels:
-        return (
-            "allow_levels: captions that are names of concepts are trained on; to a test by level they are not unseen."
-        )
+        return "allow_levels: training on captions that are names of concepts; in a test by level they are not unseen."
     return None
 
 
 def _pairs(rows: Any, aligned_with: Sequence[str]) -> TrainingRows:
-    """Each caption with each text of its row; pairs of one image have its id."""
+    """Pairs each caption with each text of its row. The pairs of an image share its id."""
     if not isinstance(rows, TrainingRows):
-        raise ValueError("aligned_with: pairs of a stream's rows are not made. Leave streaming out.")
+        raise ValueError(
+            "aligned_with needs all rows to make pairs, but the dataset is streamed. Load it without streaming=True."
+        )
     others = [name for name in (IMAGE_ID,) if name in rows.dataset.column_names]
     columns: dict[str, list[Any]] = {
         name: [value for value in rows.column(name) for _ in aligned_with] for name in (PAIR[0], *others)
@@ -256,21 +254,23 @@ def _pairs(rows: Any, aligned_with: Sequence[str]) -> TrainingRows:
         for name in aligned_with
     ]
     logger.warning(
-        f"{len(rows):,} rows are {len(columns[PAIR[1]]):,} pairs of a caption and {', '.join(aligned_with)}."
+        f"{len(rows):,} rows yield {len(columns[PAIR[1]]):,} pairs of a caption and {', '.join(aligned_with)}."
     )
     return TrainingRows(Dataset.from_dict(columns), list(columns))
 
 
-def _without(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
+def _drop_rows(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
     if not named:
         return rows
-    logger.warning(f"{len(named):,} of {len(rows):,} rows are exactly the name of a level and are excluded.")
-    kept = rows.dataset.select([row for row in range(len(rows)) if row not in named])
-    return TrainingRows(kept, kept.column_names)
+    logger.warning(
+        f"{len(named):,} of {len(rows):,} rows have a text that is exactly the name of a level; they are left out."
+    )
+    remaining = rows.dataset.select([row for row in range(len(rows)) if row not in named])
+    return TrainingRows(remaining, remaining.column_names)
 
 
 def _text(row: dict[str, Any], column: str, name: int) -> str:
     text = row.get(column)
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"column {column!r}, row {name}: found {text!r}, expected a text. Leave such rows out.")
+        raise ValueError(f"column {column!r}, row {name}: found {text!r}, expected a text. Remove such rows.")
     return text

@@ -1,4 +1,4 @@
-"""Shared by trainers whose hinge has adaptive thresholds, one for each kind of negative."""
+"""Shared code of trainers whose hinge has adaptive thresholds, one per kind of negative."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hfcomp.trainers.base import CompositionalTrainer
 
 
 class ThresholdTrainer(CompositionalTrainer):
-    """A trainer whose objective's state holds a `RunningThreshold` of all kinds of negatives as `threshold`.
+    """Base of trainers whose objective state holds a `RunningThreshold` for all kinds of negatives as `threshold`.
 
-    In training each batch sets the thresholds of the next; evaluation leaves them. The log holds `threshold_<kind>`,
-    as the loss saw it, for the kinds of the line's last batch.
+    In training, each batch sets the thresholds of the next one; evaluation does not change them. The log holds
+    `threshold_<kind>`, as used by the loss, for the kinds of the line's last batch.
     """
 
     required_features = (
@@ -37,7 +37,7 @@ class ThresholdTrainer(CompositionalTrainer):
         self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
 
     def next_threshold(self, features: Features) -> torch.Tensor:
-        """The thresholds [kinds] that the global batch gives to the next one."""
+        """Computes the thresholds [kinds] for the next batch from the global batch."""
         return adaptive_threshold(
             features.image_embeds,
             features.text_embeds,
@@ -54,16 +54,16 @@ class ThresholdTrainer(CompositionalTrainer):
         features: Features,
         return_outputs: bool = False,
     ) -> Any:
-        """As in [`CompositionalTrainer`]; in training it sets the thresholds of the next batch besides."""
+        """As in [`CompositionalTrainer`]. In training, also sets the thresholds of the next batch."""
         if self.model.training:
-            # The loss of this batch saw the thresholds before: `features` hold a copy. All processes have the global
-            # batch, so they set the same ones without a collective.
+            # The loss of this batch used the previous thresholds, of which `features` holds a copy. All processes
+            # have the global batch, so they set the same thresholds without a collective.
             self.model.objective_state["threshold"].update(self.next_threshold(features))
         return super().reduce_loss(loss, metrics, _with_present_kinds(features), return_outputs)
 
 
 def _with_present_kinds(features: Features) -> Features:
-    """Features whose learned `threshold` is NaN, which the log omits, for kinds without negatives."""
+    """Sets the learned `threshold` to NaN, which the log omits, for kinds without negatives."""
     threshold = features.learned["threshold"]
     kinds = torch.arange(len(threshold), device=threshold.device)
     member = features.negative_kind.unsqueeze(-1) == kinds

@@ -1,7 +1,7 @@
-"""Experiment trackers: runs of TensorBoard, Weights & Biases and Trackio that transformers' `report_to` asks for.
+"""Experiment trackers: TensorBoard, Weights & Biases and Trackio runs, as requested with transformers' `report_to`.
 
-transformers sends the log of a training to them. What is added here: a tracker that is not installed is refused before
-anything is trained, each arm of a study is a run of its own, and pictures and tables go to all of them alike.
+transformers sends the training log to them. This module raises for a tracker that is not installed before anything is
+trained, makes each arm of a study a run of its own, and sends pictures and tables to all trackers.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from hfcomp.trainers._support.transformers_internals import KNOWN_TRACKERS
 
 TENSORBOARD, WANDB, TRACKIO = "tensorboard", "wandb", "trackio"
 TRACKERS = (TENSORBOARD, WANDB, TRACKIO)
-"""Trackers that get runs by arm, pictures and tables; transformers' others get the log alone."""
+"""Trackers that get one run per arm, pictures and tables. Other trackers of transformers get only the log."""
 TENSORBOARD_FOLDER = "tensorboard"
 PROJECT = "hfcomp"
-_UNSET_PROJECT = "huggingface"  # of transformers' `project`
+_UNSET_PROJECT = "huggingface"  # transformers' default for `project`
 Pictures = Mapping[str, bytes]
 Table = tuple[Sequence[str], list[list]]  # header and rows
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """Where a training goes in the trackers.
+    """Identity of a training run in the trackers.
 
     Attributes:
-        project: of Weights & Biases, unless WANDB_PROJECT is set, and of Trackio.
-        group: of the runs that belong together; TensorBoard and Trackio show it as the beginning of a run's name.
-        name: of this one, in the group.
-        folder: of the files of TensorBoard, whose runs are its folders.
-        pictures: makes the PNG files that are sent at the start, by name; called only if a tracker is asked for.
+        project: Project in Trackio, and in Weights & Biases unless WANDB_PROJECT is set.
+        group: Group of runs that belong together. TensorBoard and Trackio show it as a prefix of the run's name.
+        name: Name of this run within the group.
+        folder: Folder for TensorBoard's files; its subfolders are TensorBoard's runs.
+        pictures: Function that returns the PNG files to send at the start, by name. Called only if a tracker is used.
     """
 
     project: str
@@ -51,11 +51,11 @@ class TrackedRun:
 
     @property
     def full_name(self) -> str:
-        """Group and name, as the run is called where there are no groups."""
+        """Group and name, the name of the run in trackers without groups."""
         return f"{self.group}/{self.name}"
 
-    def named(self, name: str) -> TrackedRun:
-        """Another run of the group, without pictures."""
+    def with_name(self, name: str) -> TrackedRun:
+        """Returns another run of the group, without pictures."""
         return replace(self, name=name, pictures=dict)
 
     def arguments(self) -> dict[str, str]:
@@ -63,39 +63,39 @@ class TrackedRun:
 
 
 def check_trackers(names: Iterable[str]) -> None:
-    """Refuses trackers that transformers does not know or that are not installed."""
+    """Raises for trackers that transformers does not support or that are not installed."""
     for name in names:
         if name not in KNOWN_TRACKERS:
             raise ValueError(
                 f"report_to: unknown tracker {name!r}.{nearest(name, KNOWN_TRACKERS)} hfcomp is tested with "
-                f"{', '.join(TRACKERS)}; none switches them off."
+                f"{', '.join(TRACKERS)}; none disables tracking."
             )
         if name in TRACKERS and not _is_installed(name):
             raise ImportError(
                 f"report_to: {name} is not installed. Run pip install 'hfcomp[trackers]' (or pip install {name}), or "
-                "leave report_to out."
+                "remove report_to."
             )
 
 
-def project_of(given: str | None) -> str:
-    return PROJECT if given in (None, _UNSET_PROJECT) else given
+def project_name(setting: str | None) -> str:
+    return PROJECT if setting in (None, _UNSET_PROJECT) else setting
 
 
 @contextmanager
-def tracked(trainer: Any, run: TrackedRun | None) -> Iterator[None]:
-    """Has what a trainer trains in the block be one run of its trackers, with pictures at its start."""
+def track_run(trainer: Any, run: TrackedRun | None) -> Iterator[None]:
+    """Makes the training within the block a single run in the trackers, with pictures at its start."""
     if run is None or not trainer.args.report_to or not trainer.is_world_process_zero():
         yield
         return
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback):
-            # TensorBoard's runs are folders: this names the run and its group.
+            # TensorBoard's runs are folders, so this names the run and its group.
             callback.logging_dir = str(run.folder / run.name)
     started = WANDB in trainer.args.report_to and _start_wandb(run)
     trainer.add_callback(PicturesAtStart(trainer, run.pictures))
     try:
         yield
-    # An interrupt too: Weights & Biases otherwise shows the run as going on.
+    # Includes an interrupt: otherwise Weights & Biases shows the run as still running.
     except BaseException:
         _finish_wandb(started, status=1)
         raise
@@ -103,23 +103,24 @@ def tracked(trainer: Any, run: TrackedRun | None) -> Iterator[None]:
 
 
 class PicturesAtStart(TrainerCallback):
-    """Sends pictures to the trackers when a training starts; one that resumes has sent them."""
+    """Sends pictures to the trackers when training starts. A resumed training has already sent them."""
 
     def __init__(self, trainer: Any, pictures: Callable[[], Pictures]) -> None:
         self._trainer, self._pictures = trainer, pictures
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # Here and not before training: transformers opens the trackers when it begins, before this callback, which was
-        # added last.
+        # Sent here because transformers opens the trackers when training begins, before this callback, which was added
+        # last.
         if state.is_world_process_zero and state.global_step == 0:
             callbacks = self._trainer.callback_handler.callbacks
-            writer = next((one.tb_writer for one in callbacks if isinstance(one, TensorBoardCallback)), None)
+            boards = (callback.tb_writer for callback in callbacks if isinstance(callback, TensorBoardCallback))
+            writer = next(boards, None)
             for name, content in self._pictures().items():
                 _send(_Sinks(args.report_to, writer), name, picture=content)
 
 
 def send_results(names: Sequence[str], run: TrackedRun, *, pictures: Pictures, tables: Mapping[str, Table]) -> None:
-    """Sends pictures and tables as a run of their own."""
+    """Sends pictures and tables as a separate run."""
     names = [name for name in names if name in TRACKERS]
     if not names:
         return
@@ -132,7 +133,7 @@ def send_results(names: Sequence[str], run: TrackedRun, *, pictures: Pictures, t
 
 @dataclass(frozen=True)
 class _Sinks:
-    """The trackers that are open, and TensorBoard's writer."""
+    """The open trackers, and TensorBoard's writer."""
 
     names: Sequence[str]
     writer: Any = None
@@ -162,7 +163,7 @@ def _open_sinks(names: Sequence[str], run: TrackedRun) -> Iterator[_Sinks]:
 
 
 def _send(sinks: _Sinks, name: str, *, picture: bytes = b"", table: Table | None = None) -> None:
-    """One picture or table to each tracker in its own form."""
+    """Sends a picture or table to each tracker in its own format."""
     image = decode_image(picture) if picture else None
     header, rows = table or ((), [])
     if sinks.writer is not None and image is not None:
@@ -189,12 +190,12 @@ def _as_markdown(header: Sequence[str], rows: list[list]) -> str:
 
 
 def _start_wandb(run: TrackedRun) -> bool:
-    """Opens a run of Weights & Biases unless the user has one open, which then gets everything."""
+    """Opens a Weights & Biases run. If the user has one open, that run gets everything instead."""
     import wandb
 
     if wandb.run is not None:
         return False
-    # transformers' callback reuses this run. One that it started itself would have no group and never end.
+    # transformers' callback reuses this run. A run of its own would have no group and never end.
     wandb.init(project=os.environ.get("WANDB_PROJECT", run.project), group=run.group, name=run.full_name)
     return True
 

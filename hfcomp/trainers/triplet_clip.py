@@ -32,14 +32,14 @@ class TripletClipConfig(CompositionalConfig):
 class TripletClipTrainer(CompositionalTrainer):
     """Trains with the TripletCLIP loss (Patel et al. 2024) on captions, images, and a hard negative pair for each.
 
-    Needs `negative_captions`, reads the first, and `negative_image`, which shows it. A row whose negative
-    image is missing takes part with its negative caption only; a set in which no row has one is refused.
+    Needs `negative_captions`, of which it reads the first, and `negative_image`, which shows it. A row without a
+    negative image takes part with its negative caption only; a dataset in which no row has one is rejected.
     """
 
     config_class = TripletClipConfig
     negative_images_advice = (
-        "Without them the loss is InfoNCE with negative captions. Give rows a negative_image that their first "
-        "negative caption describes, or choose that objective: InfoNCETrainer with num_negatives=1 (recipe negclip)."
+        "Without negative images the loss is InfoNCE with negative captions. Add a negative_image that matches the "
+        "row's first negative caption, or use that objective: InfoNCETrainer with num_negatives=1 (recipe negclip)."
     )
     required_features = (
         "image_embeds",
@@ -56,7 +56,7 @@ class TripletClipTrainer(CompositionalTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The TripletCLIP loss of the global batch."""
+        """Computes the TripletCLIP loss of the global batch."""
         f = self.gather_features(model, inputs)
         loss, metrics = triplet_clip_loss(
             f.image_embeds,

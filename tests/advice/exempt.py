@@ -13,7 +13,7 @@ EXEMPT: list[tuple[str, str, str]] = [
     ("hfcomp/trainers/_support/fsdp_checks.py", "Start with `accelerate launch --config_file recipes/", PROCESSES),
     (
         "hfcomp/trainers/_support/sharded_weights.py",
-        "Evaluate after it, set eval_on_start=True, or evaluate",
+        "Evaluate after training, set eval_on_start=True, or evaluate",
         PROCESSES,
     ),
     ("hfcomp/distributed/__init__.py", "Do not create a process group yourself, and start the script with", PROCESSES),

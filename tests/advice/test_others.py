@@ -82,7 +82,7 @@ def test_keyword_tables(advice, tmp_path):
 
 
 @follows("hfcomp/negatives/neighbors.py", 'Or omit method, or use "exact".')
-@follows("hfcomp/metrics/retrieval.py", "pass positive=[Q, M] when they differ.")
+@follows("hfcomp/metrics/retrieval.py", "pass positive=[Q, M] if the numbers differ.")
 def test_calls(advice, monkeypatch):
     vectors = np.eye(4, dtype=np.float32)
     with monkeypatch.context() as patch:
@@ -100,7 +100,7 @@ class Loading(Exception):
 
 @follows(
     "hfcomp/merging/merge.py",
-    "name one benchmark of composition and one general: --benchmarks sugarcrepe,coco2017_retrieval.",
+    "for example --benchmarks sugarcrepe,coco2017_retrieval.",
 )
 def test_merge(advice, clip, tmp_path, monkeypatch):
     words = ["merge", str(clip), str(tiny.clip(tmp_path / "tuned", seed=1)), "--sweep", "--device", "cpu"]

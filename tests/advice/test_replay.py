@@ -45,10 +45,10 @@ def test_the_number_of_rows(advice, make, general):
     make(replay_dataset=general.select(range(8)))
 
 
-@follows(TRAINER, "Pass replay_dataset (--replay_dataset).")
-@follows(TRAINER, "it must fit in memory. Load it without streaming=True.")
-@follows(TRAINER, "in a recipe --replay_column_names {missing[0]}='<its name>'.")
-@follows(TRAINER, "replay_dataset has a transform. Pass it without: dataset.with_format(None).")
+@follows(TRAINER, "Pass a replay_dataset (--replay_dataset).")
+@follows(TRAINER, "but must be in memory. Load it without streaming=True.")
+@follows(TRAINER, "in a recipe, use --replay_column_names {missing[0]}='<its name>'.")
+@follows(TRAINER, "Pass it without the transform: dataset.with_format(None).")
 @follows(TRAINER, "the dataset without the transform: dataset.with_format(None).")
 def test_the_replay_set(advice, make, pairs, general, train_begins, splits, clip, tmp_path):
     advice.of(make, replay_dataset=None)
@@ -75,10 +75,8 @@ def test_the_replay_set(advice, make, pairs, general, train_begins, splits, clip
     make(changed.with_format(None))
 
 
-@follows(
-    CONFIG, "no_duplicates out; rows of one image or, with mask_equal_texts, one text are no negatives of each other."
-)
-@follows(CONFIG, "only whole batches have replay rows. Set it to true.")
+@follows(CONFIG, "Remove no_duplicates; rows with the same image or,")
+@follows(CONFIG, "only full batches get replay rows. Set it to true.")
 def test_the_fields_of_a_config(advice, make):
     advice.of(make, no_duplicates=True)
     advice.of(make, dataloader_drop_last=False)

@@ -62,13 +62,15 @@ def rows() -> datasets.Dataset:
     return tiny.pairs(8, concepts=True, ragged=False)
 
 
-@follows("hfcomp/trainers/_support/model_setup.py", "both define an adapter. Leave one of them out.")
+@follows("hfcomp/trainers/_support/model_setup.py", "both define an adapter. Remove one of them.")
 @follows(
     "hfcomp/trainers/_support/model_setup.py",
-    "Leave out peft (peft_config) to train it on, or merge it first: hfcomp.merge_adapter(",
+    "Remove peft (peft_config) to continue training it, or merge it first: hfcomp.merge_adapter(",
 )
-@follows("hfcomp/trainers/_support/callbacks.py", "hardly moves with it. Set more, such as 1e-4.")
-@follows("hfcomp/trainers/_support/callbacks.py", "Set fewer, or a share below 1.")
+@follows(
+    "hfcomp/trainers/_support/callbacks.py", "hardly moves at this rate. Set a higher learning_rate, such as 1e-4."
+)
+@follows("hfcomp/trainers/_support/callbacks.py", "Set fewer warmup_steps, or a share below 1.")
 def test_adapters(advice, make, train, rows, tmp_path, capsys):
     lora = LoraConfig(target_modules=["q_proj"])
     advice.of(make, InfoNCETrainer, rows, peft="lora", peft_config=lora)
@@ -89,7 +91,7 @@ def test_adapters(advice, make, train, rows, tmp_path, capsys):
     make(InfoNCETrainer, rows, str(tmp_path / "merged"), peft="lora")
 
 
-@follows("hfcomp/trainers/_support/step_log.py", "Raise learning_rate (it is {learning_rate:g}), or train longer.")
+@follows("hfcomp/trainers/_support/step_log.py", "Raise learning_rate (now {learning_rate:g}) or train longer.")
 def test_a_run_that_changes_nothing(advice, train, rows, caplog):
     def warned(**settings):
         caplog.clear()
@@ -104,7 +106,7 @@ def test_a_run_that_changes_nothing(advice, train, rows, caplog):
 
 @follows(
     "hfcomp/trainers/_support/reference_text.py",
-    "Pass the initial model of the run, not its checkpoint, and the checkpoint only as",
+    "Pass the run's initial model, not its checkpoint, and use the checkpoint only as",
 )
 def test_a_copy_of_another_model(advice, clip, tmp_path):
     def copy(place):
@@ -115,7 +117,7 @@ def test_a_copy_of_another_model(advice, clip, tmp_path):
     copy(clip).check(tmp_path)
 
 
-@follows("hfcomp/trainers/_support/model_setup.py", "Pass model.float(), and fp16=True.")
+@follows("hfcomp/trainers/_support/model_setup.py", "Pass model.float() and fp16=True.")
 @follows("hfcomp/trainers/_support/model_setup.py", "Use model.float() with bf16=True.")
 def test_half_precision(advice, clip, train, rows, caplog):
     half = CLIPModel.from_pretrained(clip).half()
@@ -131,11 +133,9 @@ def test_half_precision(advice, clip, train, rows, caplog):
     assert "small updates" not in caplog.text
 
 
-@follows("hfcomp/trainers/_support/sampling.py", "so that it would save nothing. Leave it out.")
-@follows(
-    "hfcomp/trainers/info_nce.py", "Set sigmoid=False for InfoNCE with them on this model, or leave num_negatives"
-)
-@follows("hfcomp/trainers/info_nce.py", "such as SigLIP. Leave it out for CLIP.")
+@follows("hfcomp/trainers/_support/sampling.py", "so grouping would save nothing. Remove it.")
+@follows("hfcomp/trainers/info_nce.py", "on this model set sigmoid=False, or remove num_negatives")
+@follows("hfcomp/trainers/info_nce.py", "such as SigLIP. Remove it for CLIP.")
 def test_siglip(advice, make, train, rows, siglip):
     advice.of(train, InfoNCETrainer, rows, str(siglip), train_sampling_strategy="group_by_length")
     train(InfoNCETrainer, rows, str(siglip))
@@ -180,9 +180,9 @@ def inner_processor(clip):
     return AutoProcessor.from_pretrained(clip)
 
 
-@follows("hfcomp/trainers/_support/row_report.py", "Return PixelBatch(pixels, boxes), with the rows'")
-@follows("hfcomp/trainers/hooks.py", "{type(self).__name__} reads no images. Leave it out.")
-@follows("hfcomp/trainers/base.py", "requires no {field_name!r}. Leave it out.")
+@follows("hfcomp/trainers/_support/row_report.py", "Return PixelBatch(pixels, boxes) with the rows'")
+@follows("hfcomp/trainers/hooks.py", "{type(self).__name__} reads no images. Remove it.")
+@follows("hfcomp/trainers/base.py", "does not use {field_name!r}. Remove it.")
 def test_settings_that_an_objective_has_no_use_for(advice, clip, make, train, rows):
     inner = CompositionalCollator(AutoProcessor.from_pretrained(clip), CLIPModel.from_pretrained(clip).config)
 
@@ -202,7 +202,7 @@ def test_settings_that_an_objective_has_no_use_for(advice, clip, make, train, ro
     make(CementTrainer, rows)
 
 
-@follows("hfcomp/trainers/base.py", "an evaluation set cannot be streamed: load it without streaming=True.")
+@follows("hfcomp/trainers/base.py", "An evaluation set cannot be streamed. Load it without streaming=True.")
 @follows("hfcomp/trainers/hooks.py", "Lower per_device_train_batch_size.")
 @follows("hfcomp/trainers/replaced_negatives.py", "Lower num_negatives or raise per_device_train_batch_size.")
 def test_batches(advice, make, train, rows):
@@ -216,8 +216,8 @@ def test_batches(advice, make, train, rows):
 
 
 @follows("hfcomp/trainers/c2lip.py", "Set concept_source='phrase'")
-@follows("hfcomp/trainers/c2lip.py", "Make them with `hfcomp build concepts` or a recipe's concept_parser")
-@follows("hfcomp/trainers/c2lip.py", "or rename with column_names={")
+@follows("hfcomp/trainers/c2lip.py", "Create them with `hfcomp build concepts` or a recipe's concept_parser")
+@follows("hfcomp/trainers/c2lip.py", "or rename yours with column_names={")
 def test_concepts(advice, make, rows, photographs, tmp_path):
     spanless = rows.remove_columns("concept_spans")
     advice.of(make, C2LIPTrainer, spanless, concept_source="tokens")
@@ -232,11 +232,12 @@ def test_concepts(advice, make, rows, photographs, tmp_path):
 
 
 @follows(
-    "hfcomp/trainers/cement.py", "Give rows a negative_image that their first negative caption describes; or choose an"
+    "hfcomp/trainers/cement.py",
+    "Add a negative_image that matches the row's first negative caption; or use an objective",
 )
 @follows(
     "hfcomp/trainers/triplet_clip.py",
-    "or choose that objective: InfoNCETrainer with num_negatives=1 (recipe negclip).",
+    "or use that objective: InfoNCETrainer with num_negatives=1 (recipe negclip).",
 )
 def test_rows_without_negative_images(advice, train, rows):
     without = datasets.Dataset.from_dict(
@@ -250,9 +251,11 @@ def test_rows_without_negative_images(advice, train, rows):
     train(CementTrainer, without, allow_missing_negative_images=True)
 
 
-@follows("hfcomp/trainers/hierarcaps.py", "or give it a column {NEGATIVES!r} and set negative_source={NEGATIVES!r}.")
+@follows("hfcomp/trainers/hierarcaps.py", "or add a column {NEGATIVES!r} and set negative_source={NEGATIVES!r}.")
 @follows("hfcomp/trainers/hierarcaps.py", "Choose other chain_columns, or a dataset with more names.")
-@follows("hfcomp/trainers/text_alignment.py", "pairs of a stream's rows are not made. Leave streaming out.")
+@follows(
+    "hfcomp/trainers/text_alignment.py", "to make pairs, but the dataset is streamed. Load it without streaming=True."
+)
 @follows(
     "hfcomp/trainers/text_alignment.py",
     "Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels true)",
@@ -278,9 +281,9 @@ def test_texts_of_levels(advice, make, rows):
     make(TextAlignmentTrainer, named, leave_out_levels=True)
 
 
-@follows("hfcomp/trainers/weight_average.py", "each define the final model. Leave one of them out.")
-@follows("hfcomp/trainers/weight_average.py", "Lower it, or leave weight_average_decay out.")
-@follows("hfcomp/trainers/weight_average.py", "leave it out to continue that run, or start a new one.")
+@follows("hfcomp/trainers/weight_average.py", "each define the final model. Remove one of them.")
+@follows("hfcomp/trainers/weight_average.py", "Lower it, or remove weight_average_decay.")
+@follows("hfcomp/trainers/weight_average.py", "Omit weight_average_decay to resume that run, or start a new run.")
 def test_averages(advice, train, rows, tmp_path):
     best = {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps", "eval_dataset": rows}
     best |= {"eval_steps": 1, "save_steps": 1}
@@ -309,7 +312,7 @@ def test_a_damaged_stage(advice, clip, rows, tmp_path):
     assert train_again().steps == first.steps and read_summary(tmp_path / "m").loss == pytest.approx(first.loss)
 
 
-@follows("hfcomp/trainers/ahnpl.py", "set margin_start, or another margin_seed, to train it.")
+@follows("hfcomp/trainers/ahnpl.py", "set margin_start or another margin_seed.")
 def test_a_margin_at_its_floor(advice, make, rows, caplog):
     def warned(**settings):
         caplog.clear()
@@ -330,7 +333,7 @@ def test_a_margin_at_its_floor(advice, make, rows, caplog):
 )
 @follows(
     "hfcomp/trainers/_support/fsdp_checks.py",
-    "sharded weights cannot be joined for another trial. Set mini_batch_size",
+    "sharded weights cannot be joined for another attempt. Set mini_batch_size",
 )
 @follows(
     "hfcomp/trainers/_support/sharded_weights.py", "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."

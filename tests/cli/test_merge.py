@@ -117,7 +117,7 @@ def test_a_sweep_leaves_the_chosen_model_and_says_how_it_was_chosen(swept):
     points = {one["alpha"]: one for one in chosen["points"]}
     assert len(points) == 11 and not points[chosen["alpha"]]["dominated"]
     report = (swept / "report.md").read_text()
-    assert f"alpha {chosen['alpha']:g} is chosen: it has {chosen['rule']}." in report
+    assert f"Alpha {chosen['alpha']:g} is chosen: it has {chosen['rule']}." in report
     assert "![" in report and "(figure.png)" in report
 
 
@@ -164,9 +164,9 @@ def test_what_a_sweep_reports_is_what_evaluating_the_chosen_model_finds(swept, c
             ["--alpha", "0.5", "--rule", "mean"],
             "--rule only applies to --sweep. Remove it, or use --sweep instead",
         ),
-        (["--sweep"], "name one benchmark of composition"),
-        (["--sweep", "--benchmarks", "sugarcrepe", "--data_dir", "ROOT"], "no general ability is scored"),
-        (["--sweep", "--benchmarks", "sandbox_zero_shot"], "nothing of composition is scored"),
+        (["--sweep"], "Name a compositional"),
+        (["--sweep", "--benchmarks", "sugarcrepe", "--data_dir", "ROOT"], "No general ability is scored"),
+        (["--sweep", "--benchmarks", "sandbox_zero_shot"], "No composition is scored"),
         (["--sweep", "--benchmarks", "sugarcrepe", "--tolerance", "3"], "tolerance: found 3, expected 0 to 1"),
     ],
 )

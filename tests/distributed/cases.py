@@ -21,7 +21,7 @@ from transformers import AutoModel, AutoProcessor, TrainerCallback
 
 from hfcomp.data.loading import load_training_stream
 from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
-from hfcomp.distributed.shards import is_split, whole_of
+from hfcomp.distributed.shards import gather_whole, is_split
 from hfcomp.evaluation import callback
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -150,14 +150,16 @@ def config(config_class: type, folder: Path, **settings: Any) -> Any:
 
 def gradients_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {
-        f"gradient/{name}": whole_of(parameter.grad).clone()
+        f"gradient/{name}": gather_whole(parameter.grad).clone()
         for name, parameter in model.named_parameters()
         if parameter.grad is not None
     }
 
 
 def weights_of(model: torch.nn.Module, prefix: str = "weight") -> dict[str, torch.Tensor]:
-    return {f"{prefix}/{name}": whole_of(parameter.detach()).clone() for name, parameter in model.named_parameters()}
+    return {
+        f"{prefix}/{name}": gather_whole(parameter.detach()).clone() for name, parameter in model.named_parameters()
+    }
 
 
 class Observer(TrainerCallback):

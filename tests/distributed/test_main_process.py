@@ -7,7 +7,7 @@ from tests import processes
 SCRIPT = """
 import datetime, sys, time
 import torch.distributed as dist
-from hfcomp.distributed import OtherProcessFailed, on_main_process
+from hfcomp.distributed import OtherProcessFailed, run_on_main_process
 
 rank, port = int(sys.argv[1]), sys.argv[2]
 wait = datetime.timedelta(seconds=4)
@@ -21,9 +21,9 @@ def slow():
 def broken():
     raise ValueError("row 7 is damaged")
 
-print(on_main_process(slow, every=0.5))
+print(run_on_main_process(slow, every=0.5))
 try:
-    on_main_process(broken, every=0.5)
+    run_on_main_process(broken, every=0.5)
 except (ValueError, OtherProcessFailed) as error:
     print(type(error).__name__, error)
 """

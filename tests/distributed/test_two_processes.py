@@ -401,7 +401,7 @@ def test_a_loss_that_is_not_finite_is_not_saved(two):
 
 def test_a_smaller_last_batch_is_refused_in_training(two):
     for result in two["ragged_training"]:
-        assert result.facts["error"].startswith("dataloader_drop_last=False on several processes")
+        assert result.facts["error"].startswith("dataloader_drop_last=False with several processes")
         assert "Leave it at true." in result.facts["error"]
         assert result.facts["steps"] == 0
 

@@ -156,7 +156,7 @@ def test_columns_of_the_replay_set_may_have_other_names(tmp_path, clip, rows):  
     assert found.replay["caption"][:] == [texts[1] for texts in general["caption"]]
     method_arm(asked, *found).check()
     asked = recipe(rows, clip, **changes)
-    with pytest.raises(ValueError, match=r"has no column 'image'; .* in a recipe --replay_column_names image="):
+    with pytest.raises(ValueError, match=r"has no column 'image'; .* --replay_column_names image="):
         method_arm(asked, *load_rows(asked, Session(Quiet()), [])).check()
 
 

@@ -229,7 +229,7 @@ def test_chunks_change_nothing(form, monkeypatch):
 @pytest.mark.parametrize("name", ["sigmoid", "info_nce", "attended_sigmoid"])
 def test_a_second_derivative_is_refused(name):
     form, tensors = FORMS[name], batch(FORMS[name])
-    with pytest.raises(RuntimeError, match="create_graph=True .* first derivative only"):
+    with pytest.raises(RuntimeError, match="create_graph=True"):
         torch.autograd.grad(run(form, *tensors)[0], tensors, create_graph=True)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hfcomp.losses._ops import chunks
-from hfcomp.losses._ops.chunks import Tiles, exp_difference, tiles_of
+from hfcomp.losses._ops.chunks import Tiles, choose_tiles, exp_difference
 from hfcomp.losses._ops.contrast import contrast, log_sum_exp
 from tests import tolerances
 from tests.losses import reference
@@ -195,11 +195,11 @@ def test_tiles_follow_memory_and_threads(monkeypatch):
     big = torch.empty(1 << 14, 1)
     for threads, elements in ((1, chunks.TILE_ELEMENTS), (2, chunks.CPU_ELEMENTS)):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        tiles = tiles_of(big, big)
+        tiles = choose_tiles(big, big)
         assert tiles.rows * tiles.keys == elements and tiles.kept == chunks.CPU_KEPT
-    accelerator = tiles_of(big.to("meta"), big.to("meta"))
+    accelerator = choose_tiles(big.to("meta"), big.to("meta"))
     assert accelerator.keys == len(big)  # no waiting for the places of given positions
-    assert tiles_of(big[:0], big[:0])[:2] == (1, 1)
+    assert choose_tiles(big[:0], big[:0])[:2] == (1, 1)
 
 
 def test_backward_twice_and_inside_autocast():

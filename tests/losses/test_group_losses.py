@@ -192,7 +192,7 @@ def test_no_joint_vectors_are_made(monkeypatch, loss, loops):
 def test_a_second_derivative_is_refused(loss, loops):
     tensors = batch()
     value, _ = loss(*tensors, **SETTINGS)
-    with pytest.raises(RuntimeError, match="create_graph=True .* first derivative only"):
+    with pytest.raises(RuntimeError, match="create_graph=True"):
         torch.autograd.grad(value, tensors, create_graph=True)
 
 

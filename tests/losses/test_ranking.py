@@ -243,7 +243,7 @@ def test_wrong_settings():
     with pytest.raises(ValueError, match="kinds is 0, expected at least 1"):
         RunningThreshold(0, maximum=1.0)
     for maximum in (0.0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="maximum is .*, expected above 0"):
+        with pytest.raises(ValueError, match="maximum is .*above 0"):
             RunningThreshold(2, maximum=maximum)
     for minimum, maximum in ((0.6, 0.5), (math.nan, 0.5), (math.inf, math.inf)):
         with pytest.raises(ValueError, match="minimum is .*, expected below inf and at most maximum, which is"):

@@ -231,7 +231,7 @@ def test_wrong_ids_are_named(name):
     for wrong in (right[:5], right.int()):
         with pytest.raises(ValueError, match=r"^negative_text_id has (shape|type) .*expected"):
             EVERY[name].loss(*tensors, text_id=TEXT, negative_text_id=wrong)
-    with pytest.raises(ValueError, match=r"^negative_text_id is given without text_id, expected both"):
+    with pytest.raises(ValueError, match=r"^negative_text_id .*without text_id"):
         EVERY[name].loss(*tensors, negative_text_id=right)
 
 

@@ -104,7 +104,7 @@ def test_errors_name_what_was_found():
         top_k(scores, np.array([0, 1, 2, 5]), chunk=2)
     with pytest.raises(ValueError, match="labels, item 1: found -1"):
         top_k(scores, np.array([0, -1, 2, 0]))
-    with pytest.raises(ValueError, match="expected whole numbers"):
+    with pytest.raises(ValueError, match="expected integers"):
         top_k(scores, np.zeros(4))
     with pytest.raises(ValueError, match=r"scores have shape \(4, 3\), labels \(3,\)"):
         top_k(scores, labels[:3])

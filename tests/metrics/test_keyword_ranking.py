@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hfcomp.metrics.choice import padded
+from hfcomp.metrics.choice import pad_rows
 from hfcomp.metrics.keyword_ranking import keyword_ranking
 
 
@@ -35,7 +35,7 @@ def test_a_random_scorer_is_at_chance(others):
 
 
 def test_ragged_rows_by_hand():
-    others, mask = padded([[0.1], [0.3, 0.6, 0.2], [0.5, 0.1], [0.2], [0.9, 0.1, 0.4, 0.3]])
+    others, mask = pad_rows([[0.1], [0.3, 0.6, 0.2], [0.5, 0.1], [0.2], [0.9, 0.1, 0.4, 0.3]])
     found = keyword_ranking(np.array([0.9, 0.4, 0.5, 0.2, -0.1]), others, mask)
     assert found.first.correct.tolist() == [True, False, False, False, False]
     assert found.first.tie.tolist() == [False, False, True, True, False]
@@ -56,11 +56,11 @@ def test_nan_never_helps():
 
 def test_items_without_alternatives_and_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="item 1 has no other candidate"):
-        keyword_ranking(np.zeros(2), *padded([[0.1], []]))
+        keyword_ranking(np.zeros(2), *pad_rows([[0.1], []]))
     with pytest.raises(ValueError, match=r"expected \[n\], \[n, K\]"):
         keyword_ranking(np.zeros(3), np.zeros((2, 2)))
     with pytest.raises(ValueError, match=r"row 1 has shape \(1, 2\): expected a flat list"):
-        padded([[1.0], [[1.0, 2.0]]])
+        pad_rows([[1.0], [[1.0, 2.0]]])
 
 
 def test_no_items_give_no_rows():

@@ -46,7 +46,7 @@ def card(name: str) -> str:
 def test_every_folder_is_listed_and_an_unknown_name_is_refused():
     folders = {path.name for path in module_path("hierarchy").parent.iterdir() if (path / "README.md").is_file()}
     assert folders == set(MODULES)
-    with pytest.raises(ValueError, match="'accuracy' is not a metric.*expected one of caption_choice"):
+    with pytest.raises(ValueError, match="'accuracy' is not an.*metric: expected one of caption_choice"):
         module_path("accuracy")
 
 
@@ -155,7 +155,7 @@ def test_one_score_of_two_positive_choice():
     assert found["text_only_accuracy"] == 1.0 and not [key for key in found if key.startswith("image")]
     with pytest.raises(ValueError, match="configuration 'both': expected one of image_to_text, text_only, or none"):
         metric("two_positive_choice", "both")
-    with pytest.raises(TypeError, match="unexpected ties: the only option is tie"):
+    with pytest.raises(TypeError, match="unexpected .*ties: the only option is tie"):
         metric("two_positive_choice", "image_to_text").compute(**columns, ties="half")
 
 
@@ -166,9 +166,9 @@ def test_recall_of_several_right_keys_at_several_k():
     assert second["chance"] == pytest.approx((1 - 2 / 4 * 1 / 3 + 2 / 4) / 2) and second["k"] == 2
     with pytest.raises(ValueError, match="query 0 has fewer than k=3 wrong keys"):
         metric("recall_at_k").compute(scores=scores, right=right, k=3)
-    with pytest.raises(ValueError, match="k=0: expected a whole number of at least 1"):
+    with pytest.raises(ValueError, match="k=0: expected .*at least 1"):
         metric("recall_at_k").compute(scores=scores, right=right, k=0)
-    with pytest.raises(ValueError, match=r"query 1 has 4 scores and the right keys \[4\]: expected 0 to 3"):
+    with pytest.raises(ValueError, match=r"query 1 has 4 scores.*the right keys \[4\]: expected 0 to 3"):
         metric("recall_at_k").compute(scores=scores, right=[[1], [4]])
     with pytest.raises(ValueError, match="query 1 has no positive key"):
         metric("recall_at_k").compute(scores=scores, right=[[1], []])
@@ -177,7 +177,7 @@ def test_recall_of_several_right_keys_at_several_k():
 @pytest.mark.parametrize("name", MODULES)
 def test_no_rows_are_refused(name):
     _, options = columns_and_options(name)
-    with pytest.raises(ValueError, match="no items|rows of \\[\\] captions"):
+    with pytest.raises(ValueError, match=r"no items|have \[\] captions"):
         metric(name).compute(**dict.fromkeys(info_columns(name), []), **options)
 
 
@@ -188,7 +188,7 @@ def test_rows_that_cannot_be_scored_are_refused():
         metric("hierarchy").compute(**columns_and_options("hierarchy")[0])
     columns, options = columns_and_options("hierarchy")
     columns["captions"][3] = ["a", "b"]
-    with pytest.raises(ValueError, match=r"captions: rows of \[2, 4\] captions, expected 4 in each"):
+    with pytest.raises(ValueError, match=r"captions: .*\[2, 4\] captions, expected 4"):
         metric("hierarchy").compute(**columns, **options)
 
 
@@ -268,5 +268,5 @@ def test_a_page_computes_its_example(name, gradio):
     assert made.article.lstrip().startswith("# ") and "sdk: gradio" not in made.article
     with pytest.raises(gradio.Error, match="not JSON"):
         made.fn("0.5 0.6", *texts[1:])
-    with pytest.raises(gradio.Error, match="no items|no rows|rows of"):
+    with pytest.raises(gradio.Error, match=r"no items|no rows|have \[\] captions"):
         made.fn(*["[]"] * len(info_columns(name)), *texts[len(info_columns(name)) :])

@@ -154,7 +154,7 @@ def test_small_subsets_that_hardly_any_draw_has_all_of_give_no_interval():
 def test_weights_that_do_not_fit_are_refused():
     subsets = [([1.0, 0.0], ["a", "b"]), ([1.0, 1.0], ["a", "b"])]
     bootstrap = ImageBootstrap(["a", "b"])
-    with pytest.raises(ValueError, match="found 1, expected one for each of the 2 subsets"):
+    with pytest.raises(ValueError, match="found 1, expected .*2"):
         bootstrap.macro_interval(subsets, weights=[1])
     with pytest.raises(ValueError, match=r"found \[1.0, 0.0\], expected numbers above 0"):
         macro_smallest_difference(subsets, [1, 0])

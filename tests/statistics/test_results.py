@@ -111,16 +111,14 @@ def test_models_whose_items_differ_are_refused_by_name(items):
 
     method = (items["arm"] == "method") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
     base = (items["arm"] == "base") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
-    refused(items[~method], "item 'swap/7' is there for model 'base' and missing for 'method'")
-    refused(items[~base], "item 'swap/7' is there for model 'plain' and missing for 'base'")
+    refused(items[~method], "item 'swap/7' .*'base' .*'method'")
+    refused(items[~base], "item 'swap/7' .*'plain' .*'base' \\(1 ")
     refused(pd.concat([items, items[method]]), "sugar / swap / choice: item 'swap/7' of model 'method' is duplicated")
-    refused(
-        items.assign(image_id=items["image_id"].mask(method, "photo 9")), "'swap/7' has another image for 'method'"
-    )
+    refused(items.assign(image_id=items["image_id"].mask(method, "photo 9")), "'swap/7' has .*image for 'method'")
     refused(items.assign(value=items["value"].mask(method)), "'swap/7' of model 'method' has no finite value")
     refused(items, "'other' has no items", models=["base", "other"])
     refused(items, "references: 'other' is not one of the models", references=["other"])
-    refused(items.drop(columns="aspect"), r"expected also .*aspect")
+    refused(items.drop(columns="aspect"), r"\['aspect'\] are missing")
 
 
 def test_results_are_json_that_any_reader_parses(tmp_path):

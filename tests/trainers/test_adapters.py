@@ -346,7 +346,7 @@ def test_a_tower_that_the_objective_does_not_use_is_not_adapted_by_name(clip, ro
 
 def test_an_adapter_on_an_adapter_is_refused(clip, rows, tmp_path):
     build(InfoNCETrainer, clip, rows, tmp_path, peft="lora").save_model(str(tmp_path / "adapter"))
-    with pytest.raises(ValueError, match=r"is an adapter already.*hfcomp\.merge_adapter"):
+    with pytest.raises(ValueError, match=r"already an adapter.*hfcomp\.merge_adapter"):
         build(InfoNCETrainer, tmp_path / "adapter", rows, tmp_path, peft="lora")
 
 
@@ -369,4 +369,4 @@ def test_how_much_is_trained_is_printed(clip, rows, tmp_path, capsys):
 @pytest.mark.parametrize(("rate", "lines"), [(1e-6, 1), (1e-5, 0)])
 def test_a_learning_rate_for_whole_models_is_reported(rate, lines, clip, rows, tmp_path, capsys):
     build(InfoNCETrainer, clip, rows, tmp_path, peft="lora", learning_rate=rate, max_steps=1).train()
-    assert capsys.readouterr().out.count("learning_rate=1e-06 is one for whole models") == lines
+    assert capsys.readouterr().out.count("learning_rate=1e-06 is meant for whole models") == lines

@@ -265,7 +265,7 @@ class NanGradientTrainer(InfoNCETrainer):
 @pytest.mark.parametrize("save", [{"save_strategy": "steps", "save_steps": 1}, {}])
 def test_weights_that_are_no_numbers_are_not_saved_though_the_loss_is_one(save, clip, pairs, tmp_path):
     trainer = build(NanGradientTrainer, clip, pairs, tmp_path, max_steps=3, **SEQUENTIAL, **save)
-    with pytest.raises(FloatingPointError, match="weights are no longer finite at step 3, though the loss was"):
+    with pytest.raises(FloatingPointError, match="weights are not finite at step 3"):
         trainer.train()
     assert last_checkpoint(tmp_path) == (2 if save else 0)
     assert np.isfinite(history(trainer, "loss")).all()

@@ -216,7 +216,7 @@ def with_key(clip, name, value):
 def test_a_reserved_key_of_a_collator_is_refused(key, clip, pairs, tmp_path):
     # with `labels` the stock Trainer would leave out the division by the number of accumulation steps
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, data_collator=with_key(clip, key, torch.zeros(8)))
-    with pytest.raises(ValueError, match=f"the key '{key}', which is reserved"):
+    with pytest.raises(ValueError, match=f"reserved key '{key}'"):
         trainer.train()
 
 
@@ -287,7 +287,7 @@ def test_a_frozen_tower_stays_as_it_is(model, tower, request, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"freeze_towers": ["vision"]}, r"freeze_towers names \['vision'\]; the towers are 'image' and 'text'"),
+        ({"freeze_towers": ["vision"]}, r"freeze_towers.*'vision'.*'image' and 'text'"),
         ({"mini_batch_size": 0}, "mini_batch_size=0: expected at least 1"),
         ({"remove_unused_columns": True}, "remove_unused_columns must be false"),
         ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter must be false"),
@@ -460,7 +460,7 @@ def test_a_set_smaller_than_a_batch_is_refused(clip, pairs, tmp_path):
 
 def test_rows_left_out_of_an_epoch_are_counted(clip, pairs, tmp_path, caplog):
     build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=1).train()
-    assert "4 of 20 rows are dropped from each epoch" in caplog.text
+    assert "4 of 20 rows" in caplog.text
 
 
 def test_the_smaller_last_batch_can_be_kept(clip, pairs, tmp_path):
@@ -509,21 +509,21 @@ def test_streams_are_for_training_with_a_number_of_steps(clip, pairs, tmp_path):
     stream = pairs.to_iterable_dataset()
     with pytest.raises(ValueError, match="max_steps"):
         build(InfoNCETrainer, clip, stream, tmp_path, max_steps=-1)
-    with pytest.raises(TypeError, match="an evaluation set cannot be streamed: load it without streaming"):
+    with pytest.raises(TypeError, match="evaluation set .*streamed.*without streaming"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=stream).evaluate()
     with pytest.raises(ValueError, match="does not declare its columns"):
         build(InfoNCETrainer, clip, stream.map(lambda row: row), tmp_path)
 
 
 def test_negatives_that_the_objective_does_not_read_are_refused(siglip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="num_negatives=2: the sigmoid loss does not use .*. Set sigmoid=False"):
+    with pytest.raises(ValueError, match="num_negatives=2: .*sigmoid=False"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, num_negatives=2)
-    with pytest.raises(ValueError, match="max_concepts=1, but InfoNCETrainer requires no 'concept_embeds'"):
+    with pytest.raises(ValueError, match="max_concepts=1.*InfoNCETrainer.*'concept_embeds'"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, max_concepts=1)
 
 
 def test_negatives_that_the_objective_needs_are_asked_for(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="OwnTrainer needs num_negatives of at least 1, found 0"):
+    with pytest.raises(ValueError, match="OwnTrainer needs num_negatives .*at least 1.* 0"):
         build(OwnTrainer, clip, pairs, tmp_path)
 
 

@@ -295,14 +295,14 @@ def test_a_wrong_setting_is_refused(settings, message, tmp_path):
 
 
 def test_no_room_for_concepts_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="needs max_concepts of at least 1, found 0"):
+    with pytest.raises(ValueError, match="needs max_concepts .*at least 1.* 0"):
         build(C2LIPTrainer, clip, pairs, tmp_path, max_concepts=0)
     assert C2LIPConfig.max_concepts == 8
 
 
 def test_missing_columns_are_named_with_the_way_out(clip, pairs, tmp_path):
     without = pairs.remove_columns("concepts")
-    with pytest.raises(ValueError, match=r"needs the column 'concepts'; .*Make them .*concept_parser, or rename"):
+    with pytest.raises(ValueError, match=r"column 'concepts'; .*hfcomp build concepts.*concept_parser.*column_names"):
         build(C2LIPTrainer, clip, without, tmp_path)
     with pytest.raises(ValueError, match=r"the columns 'concepts', 'concept_spans';"):
         build(C2LIPTrainer, clip, without.remove_columns("concept_spans"), tmp_path, concept_source="tokens")

@@ -46,4 +46,4 @@ def test_a_rate_that_moves_no_weight_is_told(rate, moves, clip, pairs, tmp_path,
     assert all(share > 0.8 for share in shares) if moves else shares == [0, 0, 0]
     said = [record.message for record in caplog.records if record.name == "hfcomp.trainers._support.step_log"]
     assert len(said) == (not moves)
-    assert moves or "Raise learning_rate (it is 0)" in said[0]
+    assert moves or "learning_rate (now 0)" in said[0]

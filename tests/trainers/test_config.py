@@ -50,4 +50,4 @@ def test_a_control_is_trained_as_the_method_where_the_recipe_is_silent(tmp_path)
 @pytest.mark.parametrize(("warmup", "said"), [(4, True), (2, False), (0.5, False)])
 def test_a_warm_up_longer_than_training_is_said(warmup, said, clip, pairs, tmp_path, capsys):
     build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=4, warmup_steps=warmup).train()
-    assert ("warmup_steps=4, but training has 4 steps" in capsys.readouterr().out) == said
+    assert ("warmup_steps=4, but training has only 4 steps" in capsys.readouterr().out) == said

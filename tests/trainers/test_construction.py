@@ -76,7 +76,7 @@ def test_the_config_of_another_trainer_is_refused_by_name(clip, tmp_path, args):
     [
         ("max_logit_scale", 0.5, "expected at least 1"),
         ("mini_batch_size", 0, "expected at least 1"),
-        ("freeze_towers", ["vision"], "the towers are 'image' and 'text'"),
+        ("freeze_towers", ["vision"], "'image' and 'text'"),
         ("accelerator_config", {"even_batches": False}, "Keep the defaults"),
     ],
 )

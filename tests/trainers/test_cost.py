@@ -18,7 +18,7 @@ MIB = 2**20
 
 def test_a_stage_counts_from_its_own_start():
     before = PeakMemory()
-    if not before.of_stage:
+    if not before.has_own_peak:
         pytest.skip("this system lets no process reset its own maximum")
     torch.ones(400 * MIB // 4)
     large, kind = before.read(CPU)

@@ -61,5 +61,5 @@ def test_rows_without_any_negative_train_as_without_negatives(clip, pairs, tmp_p
 
 
 def test_concepts_are_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="max_concepts=1, but DCLTrainer requires no 'concept_embeds'"):
+    with pytest.raises(ValueError, match="max_concepts=1.*DCLTrainer.*'concept_embeds'"):
         build(DCLTrainer, clip, pairs, tmp_path, max_concepts=1)

@@ -111,7 +111,7 @@ def test_a_set_without_lists_and_an_objective_of_fixed_texts_are_refused(clip, p
     with pytest.raises(ValueError, match="column 'caption' holds .*expected lists of texts"):
         build(InfoNCETrainer, clip, pairs, tmp_path, **DRAWN)
     for config in (HierarCapsConfig, TextAlignmentConfig):
-        with pytest.raises(ValueError, match="draw_captions=True: the objective reads one caption of each row"):
+        with pytest.raises(ValueError, match="draw_captions=True: "):
             config(output_dir=str(tmp_path), draw_captions=True, use_cpu=True)
-    with pytest.raises(ValueError, match="shift_source='frozen' encodes one caption of each row before training"):
+    with pytest.raises(ValueError, match="draw_captions=True: shift_source='frozen'"):
         AHNPLConfig(output_dir=str(tmp_path), draw_captions=True, shift_source="frozen", use_cpu=True)

@@ -117,7 +117,7 @@ def test_evaluation_is_of_the_whole_set_whatever_the_batches(clip, rows, tmp_pat
 def test_own_negatives_are_taken_in_the_order_of_the_chain(clip, rows, tmp_path):
     own = rows.add_column("negative_captions", [["no 4", "no 3", "no 2"]] * 16)
     trainer = build(clip, own, tmp_path, negative_source="negative_captions")
-    read_texts = trainer.data_collator._texts_of(trainer.train_dataset[3], 3)
+    read_texts = trainer.data_collator._chain_texts(trainer.train_dataset[3], 3)
     chain = [rows[3][column] for column in ("level_4", "level_3", "level_1")]
     assert read_texts == ["", *chain, None, "no 4", "no 3", None, None]
     owner = batch_of(trainer, [0, 3])["concept_image_index"].view(2, 9)
@@ -142,19 +142,19 @@ def test_a_run_goes_on_from_its_checkpoint_towards_the_same_start(clip, rows, tm
 
 def test_names_of_levels_are_told(clip, rows, tmp_path, caplog):
     build(clip, rows, tmp_path, **TWO)
-    assert "Trains on the texts of level_1: scores on these levels are not for unseen names." in caplog.text
+    assert "texts of level_1: " in caplog.text
     caplog.clear()
     fewer = rows.map(lambda row, index: {"level_2": "" if index < 4 else row["level_2"]}, with_indices=True)
     build(clip, fewer, tmp_path, chain_columns=["level_2", "caption"])
-    assert "4 of 16 rows have no text with both" in caplog.text
+    assert "4 of 16 rows have no text" in caplog.text
 
 
 def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
     with pytest.raises(ValueError, match="HierarCapsTrainer needs the column 'level_2'"):
         build(clip, rows.remove_columns("level_2"), tmp_path)
-    with pytest.raises(ValueError, match="none of 16 rows has two different texts"):
+    with pytest.raises(ValueError, match="none of the 16 rows .*different texts"):
         build(clip, rows.remove_columns("level_1").add_column("level_1", ["one"] * 16), tmp_path, **TWO)
-    with pytest.raises(ValueError, match="but the dataset is streamed. Load it without"):
+    with pytest.raises(ValueError, match="dataset is streamed"):
         stream = IterableDataset.from_generator(lambda: iter(rows), features=rows.features)
         build(clip, stream, tmp_path)
     long = rows.add_column("negative_captions", [["one"] * 5] * 16)
@@ -166,11 +166,11 @@ def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"chain_columns": ["level_1"]}, "expected at least two different ones of level_4"),
-        ({"chain_columns": ["level_1", "level_5"]}, "expected at least two different ones"),
+        ({"chain_columns": ["level_1"]}, "at least two different .*level_4"),
+        ({"chain_columns": ["level_1", "level_5"]}, "at least two different"),
         ({"negative_source": "others"}, "expected one of siblings, negative_captions"),
         ({"pullback_weight": -1.0}, "pullback_weight=-1.0: expected at least 0"),
-        ({"freeze_towers": ["text"]}, "freeze_towers names 'text'"),
+        ({"freeze_towers": ["text"]}, "freeze_towers .*'text'"),
     ],
 )
 def test_a_config_that_cannot_work_is_refused(tmp_path, settings, message):

@@ -57,7 +57,7 @@ def test_replay_is_in_the_card_and_in_its_code(clip, pairs, tmp_path):
         saved(build(InfoNCETrainer, clip, pairs, tmp_path, replay_fraction=0.5, replay_dataset=general)).text,
         "## Training",
     )
-    assert "| replay | 10 general rows, 8 in each batch beside those of the task |" in text
+    assert "| replay | 10 general rows, 8 per batch" in text
     assert "replay_fraction=0.5," in text and "train_dataset=rows, replay_dataset=general)" in text
     assert "# general: a datasets.Dataset of images and captions" in text
 
@@ -81,7 +81,7 @@ def test_base_and_data_are_those_of_the_hub_with_their_commits(trainer):
         ["me/pairs"],
     )
     text = section(read.text, "## Training")
-    assert f"| revision of the base | {COMMIT} |" in text and f"me/pairs, commit {'e' * 40}" in text
+    assert f"| base revision | {COMMIT} |" in text and f"me/pairs, commit {'e' * 40}" in text
     assert 'load_dataset("me/pairs"' in text and f'revision="{"e" * 40}"' in text
     assert "hfcomp evaluate base=me/clip" in read.text
 
@@ -98,7 +98,7 @@ def test_what_was_scored_during_training_is_in_the_card(clip, pairs, tmp_path):
     trainer.train()
     trainer.evaluate()
     results = section(saved(trainer).text, "## Results")
-    assert "Scored while it was trained" in results and "step 2; no intervals" in results
+    assert "Scores during training" in results and "step 2; no intervals" in results
     assert "| loss |" in results and "Not evaluated" not in results
 
 

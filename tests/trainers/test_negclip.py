@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import sum_over_processes
 from hfcomp.losses import info_nce_loss
-from hfcomp.trainers._support.gathering import over_processes
+from hfcomp.trainers._support.gathering import gather_over_processes
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import assert_same_weights, build, history, weights
@@ -79,7 +79,7 @@ def test_features_of_processes_are_gathered_as_any_others(clip, near, tmp_path, 
     """The halves of a global batch, as two processes have them, add up to its loss."""
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **NEGCLIP)
     f = trainer.gather_features(trainer.model, next(iter(trainer.get_train_dataloader())))
-    gathered = over_processes(f, [8])
+    gathered = gather_over_processes(f, [8])
     assert gathered.rows == slice(0, 8)
     parts = [
         info_nce_loss(
@@ -194,7 +194,7 @@ def test_what_is_missing_is_told_at_the_start(clip, near, tmp_path, caplog, monk
     dataset = near.remove_columns("neighbor_ids").add_column("neighbor_ids", ids)
     with caplog.at_level(logging.WARNING):
         build(InfoNCETrainer, clip, dataset, tmp_path, **NEGCLIP)
-    assert "5 of 24 rows have no neighbor in the dataset" in caplog.text
+    assert "5 of 24 rows have no neighbor" in caplog.text
     assert "5 entries of neighbor_ids are not an image_id" in caplog.text
 
 

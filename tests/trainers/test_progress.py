@@ -8,26 +8,26 @@ import pytest
 from transformers import TrainerControl
 
 from hfcomp.trainers import progress
-from hfcomp.trainers.progress import Pace, StageProgress, in_words
+from hfcomp.trainers.progress import Pace, StageProgress, format_duration
 
 
 def test_the_time_left_is_of_all_stages_by_the_steps_so_far():
     pace = Pace(stages=3)
-    assert pace.left(0, 0.0, step=0, of=100) is None
-    assert pace.left(10, 20.0, step=10, of=100) == 2.0 * (90 + 2 * 100)
+    assert pace.seconds_left(0, 0.0, step=0, total=100) is None
+    assert pace.seconds_left(10, 20.0, step=10, total=100) == 2.0 * (90 + 2 * 100)
     pace.add(100, 200.0)
-    assert pace.stage == 2 and pace.left(0, 0.0, step=0, of=100) == 2.0 * (100 + 100)
-    assert pace.left(100, 400.0, step=100, of=100) == 3.0 * 100
+    assert pace.stage == 2 and pace.seconds_left(0, 0.0, step=0, total=100) == 2.0 * (100 + 100)
+    assert pace.seconds_left(100, 400.0, step=100, total=100) == 3.0 * 100
     pace.add(100, 400.0)
     # resumed at step 60: the steps before it were done by another process
-    assert pace.left(20, 100.0, step=80, of=100) == pytest.approx((600 + 100) / 220 * 20)
+    assert pace.seconds_left(20, 100.0, step=80, total=100) == pytest.approx((600 + 100) / 220 * 20)
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(40.4, "40 s"), (700, "12 min"), (3900, "1 h 05 min"), (3599, "1 h 00 min")]
 )
 def test_a_time_in_words(seconds, expected):
-    assert in_words(seconds) == expected
+    assert format_duration(seconds) == expected
 
 
 def test_the_bar_says_stage_and_time_left(monkeypatch, capsys):

@@ -102,13 +102,13 @@ def test_more_negatives_than_other_texts_are_refused(clip, pairs, tmp_path, numb
     wide = pairs.map(lambda row: {"negative_captions": ["a red cube"] * 9, "negative_kinds": ["other"] * 9})
     wide = wide.remove_columns("negative_concreteness")
     trainer = build(ReplacedNegativesTrainer, clip, wide, tmp_path, num_negatives=number)
-    with pytest.raises(ValueError, match=rf"num_negatives={number}, but an image of a batch of 8 rows has 7 other"):
+    with pytest.raises(ValueError, match=rf"num_negatives={number}, but .*batch of 8 rows .*7 other"):
         trainer.train()
     build(ReplacedNegativesTrainer, clip, wide, tmp_path, num_negatives=7, max_steps=1).train()
 
 
 def test_no_negatives_are_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="ReplacedNegativesTrainer needs num_negatives of at least 1, found 0"):
+    with pytest.raises(ValueError, match="ReplacedNegativesTrainer needs num_negatives .*at least 1.* 0"):
         build(ReplacedNegativesTrainer, clip, pairs, tmp_path, num_negatives=0)
     with pytest.raises(ValueError, match="ReplacedNegativesTrainer needs the column 'negative_captions'"):
         build(ReplacedNegativesTrainer, clip, pairs.remove_columns("negative_captions"), tmp_path)

@@ -96,7 +96,7 @@ def test_every_trainer_has_it_or_says_why_not(clip, task, tmp_path, name):
     if "groups_per_batch" in settings:
         settings["per_device_train_batch_size"] = 0
     if name in TEXTS_ONLY:
-        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: the objective trains no image-caption pairs"):
+        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: .*image-caption pairs"):
             arguments(cls, tmp_path, **settings)
         return
     trainer = build(cls, clip, rows, tmp_path, replay_dataset=general(), **settings)
@@ -160,7 +160,7 @@ def test_rows_of_one_image_or_text_are_no_negatives_whichever_set_they_are_of(cl
         trainer.train()
         found.append((history(trainer, "same_image_pairs")[0], history(trainer, "same_text_pairs")[0]))
     assert found == [(0, 2), (8, 0)]  # the first row of both has one caption, and then also one image
-    assert trainer.args.batch_notes() == ["20 replay rows beside them"]
+    assert trainer.args.batch_notes() == ["20 replay rows added"]
 
 
 def test_files_of_one_name_are_one_image_only_if_they_are_one_file(clip, tmp_path):
@@ -207,7 +207,7 @@ def test_a_row_that_stops_training_is_named_by_its_set(clip, task, tmp_path, mon
 def test_a_stream_is_judged_by_its_own_rows(clip, task, tmp_path):
     rows = task.map(lambda row: {"negative_image": None}, features=task.features).to_iterable_dataset()
     trainer = replaying(CementTrainer, clip, rows, tmp_path, max_steps=1)
-    with pytest.raises(ValueError, match="none of the 4 rows that were read so far has a negative_image"):
+    with pytest.raises(ValueError, match="none of the 4 rows .*a negative_image"):
         trainer.train()
 
 
@@ -231,7 +231,7 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
         batch = next(iter(trainer.get_train_dataloader()))
         trainer.model.train()
         losses[grouping] = trainer.compute_loss(trainer.model, batch).item()
-        mask, rows = trainer.pairs_of_groups(batch), trainer.in_groups(batch["row"])
+        mask, rows = trainer.pair_mask(batch), trainer.split_groups(batch["row"])
         single = rows[:, 0] >= len(task)
         assert len(mask) == 10 and single.sum() == 8 and mask[single].sum(1).tolist() == [1] * 8
         names = in_groups(task)["group"]
@@ -244,12 +244,12 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
     ("settings", "message"),
     [
         ({"replay_fraction": 1.0}, r"replay_fraction=1\.0: expected at least 0 and below 1, such as 0\.5"),
-        ({"replay_dataset": None}, r"replay_fraction=0\.5 needs rows to replay. Pass replay_dataset"),
+        ({"replay_dataset": None}, r"replay_fraction=0\.5 .*--replay_dataset"),
         ({"replay_fraction": 0.0}, r"replay_dataset has no effect with replay_fraction=0"),
         ({"no_duplicates": True}, r"with no_duplicates=True"),
-        ({"dataloader_drop_last": False}, r"only whole batches have replay rows"),
-        ({"replay_dataset": "stream"}, r"replay_dataset is streamed: it must fit in memory"),
-        ({"replay_dataset": "unnamed"}, r"replay_dataset has no column 'caption'; it has: image, text. Rename"),
+        ({"dataloader_drop_last": False}, r"dataloader_drop_last=False"),
+        ({"replay_dataset": "stream"}, r"replay_dataset is streamed"),
+        ({"replay_dataset": "unnamed"}, r"replay_dataset .*'caption'; .*image, text"),
         ({"replay_dataset": "small"}, r"shows 3 images, fewer than the 4 replay rows of a batch"),
         ({"replay_dataset": "one image"}, r"shows 1 images, fewer than the 4 replay rows of a batch"),
         ({"replay_fraction": 0.01}, r"adds no row to a batch of 4. Set it to 0\.2, which adds one, or to 0"),

@@ -22,10 +22,10 @@ def line(trainer, capsys) -> str:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, "1 process x 8 = 8 pairs, 20 rows, 2 steps an epoch, device cpu"),
+        ({}, "1 process x 8 = 8 pairs, 20 rows, 2 steps per epoch, device cpu"),
         (
             {"mini_batch_size": 4, "gradient_accumulation_steps": 2},
-            "1 process x 8 = 8 pairs (encoded 4 at a time, 2 such batches a step), 20 rows, 1 step an epoch, "
+            "1 process x 8 = 8 pairs (encoded 4 at a time, 2 such batches per step), 20 rows, 1 step per epoch, "
             "device cpu",
         ),
     ],
@@ -56,4 +56,4 @@ def test_chains_of_texts_are_no_pairs(clip, tmp_path, capsys):
     columns = ("level_1", "level_2", "level_3", "level_4", "caption")
     texts = {name: [f"a thing {row} {name}" for row in range(16)] for name in columns}
     trainer = build(HierarCapsTrainer, clip, datasets.Dataset.from_dict(texts), tmp_path)
-    assert line(trainer, capsys) == "1 process x 8 = 8 chains, 16 rows, 2 steps an epoch, device cpu"
+    assert line(trainer, capsys) == "1 process x 8 = 8 chains, 16 rows, 2 steps per epoch, device cpu"

@@ -155,7 +155,7 @@ def test_rows_with_the_name_of_a_level_are_left_out_on_request(clip, rows, tmp_p
     trainer = build(clip, levels, tmp_path, leave_out_levels=True)
     left = [text for text in texts if text != texts[5]]
     assert trainer.train_dataset.column("generalized_caption") == left and 8 <= len(left) < 20
-    assert f"{20 - len(left)} of 20 rows are exactly the name of a level" in caplog.text
+    assert f"{20 - len(left)} of 20 rows have a text that is exactly the name of a level" in caplog.text
     with pytest.raises(ValueError, match="Set only one"):
         arguments(TextAlignmentTrainer, tmp_path, leave_out_levels=True, allow_levels=True)
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_checked_is_told(clip, rows, tmp_path, caplog):
     build(clip, rows, tmp_path)
     assert told in caplog.text
     named = with_levels(rows, group=[rows["generalized_caption"][5]] * 20)
-    with pytest.raises(ValueError, match="a name of the column 'group'"):
+    with pytest.raises(ValueError, match="'a blue', .*column 'group'"):
         build(clip, named, tmp_path)
 
 
@@ -184,7 +184,7 @@ def test_missing_columns_and_texts_are_named(clip, rows, tmp_path):
 
 def test_a_frozen_text_tower_is_refused(tmp_path):
     assert arguments(TextAlignmentTrainer, tmp_path).freeze_towers == ["image"]
-    with pytest.raises(ValueError, match="freeze_towers names 'text', the tower that textual alignment trains"):
+    with pytest.raises(ValueError, match="freeze_towers .*'text'"):
         arguments(TextAlignmentTrainer, tmp_path, freeze_towers=["text"])
 
 
@@ -209,8 +209,8 @@ def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, row
 
     levels = with_levels(rows, group=["thing"] * len(rows), level_4=[*["being"] * (len(rows) - 1), ""])
     assert checked(levels) is None
-    assert checked(levels, aligned_with=["group", "level_4"]).startswith("The names in group, level_4 are trained on")
-    assert checked(levels, allow_levels=True).startswith("allow_levels: captions that are names")
+    assert checked(levels, aligned_with=["group", "level_4"]).startswith("Training on the names in group, level_4")
+    assert checked(levels, allow_levels=True).startswith("allow_levels: ")
     with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'level_1'"):
         checked(levels, aligned_with=["level_1"])
     with pytest.raises(ValueError, match=f"column 'level_4', row {len(rows) - 1}: found '', expected a text"):
@@ -219,5 +219,5 @@ def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, row
 
 @pytest.mark.parametrize("names", [[], ["caption"], ["group", "group"]])
 def test_columns_to_align_with_are_known(clip, rows, tmp_path, names):
-    with pytest.raises(ValueError, match="aligned_with: found .* expected some of generalized_caption, group"):
+    with pytest.raises(ValueError, match="aligned_with=.* generalized_caption, group"):
         build(clip, rows, tmp_path, aligned_with=names)

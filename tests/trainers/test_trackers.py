@@ -44,11 +44,11 @@ RUN = """
     fields = {"max_steps": 4, "logging_steps": 2, "save_strategy": "no", "use_cpu": True, "disable_tqdm": True}
     fields |= {"report_to": names, "hub_token": os.environ["HF_TOKEN"], "num_negatives": 1}
     for name in ("plain", "method"):
-        one = run if name == "plain" else run.named(name)
+        one = run if name == "plain" else run.with_name(name)
         how = {"batch_size": 4, "resume": True, "run": one}
         train_stage(name, InfoNCETrainer, clip, tiny.pairs(16), folder / name, fields, **how)
     table = (["benchmark", "value"], [["sandbox | all", 0.5]])
-    send_results(names, run.named("results"), pictures={"results/figure": png()}, tables={"results/table": table})
+    send_results(names, run.with_name("results"), pictures={"results/figure": png()}, tables={"results/table": table})
 """
 
 
@@ -138,7 +138,7 @@ def test_trackers_are_off_by_default(clip, pairs, tmp_path):
 def test_a_run_that_is_not_named_is_left_to_transformers(clip, tmp_path):
     args = InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to="tensorboard", max_steps=1)
     trainer = InfoNCETrainer(str(clip), args, train_dataset=tiny.pairs(8))
-    with trackers.tracked(trainer, None):
+    with trackers.track_run(trainer, None):
         (callback,) = [one for one in trainer.callback_handler.callbacks if isinstance(one, TensorBoardCallback)]
         assert callback.logging_dir is None
 
@@ -164,4 +164,4 @@ def test_a_run_of_the_user_s_own_is_not_replaced(monkeypatch):
 
 @pytest.mark.parametrize(("given", "project"), [(None, "hfcomp"), ("huggingface", "hfcomp"), ("mine", "mine")])
 def test_the_project_is_hfcomp_s_unless_one_is_named(given, project):
-    assert trackers.project_of(given) == project
+    assert trackers.project_name(given) == project

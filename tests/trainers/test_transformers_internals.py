@@ -77,21 +77,21 @@ def test_a_loader_has_the_settings_of_the_config_and_tells_its_sampler_the_epoch
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, **settings)
     order = Backwards(pairs)
     parts = {"batch_size": 5, "collate": list}
-    loader = internals.prepared_loader(trainer, range(len(pairs)), sampler=order, is_training=True, **parts)
+    loader = internals.prepare_loader(trainer, range(len(pairs)), sampler=order, is_training=True, **parts)
     assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (1, 3, True)
     assert loader.worker_init_fn.keywords == {"num_workers": 1, "rank": 0}
     assert len(loader) == len(pairs) // 5 and loader.batch_sampler.drop_last
     internals.set_loader_sampler(loader)
     loader.set_epoch(3)
     assert order.epoch == 3
-    whole = internals.prepared_loader(trainer, range(len(pairs)), **parts)
+    whole = internals.prepare_loader(trainer, range(len(pairs)), **parts)
     assert len(whole) == -(-len(pairs) // 5) and whole.worker_init_fn is None
 
 
 def test_the_repeats_of_a_last_batch_are_known(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path)
     assert internals.rows_of_last_batch(trainer.accelerator) == 0
-    loader = internals.prepared_loader(trainer, range(7), batch_size=4, collate=list)
+    loader = internals.prepare_loader(trainer, range(7), batch_size=4, collate=list)
     assert [internals.rows_of_last_batch(trainer.accelerator) for _ in loader] == [0, 3]
 
 

@@ -173,7 +173,7 @@ def test_a_transform_is_refused_where_no_images_are_read(clip, tmp_path):
     build(TextAlignmentTrainer, clip, rows.with_transform(lambda batch: batch).with_format(None), tmp_path)
 
 
-@pytest.mark.follows(HOOKS, "{name} out, or pass the dataset without the transform: dataset.with_format(None).")
+@pytest.mark.follows(HOOKS, "{name}, or pass the dataset without the transform: dataset.with_format(None).")
 @pytest.mark.parametrize("name", ["reduced_jpeg", "pixel_cache"])
 def test_a_setting_of_stored_images_is_refused_beside_a_transform(name, clip, pairs, tmp_path):
     rows, value = pairs.with_transform(flipped), True

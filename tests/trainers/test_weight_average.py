@@ -119,7 +119,7 @@ def test_a_second_training_begins_a_new_average(clip, pairs, tmp_path):
 
 def test_what_the_first_weights_count_is_printed(clip, pairs, tmp_path, capsys):
     build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=0.9).train()
-    line = "average of its weights over 2 steps (decay 0.9); those of step 0 count 81.0%"
+    line = "average of its weights over 2 steps (decay 0.9); the weights of step 0 contribute 81.0%"
     assert line in capsys.readouterr().out
 
 
@@ -130,17 +130,13 @@ def test_a_checkpoint_without_an_average_is_refused_with_how_to_go_on(clip, pair
     how = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
     build(InfoNCETrainer, clip, pairs, tmp_path, **how).train()
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, **how)
-    with pytest.raises(
-        ValueError, match="checkpoint-1: the checkpoint has no weight_average.safetensors.*leave it out"
-    ):
+    with pytest.raises(ValueError, match="checkpoint-1: .*no weight_average.safetensors.*weight_average_decay"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-1"))
 
 
 def test_an_average_that_training_never_reaches_is_refused(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, weight_average_start=2)
-    with pytest.raises(
-        ValueError, match="weight_average_start=2: training ends at step 2, before there is an average"
-    ):
+    with pytest.raises(ValueError, match="weight_average_start=2: training ends at step 2"):
         trainer.train()
 
 

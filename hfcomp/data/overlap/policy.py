@@ -15,7 +15,7 @@ from datasets import Dataset, IterableDataset, ReadInstruction
 from hfcomp.checksums import read_checked
 from hfcomp.data.overlap.guard import FIX, Overlap, find_overlap, known_names, without_known_images
 from hfcomp.data.overlap.image_columns import ScoredImages
-from hfcomp.distributed import on_main_process
+from hfcomp.distributed import run_on_main_process
 from hfcomp.writing import write_json
 
 EXCLUDE, REFUSE, ALLOW = "exclude", "refuse", "allow"
@@ -181,7 +181,7 @@ class OverlapRecord:
             place = _text(*images_key, columns, len(rows), [(images.name, len(images.cells)) for images in scored])
             if place not in self.compared:
                 how = {"columns": columns, "looks": policy != ALLOW, "progress": progress}
-                self.compared[place] = on_main_process(lambda: find_overlap(rows, scored, **how))
+                self.compared[place] = run_on_main_process(lambda: find_overlap(rows, scored, **how))
             overlap = self.compared[place]
             if overlap.remark():
                 log(f"overlap: {part}{': ' * bool(part)}{overlap.remark()}")
@@ -209,7 +209,7 @@ class OverlapRecord:
                     )
             write_json(path, {**before, **self.facts})
 
-        on_main_process(check)
+        run_on_main_process(check)
 
 
 def _left_out_digest(facts: dict[str, Any]) -> Any:

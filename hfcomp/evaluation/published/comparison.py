@@ -9,7 +9,7 @@ from typing import Any
 
 from hfcomp.evaluation.published.scores import PublishedScore, published_model, published_scores
 from hfcomp.evaluation.spec import ALL_ITEMS, PART
-from hfcomp.metrics.units import unit_of
+from hfcomp.metrics.units import metric_unit
 from hfcomp.reporting.format import Estimate, decimal, interval
 from hfcomp.reporting.lines import KEYS, Line, distinct_labels
 from hfcomp.reporting.report import Lines, Report, Section, Table
@@ -150,7 +150,7 @@ def _table(name: str, part: Sequence[PublishedComparison], places: Sequence[str]
     shared, labels = distinct_labels([one.line for one in part])
     rows = []
     for label, one in zip(labels, part, strict=True):
-        unit = unit_of(one.published.metric)
+        unit = metric_unit(one.published.metric)
         finer = replace(unit, decimals=unit.decimals + 1)  # what is close is told from what is off
         numbers = [decimal(one.measured["value"], unit), one.published.shown, decimal(one.difference, finer, "+")]
         source = f"[{places.index(one.published.place) + 1}]"

@@ -14,7 +14,7 @@ from pydantic import Field
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.spec import ALL_ITEMS, Benchmark
-from hfcomp.metrics.units import unit_of
+from hfcomp.metrics.units import metric_unit
 from hfcomp.reading import nearest, read_yaml
 from hfcomp.schemas import Strict, parse
 
@@ -158,7 +158,7 @@ class PublishedScore:
     @property
     def shown(self) -> str:
         """As results show it, with the decimals that are published."""
-        return f"{unit_of(self.metric).factor * self.value:.{self.decimals}f}"
+        return f"{metric_unit(self.metric).factor * self.value:.{self.decimals}f}"
 
     @property
     def place(self) -> str:
@@ -204,7 +204,7 @@ def _of_source(source: Source, path: str, models: Mapping[str, PublishedModel]) 
 
 def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tuple[float, float, int]:
     """A number as results have it, how far rounding may have moved it, and its decimals as results show it."""
-    unit = unit_of(metric)
+    unit = metric_unit(metric)
     scale = PERCENT if table.unit == "percent" else 1
     value, lowest = printed / scale, -1 if unit.note == SIGNED else 0
     if not lowest <= value <= 1:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hfcomp import __version__
-from hfcomp.distributed import fail_together, on_main_process
+from hfcomp.distributed import fail_together, run_on_main_process
 from hfcomp.experiments.arm import check_rows, method_arm
 from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.dry_run import DryRun
@@ -64,7 +64,7 @@ def run_search(search: Search, kind: type[Study] = Study) -> Path:
     check_rows((method_arm(part, None, name=name) for name, part in ends.items()), session)
     how = {"column_names": recipe.column_names, "seed": SEED_OF_ITEMS, "log": session.log}
     evaluate = prepare(recipe.experiment, **how)
-    on_main_process(lambda: evaluate.check_names(partial(search_measure, name=plan.measure)))
+    run_on_main_process(lambda: evaluate.check_names(partial(search_measure, name=plan.measure)))
     rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
     check_rows((method_arm(part, *rows, name=name) for name, part in ends.items()), session)
 
@@ -108,9 +108,9 @@ def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
         session.state.print(trial_line(trial, SearchResults(search, base, store.ended())))
 
     study.pace.stages = plan.trials
-    while (asked := on_main_process(ask)) is not None:
+    while (asked := run_on_main_process(ask)) is not None:
         trial = try_values(search, study, rows, *asked)
-        on_main_process(partial(tell, trial))
+        run_on_main_process(partial(tell, trial))
 
 
 def try_values(search: Search, study: Study, rows: Any, number: int, values: dict[str, Any]) -> Trial:
@@ -120,7 +120,7 @@ def try_values(search: Search, study: Study, rows: Any, number: int, values: dic
         cost = study.train(method_arm(search.trial(values), *rows, name=name))
     except _failures(session) as error:
         return Trial(number, values, None, {}, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
-    found = on_main_process(lambda: _score(search, study, name))
+    found = run_on_main_process(lambda: _score(search, study, name))
     if not math.isfinite(found.value):
         return Trial(number, values, None, {}, f"the value is {found.value}")
     facts = {"low": found.low, "high": found.high, "steps": cost.steps, "seconds": cost.seconds}

@@ -22,7 +22,7 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.pair_table import choose_captions
-from hfcomp.distributed import first_process_first, on_main_process
+from hfcomp.distributed import first_process_first, run_on_main_process
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
@@ -67,7 +67,7 @@ def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
     how = {"column_names": recipe.column_names, "seed": plan.scenes, "log": session.log}
     evaluate = prepare(recipe.experiment, **how)
     if plan.benchmarks or plan.choose or recipe.experiment.primary:
-        on_main_process(lambda: evaluate.check_names(partial(_check_names, sweep)))
+        run_on_main_process(lambda: evaluate.check_names(partial(_check_names, sweep)))
     for note in sweep.notes:
         session.log(note)
     held_out = _held_out(sweep, session)

@@ -1,1 +1,1 @@
-"""What the losses are built of: the chunked contrasts, precision, checks, and what a batch's pairs are."""
+"""Building blocks of the losses: chunked contrasts, precision, checks, and the pairs of a batch."""

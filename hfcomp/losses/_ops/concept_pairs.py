@@ -1,4 +1,4 @@
-"""Which concepts are an image's own and which are its negatives."""
+"""Pairs of images and concepts: an image's own concepts and its negatives."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hfcomp.losses._ops.shared_rows import SharedRows, joint_numbers, ranks, sha
 
 
 class Concepts(NamedTuple):
-    """All concepts of a batch; those of padding take no part in any pair."""
+    """All concepts of a batch. Padding takes no part in any pair."""
 
     embedding: Tensor  # [C, D], zeros for padding
     image_index: Tensor  # [C] long, image row, -1 = padding
-    alike: Tensor | None  # [C] long, 0 to C - 1, the same number for equal phrases; None: no two phrases are equal
-    shared: SharedRows  # which image rows share their image or their caption
+    alike: Tensor | None  # [C] long, 0 to C - 1, the same for equal phrases; None: no two phrases are equal
+    shared: SharedRows  # which image rows share an image or a caption
 
     @property
     def valid_count(self) -> Tensor:
         return (self.image_index >= 0).sum().clamp(min=1)
 
-    def counted(self, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return metrics, all NaN if there is no concept."""
+    def nan_without_concepts(self, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns the metrics, all NaN if there is no concept."""
         return nan_without(self.image_index >= 0, metrics)
 
-    def of_images(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return two masks [r, C] for image rows [r]: the image's own concepts, its negatives."""
+    def image_masks(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns two masks [r, C] for image rows [r]: the image's own concepts and its negatives."""
         own = images.unsqueeze(1) == self.image_index
         negative = (self.image_index >= 0) & ~own
         if self.alike is not None:
-            # Counts each phrase per image: a concept is a negative only of images that do not have its phrase.
+            # Count each phrase per image: a concept is a negative only of images that do not have its phrase.
             phrases = torch.zeros_like(own, dtype=torch.int32).index_add_(1, self.alike, own.int())
             negative &= phrases[:, self.alike] == 0
         for numbers in self.shared:
@@ -42,15 +42,15 @@ class Concepts(NamedTuple):
         return own, negative
 
     def count_left_out(self, images: Tensor) -> dict[str, Tensor]:
-        """Return the metrics of concepts of other rows that image rows [r] leave out, as far as there are ids.
+        """Returns the metrics on concepts of other rows that image rows [r] exclude, for the ids that exist.
 
-        `same_image_concepts` are those of rows of one image, `same_text_concepts` further ones: of rows of one caption
-        and equal phrases.
+        `same_image_concepts` counts concepts of rows with the same image, `same_text_concepts` the others: concepts of
+        rows with the same caption, and equal phrases.
         """
         metrics: dict[str, Tensor] = {}
-        given = [numbers for numbers in self.shared if numbers is not None]
-        if given:
-            entries = torch.zeros_like(given[0], dtype=torch.long)
+        relations = [numbers for numbers in self.shared if numbers is not None]
+        if relations:
+            entries = torch.zeros_like(relations[0], dtype=torch.long)
             entries.index_add_(0, self.image_index.clamp(min=0), (self.image_index >= 0).long())
             metrics = self.shared.count_pairs(entries, images, "concepts")
         if self.alike is not None:
@@ -59,17 +59,17 @@ class Concepts(NamedTuple):
         return metrics
 
     def _count_equal_phrases(self, images: Tensor) -> Tensor:
-        """Return how many concepts image rows leave out by equal phrases alone, [] float32."""
+        """Returns the number of concepts that image rows exclude only because of equal phrases, [] float32."""
         owner, valid = self.image_index.clamp(min=0), (self.image_index >= 0).long()
         if self.alike is None or not len(images):
             return torch.zeros((), device=owner.device)
         phrase = self.alike
-        # Counts for each concept those of its phrase, without those of rows that share something with its own row.
+        # For each concept, count those with its phrase, except those of rows that share something with its own row.
         rows = ranks(owner)
         image, text = (rows if numbers is None else ranks(numbers[owner]) for numbers in self.shared)
         shared = SharedRows(joint_numbers(phrase, image), joint_numbers(phrase, text))
         others = sum_alike(phrase, valid) - shared.count_left_out(valid)
-        # A phrase that an image has twice counts once.
+        # If an image has a phrase twice, it counts once.
         twin = joint_numbers(phrase, rows).long()
         places = torch.arange(len(twin), device=twin.device)
         first = places.new_full((len(twin),), len(twin)).scatter_reduce_(
@@ -79,8 +79,8 @@ class Concepts(NamedTuple):
         wanted = (first[twin] == places) & chosen
         return torch.where(wanted, others, 0).sum().float()
 
-    def images_of(self, part: slice, images: int) -> tuple[Tensor, Tensor]:
-        """Return two masks [c, N] for some of the concepts: the concept's own image, its negatives."""
+    def concept_masks(self, part: slice, images: int) -> tuple[Tensor, Tensor]:
+        """Returns two masks [c, N] for some concepts: the concept's own image and its negatives."""
         index = self.image_index[part].unsqueeze(1)
         own = index == torch.arange(images, device=index.device)
         negative = (index >= 0) & ~own
@@ -90,7 +90,7 @@ class Concepts(NamedTuple):
             negative &= phrases.index_add_(1, self.image_index.clamp(min=0), equal.int()) == 0
         for numbers in self.shared:
             if numbers is not None:
-                # Padding's -1 would index the last row; `negative` is False there already.
+                # Padding's -1 would index the last row; `negative` is already False there.
                 negative &= numbers[index.clamp(min=0)] != numbers
         return own, negative
 
@@ -104,7 +104,7 @@ def check_concepts(
     ids: tuple[Tensor | None, Tensor | None] = (None, None),
     images: int | None = None,
 ) -> Concepts:
-    """Return the concepts of a batch, with padding set to zeros.
+    """Checks and returns the concepts of a batch, with padding set to zeros.
 
     Args:
         concepts: [C, D].
@@ -112,7 +112,7 @@ def check_concepts(
         concept_id: [C] long or None.
         width: D of the images.
         ids: image_id and text_id, [N] long or None each.
-        images: N, None where it is not known.
+        images: N, or None if it is not known.
     """
     check_shape("concepts", concepts, C=None, D=width)
     for name, numbers in (("concept_image_index", concept_image_index), ("concept_id", concept_id)):
@@ -121,26 +121,26 @@ def check_concepts(
         check_shape(name, numbers, C=len(concepts))
         if numbers.dtype is not torch.long:
             raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
-    # Sorting and searching assign the numbers, not `unique`: the host would wait for the size of its output.
+    # Numbers come from sorting and searching, because the host would wait for the size of `unique`'s output.
     alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
     shared = shared_rows(*ids, images)
-    # A NaN in padding would reach every gradient through the matrix products, masks or not: 0 * NaN is NaN.
-    there = concepts.masked_fill((concept_image_index < 0).unsqueeze(1), 0)
-    return Concepts(there, concept_image_index, alike, shared)
+    # A NaN in padding would reach every gradient through the matrix products despite masks: 0 * NaN is NaN.
+    embedding = concepts.masked_fill((concept_image_index < 0).unsqueeze(1), 0)
+    return Concepts(embedding, concept_image_index, alike, shared)
 
 
 def image_rows(image: Tensor, rows: slice | None) -> Tensor:
-    """Return the rows [R] of image [N, D] that `rows` picks, after a check of image."""
+    """Checks image [N, D] and returns the row indices [R] that `rows` selects."""
     check_shape("image", image, N=None, D=None)
     index = torch.arange(len(image), device=image.device)
     return index if rows is None else index[rows]
 
 
 def token_rows(tokens: Tensor, rows: slice | None) -> Tensor:
-    """Return the global image rows [R] of tokens [R, P, D]; N itself is not known here."""
+    """Returns the global image rows [R] of tokens [R, P, D]. N itself is not known here."""
     check_shape("tokens", tokens, R=None, P=None, D=None)
     start = 0 if rows is None else rows.start or 0
     stop = start + len(tokens)
     if rows is not None and (start < 0 or rows.stop not in (None, stop) or rows.step not in (None, 1)):
-        raise ValueError(f"tokens has {len(tokens)} rows, expected exactly the tokens of the images {rows}")
+        raise ValueError(f"tokens has {len(tokens)} rows, expected the tokens of exactly the images {rows}")
     return torch.arange(start, stop, device=tokens.device)

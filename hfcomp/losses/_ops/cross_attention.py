@@ -1,9 +1,8 @@
 """Images seen through a concept: the cosine of each concept with the image tokens that it attends to.
 
-No vector is formed per image and concept. With V the tokens of one image and a its attention for a concept c, the
+No vector is formed per image and concept. Let V be the tokens of an image and a its attention for a concept c. The
 attended vector is v = sum_p a_p V_p, and its cosine needs only <v, c> = sum_p a_p <V_p, c>, from the scores that gave
-a, and |v|^2 = a^T (V V^T) a. Images are visited in chunks, and the scores are computed a second time in the backward
-pass.
+a, and |v|^2 = a^T (V V^T) a. Images are processed in chunks, and the backward pass recomputes the scores.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from hfcomp.losses._ops.shapes import check_shape
 def attended_cosines(
     tokens: Tensor, concepts: Tensor, temperature: float = 1.0, *, chunk_size: int | None = None
 ) -> Tensor:
-    """Compute <v, c> / |v| for every image and concept, with v = sum_p softmax_p(<token_p, c> / temperature) token_p.
+    """Computes <v, c> / |v| for every image and concept, with v = sum_p softmax_p(<token_p, c> / temperature) token_p.
 
-    It is the cosine between the attended vector and a concept of unit length. Attended tokens that cancel out, |v|^2
-    at most the rounding of a sum of unit vectors (1e-7 in float32, 2e-16 in float64), have no direction: 0, with a
-    zero gradient.
+    It is the cosine between the attended vector and a concept of unit length. If the attended tokens cancel out (|v|^2
+    at most the rounding of a sum of unit vectors, 1e-7 in float32 and 2e-16 in float64), there is no direction: the
+    cosine is 0, with a zero gradient.
 
-    The forward pass makes R P (C D + P D + P C) multiplications. Of size [R, C] it keeps two matrices for the backward
-    pass, which makes the scores again.
+    The forward pass takes R P (C D + P D + P C) multiplications. It keeps two matrices of size [R, C] for the backward
+    pass, which recomputes the scores.
 
     Args:
-        tokens: [R, P, D], L2-normalized, P at least 1, of the type of concepts.
+        tokens: [R, P, D], L2-normalized, P at least 1, of the same type as concepts.
         concepts: [C, D], L2-normalized; rows of zeros give 0.
-        temperature: of the attention, in cosine, finite and above 0.
-        chunk_size: images visited at a time; None chooses by device, P and C. An image is never split: besides the
-            gradients, three [P, C] and one [P, P] are held for each image of a chunk.
+        temperature: Temperature of the attention, in cosine, finite and above 0.
+        chunk_size: Images per chunk; None chooses by device, P and C. An image is never split: besides the gradients,
+            three [P, C] and one [P, P] matrices are held for each image of a chunk.
 
     Returns:
-        [R, C], -1 to 1 up to rounding.
+        [R, C], from -1 to 1 up to rounding.
 
     Source:
         C2LIP (arXiv 2603.25722), Eq. 6. As in its released code, the attention is a softmax of plain dot products, not
-        divided by sqrt(D), and the attended vector is L2-normalized; the paper has neither.
+        divided by sqrt(D), and the attended vector is L2-normalized. The paper has neither.
     """
     check_shape("tokens", tokens, R=None, P=None, D=None)
     images, per_image, width = tokens.shape
@@ -51,19 +50,19 @@ def attended_cosines(
     check_shape("concepts", concepts, C=None, D=width)
     if not 0 < temperature < math.inf:
         raise ValueError(f"attention_temperature is {temperature}, expected a finite number above 0")
-    # Contiguous, so that the tokens of a chunk and their gradient are matrices without a copy.
+    # Contiguous, to view the tokens of a chunk and their gradient as matrices without a copy
     tokens = tokens.contiguous()
-    # An image has about four matrices.
+    # An image takes about four matrices.
     chunk = chunk_size or chunk_rows(tokens, 4 * per_image * max(per_image, len(concepts)))
     cosines: Tensor = _AttendedCosines.apply(tokens, concepts, temperature, min(chunk, max(1, images)))
     return cosines
 
 
 class _Attention(NamedTuple):
-    """One chunk of r images, P tokens and C concepts; the tensors are work space and may be overwritten."""
+    """Buffers for a chunk of r images, P tokens and C concepts; they may be overwritten."""
 
     scores: Tensor  # [r, P, C] <token, concept> / temperature
-    weights: Tensor  # [r, P, C] their softmax over the tokens
+    weights: Tensor  # [r, P, C] softmax of the scores over the tokens
     gram: Tensor  # [r, P, P] token by token
     spread: Tensor  # [r, P, C] gram @ weights: <token, attended vector>
 
@@ -73,7 +72,7 @@ class _Attention(NamedTuple):
         return _Attention(*(tokens.new_empty(shape) for shape in (by_concept, by_concept, by_token, by_concept)))
 
     def fill(self, tokens: Tensor, keys: Tensor) -> _Attention:
-        """Attend with keys [D, C] = concepts / temperature to the tokens [r, P, D] of a chunk."""
+        """Attends with keys [D, C] = concepts / temperature to the tokens [r, P, D] of a chunk."""
         filled = _Attention(*(work[: len(tokens)] for work in self))
         torch.mm(tokens.flatten(0, 1), keys, out=filled.scores.flatten(0, 1))
         torch.softmax(filled.scores, 1, out=filled.weights)
@@ -89,7 +88,7 @@ class _AttendedCosines(torch.autograd.Function):
         cosines, lengths = (tokens.new_empty((len(tokens), len(concepts))) for _ in range(2))
         for part in parts(len(tokens), chunk):
             now = work.fill(tokens[part], keys)
-            # a^T (V V^T) a, see the module's docstring. Work space is overwritten freely: backward fills it again.
+            # a^T (V V^T) a, see the module's docstring. Buffers may be overwritten: backward fills them again.
             square = now.spread.mul_(now.weights).sum(1)
             # An infinite length makes the cosine and all of its gradient 0.
             lengths[part] = square.sqrt().masked_fill_(square <= torch.finfo(square.dtype).eps, torch.inf)
@@ -107,8 +106,8 @@ class _AttendedCosines(torch.autograd.Function):
         with torch.autocast(tokens.device.type, enabled=False):
             for part in parts(len(tokens), ctx.chunk):
                 some, now = tokens[part], work.fill(tokens[part], keys)
-                # With h = gradient / |v| and k = cosine / |v|, the gradient to <token_p, c> is
-                # a_p h (1 + (<token_p, c> - k <token_p, v>) / temperature), and that to V V^T is -(h k / 2) a a^T.
+                # With h = gradient / |v| and k = cosine / |v|, the gradient of <token_p, c> is
+                # a_p h (1 + (<token_p, c> - k <token_p, v>) / temperature), and that of V V^T is -(h k / 2) a a^T.
                 h = (gradients[0][part] / lengths[part]).unsqueeze(1)
                 k = (cosines[part] / lengths[part]).unsqueeze(1)
                 grad_scores = torch.addcmul(now.scores, now.spread, k, value=-1 / ctx.temperature, out=now.spread)

@@ -1,4 +1,4 @@
-"""A batch doubled to [originals; negatives] for Cement: its masks, shared rows and contrast in both directions."""
+"""The batch that Cement doubles to [originals; negatives]: masks, shared rows and contrast in both directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hfcomp.losses._ops.shared_rows import SharedRows, doubled_texts, shared_row
 
 
 class DoubledBatch(NamedTuple):
-    """2N rows, of which i' = i + N (or i - N) is the counterpart of i."""
+    """2N rows; i' = i + N (or i - N) is the counterpart of i."""
 
     images: Tensor  # [2N, D], 0 where masked
     texts: Tensor  # [2N, D], 0 where masked
@@ -23,20 +23,20 @@ class DoubledBatch(NamedTuple):
 
     @property
     def counterpart(self) -> Tensor:
-        """Return i' of every i, [2N] long."""
+        """Returns i' for every i, [2N] long."""
         return torch.arange(len(self.images), device=self.images.device).roll(len(self.images) // 2)
 
     def counterpart_differs(self) -> Tensor:
-        """Return whether the text of i' is another than that of i, [2N] bool."""
+        """Returns whether the text of i' differs from that of i, [2N] bool."""
         if self.shared.text is None:
             return torch.ones_like(self.text_valid)
         return self.shared.text != self.shared.text[self.counterpart]
 
     def directions(self, scale: Tensor, raised: Tensor, anchors: Tensor | None) -> tuple[Direction, Direction]:
-        """Contrast anchors ([R] long, None for all) with `raised` ([2N] logits) added at (i, i').
+        """Contrasts anchors ([R] long, None for all), with `raised` ([2N] logits) added at (i, i').
 
         Returns:
-            Image to text and text to image; the plain logits of i and i' are the entries 0 and 1.
+            Image to text and text to image. Entries 0 and 1 are the plain logits of i and i'.
         """
         index = torch.arange(len(self.images), device=self.images.device)
         return both_directions(
@@ -44,7 +44,7 @@ class DoubledBatch(NamedTuple):
             self.texts,
             scale,
             positions=torch.stack([index, self.counterpart], 1),
-            # -inf takes the own pair out of the sum. `cross_entropy` sets it against the others, which stays exact
+            # -inf removes the own pair from the sum. `cross_entropy` compares it with the others, which stays exact
             # near p = 1.
             additions=torch.stack([torch.full_like(raised, -torch.inf), raised], 1),
             anchors=anchors,
@@ -65,13 +65,13 @@ def double_batch(
     text_id: Tensor | None,
     negative_text_id: Tensor | None,
 ) -> DoubledBatch:
-    """Check and double a batch; arguments as in `cement_loss`."""
+    """Checks and doubles a batch. Arguments as in `cement_loss`."""
     size, width = check_pairs(image, text)
     check_shape("negative_image", negative_image, N=size, D=width)
     check_shape("negative_text", negative_text, N=size, D=width)
     image_valid = _doubled_mask("negative_image_mask", negative_image_mask, image)
     text_valid = _doubled_mask("negative_text_mask", negative_text_mask, image)
-    # Masked embeddings may hold anything, NaN included, which would pass through products into all gradients.
+    # Masked embeddings may hold any value, even NaN, which products would spread into all gradients.
     images = torch.cat([image, negative_image]).masked_fill(~image_valid.unsqueeze(1), 0)
     texts = torch.cat([text, negative_text]).masked_fill(~text_valid.unsqueeze(1), 0)
     shared = _doubled_shares(image_id, text_id, negative_text_id, text_valid)
@@ -81,7 +81,7 @@ def double_batch(
 def _doubled_shares(
     image_id: Tensor | None, text_id: Tensor | None, negative_text_id: Tensor | None, text_valid: Tensor
 ) -> SharedRows:
-    """Return which of the 2N rows share something; a negative image is no other row's."""
+    """Returns which of the 2N rows share something. A negative image belongs to a single row."""
     size = len(text_valid) // 2
     image = shared_rows(image_id, text_id, size).image
     if image is not None:
@@ -90,7 +90,7 @@ def _doubled_shares(
 
 
 def _doubled_mask(name: str, mask: Tensor | None, image: Tensor) -> Tensor:
-    """Return the mask [2N] of [originals; negatives]; originals are valid."""
+    """Returns the mask [2N] of [originals; negatives]. Originals are valid."""
     valid = torch.ones(len(image), dtype=torch.bool, device=image.device)
     if mask is None:
         return valid.repeat(2)

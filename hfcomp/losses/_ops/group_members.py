@@ -1,4 +1,4 @@
-"""Groups of pairs that share a concept: their members, their centroids and the border of the group losses."""
+"""Groups of pairs that share a concept: members, centroids, and argument checks of the group losses."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ class Members(NamedTuple):
     mask: Tensor  # [G, S] bool, True = a member
 
     def centroid(self) -> Tensor:
-        """Return the mean member of each group, [G, D], not normalized; zeros for a group without one."""
+        """Returns the mean member of each group, [G, D], not normalized. Zeros for a group without members."""
         return self.embedding.sum(1) / self.mask.sum(1, keepdim=True).clamp(min=1)
 
 
 class SharedMembers:
-    """Which members show an image, or have a caption, that other groups have as well: no negatives of each other.
+    """Members whose image or caption also occurs in other groups; they are not negatives of each other.
 
     Args:
-        image_id: [G, N] long, equal for members of one image, or None.
-        text_id: [G, N] long, equal for members of one caption, or None.
+        image_id: [G, N] long, equal for members with the same image, or None.
+        text_id: [G, N] long, equal for members with the same caption, or None.
         mask: [G, N] bool, True = a member.
     """
 
     def __init__(self, image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) -> None:
         self.mask = mask
-        # None if no two members share one.
+        # None without ids.
         self.image, self.text = (None if ids is None else _numbers(ids, mask) for ids in (image_id, text_id))
 
-    def of_members(self, groups: Tensor) -> Tensor:
-        """Return for the members of groups [r] which members of other groups share with them, [r, N, G, N] bool."""
+    def member_overlap(self, groups: Tensor) -> Tensor:
+        """Returns which members of other groups share something with members of groups [r], [r, N, G, N] bool."""
         same = self._any(lambda numbers: numbers[groups, :, None, None] == numbers)
         return same & self._others(groups)[:, None, :, None]
 
-    def of_groups(self, groups: Tensor) -> Tensor:
-        """Return for the members of groups [r] which other groups share with them, [r, N, G] bool."""
+    def group_overlap(self, groups: Tensor) -> Tensor:
+        """Returns which other groups share something with each member of groups [r], [r, N, G] bool."""
 
-        def table_of(numbers: Tensor) -> Tensor:
+        def lookup(numbers: Tensor) -> Tensor:
             some, every = numbers[groups].long(), numbers.long()
-            # Each number of these groups has a row of the table. The last row is for all other numbers.
+            # The table has a row for each number of these groups. The last row is for all other numbers.
             others = some.numel()
             slot = every.new_full((2 * every.numel(),), others)
             slot[some.flatten()] = torch.arange(others, device=slot.device)
@@ -57,63 +57,63 @@ class SharedMembers:
             table[torch.where(self.mask, slot[every], others), group] = True
             return table[slot[some]]
 
-        return self._any(table_of) & self._others(groups)[:, None, :]
+        return self._any(lookup) & self._others(groups)[:, None, :]
 
-    def of_centroids(self, groups: Tensor) -> Tensor:
-        """Return `of_groups` for keys that are one centroid for each group, [r, N, G, 1] bool."""
-        return self.of_groups(groups).unsqueeze(3)
+    def centroid_overlap(self, groups: Tensor) -> Tensor:
+        """Returns `group_overlap` for keys that are a single centroid per group, [r, N, G, 1] bool."""
+        return self.group_overlap(groups).unsqueeze(3)
 
     def between_centroids(self, groups: Tensor) -> Tensor:
-        """Return which other groups share an image with groups [r], [r, 1, G, 1] bool."""
-        return self.of_centroids(groups).any(1, keepdim=True)
+        """Returns which other groups share something with groups [r], [r, 1, G, 1] bool."""
+        return self.centroid_overlap(groups).any(1, keepdim=True)
 
     def pairs(self, rows: slice) -> dict[str, Tensor]:
-        """Return the metrics `same_image_pairs` and `same_text_pairs`, as far as there are ids.
+        """Returns the metrics `same_image_pairs` and `same_text_pairs`, for the ids that exist.
 
-        They are the pairs of members of two groups with one image, and those with one caption and two images, summed
-        over the members of `rows`.
+        They count pairs of members of two groups with the same image, and those with the same caption but different
+        images, summed over the members of `rows`.
         """
-        metrics, of_image = {}, torch.zeros_like(self.mask, dtype=torch.long)
+        metrics, image_pairs = {}, torch.zeros_like(self.mask, dtype=torch.long)
         if self.image is not None:
-            of_image = self._pairs_of(self.image)
-            metrics["same_image_pairs"] = of_image
+            image_pairs = self._count_across_groups(self.image)
+            metrics["same_image_pairs"] = image_pairs
         if self.text is not None:
-            both = of_image
+            both = image_pairs
             if self.image is not None:
                 pairs = joint_numbers(ranks(self.image.flatten()), ranks(self.text.flatten()))
-                both = self._pairs_of(pairs.view_as(self.text))
-            metrics["same_text_pairs"] = self._pairs_of(self.text) - both
-        return {name: torch.where(self.mask, found, 0)[rows].sum().float() for name, found in metrics.items()}
+                both = self._count_across_groups(pairs.view_as(self.text))
+            metrics["same_text_pairs"] = self._count_across_groups(self.text) - both
+        return {name: torch.where(self.mask, counts, 0)[rows].sum().float() for name, counts in metrics.items()}
 
-    def _pairs_of(self, numbers: Tensor) -> Tensor:
-        """Return how many members of other groups have each one's number, [G, N] long."""
+    def _count_across_groups(self, numbers: Tensor) -> Tensor:
+        """Returns for each member how many members of other groups have its number, [G, N] long."""
         groups = torch.arange(len(numbers), device=numbers.device).unsqueeze(1)
         return _repeats(numbers.long()) - _repeats(groups * 2 * numbers.numel() + numbers)
 
     def _any(self, shares: Callable[[Tensor], Tensor]) -> Tensor:
-        found = [shares(numbers) for numbers in (self.image, self.text) if numbers is not None]
-        return found[0] if len(found) == 1 else found[0] | found[1]
+        overlaps = [shares(numbers) for numbers in (self.image, self.text) if numbers is not None]
+        return overlaps[0] if len(overlaps) == 1 else overlaps[0] | overlaps[1]
 
     def _others(self, groups: Tensor) -> Tensor:
         return groups.unsqueeze(1) != torch.arange(len(self.mask), device=groups.device)
 
 
 def _numbers(ids: Tensor, mask: Tensor) -> Tensor:
-    """Return a number below 2 * G * N for each member, the same for equal ids; what is masked equals nothing."""
+    """Returns a number below 2 * G * N for each member, the same for equal ids. Masked members equal nothing."""
     numbers = ranks(ids.flatten()).view_as(ids)
-    # Masked members have numbers of their own above all ids, so they need no mask wherever numbers are compared.
+    # Masked members have unique numbers above all ids, so comparing numbers needs no mask.
     places = torch.arange(ids.numel(), device=ids.device, dtype=numbers.dtype).view_as(ids)
     return torch.where(mask, numbers, ids.numel() + places)
 
 
 def _repeats(numbers: Tensor) -> Tensor:
-    """Return how often each number [...] occurs, [...] long."""
+    """Returns how often each number [...] occurs, [...] long."""
     ordered = numbers.flatten().sort().values
     return torch.searchsorted(ordered, numbers, right=True) - torch.searchsorted(ordered, numbers)
 
 
 def check_shared(image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) -> SharedMembers | None:
-    """Return which members of groups share their images or captions, None without ids."""
+    """Checks the ids and returns which members of groups share images or captions; None without ids."""
     for name, ids in (("image_id", image_id), ("text_id", text_id)):
         if ids is not None:
             check_ids(name, ids, G=len(mask), N=mask.shape[1])
@@ -121,11 +121,11 @@ def check_shared(image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) 
 
 
 def check_groups(image: Tensor, text: Tensor, mask: Tensor | None) -> tuple[Members, Members]:
-    """Return the images and the texts of groups [G, N, D], with masked members set to zeros."""
+    """Checks and returns the images and texts of groups [G, N, D], with masked members set to zeros."""
     check_shape("image", image, G=None, N=None, D=None)
     groups, members, width = image.shape
     if not image.numel():
-        raise ValueError(f"image has shape {list(image.shape)}, expected [G, N, D] with none of them 0")
+        raise ValueError(f"image has shape {list(image.shape)}, expected [G, N, D] with no dimension 0")
     check_shape("text", text, G=groups, N=members, D=width)
     if mask is None:
         mask = torch.ones((groups, members), dtype=torch.bool, device=image.device)
@@ -135,23 +135,23 @@ def check_groups(image: Tensor, text: Tensor, mask: Tensor | None) -> tuple[Memb
 
 
 def check_settings(temperature: float, inner_temperature: float, alpha: float) -> None:
-    """Raise unless both temperatures are finite and above 0, and alpha is between 0 and 1."""
+    """Raises unless both temperatures are finite and above 0, and alpha is between 0 and 1."""
     for name, value in (("temperature", temperature), ("inner_temperature", inner_temperature)):
         if not 0 < value < math.inf:
             raise ValueError(f"{name} is {value}, expected a finite number above 0")
     if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}, expected 0 to 1: outside this range one term would be maximized")
+        raise ValueError(f"alpha is {alpha}, expected 0 to 1; outside this range, one term would be maximized")
 
 
 def length(square: Tensor) -> Tensor:
-    """Return the root of squared lengths, but infinity where a length is at most the rounding of a unit vector.
+    """Returns the root of squared lengths, or infinity if a length is at most the rounding of a unit vector.
 
-    What is divided by it is then 0 with a zero gradient: a vector that short has no direction.
+    Anything divided by it is then 0 with a zero gradient, because a vector that short has no direction.
     """
-    # `where` before the root: the gradient of a root at 0 is infinite, and a mask after it would make NaN of that.
+    # `where` comes before the root, whose gradient at 0 is infinite: a mask after it would turn that into NaN.
     return torch.where(square > torch.finfo(square.dtype).eps ** 2, square, torch.inf).sqrt()
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return vectors [..., D] with length 1; one without a direction becomes zeros, with a zero gradient."""
+    """Returns vectors [..., D] with length 1. A vector without a direction becomes zeros, with a zero gradient."""
     return vectors / length(vectors.square().sum(-1, keepdim=True))

@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 def nan_without(items: Tensor, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return metrics, all NaN if there is no item to measure: such a metric is absent, not 0.
+    """Returns metrics, all NaN if there is no item to measure: such a metric is missing, not 0.
 
     Args:
-        items: bool of any shape, of the global batch, so that a metric is absent on all processes or on none.
-        metrics: scalars.
+        items: Bool of any shape for the global batch, so a metric is missing on all processes or on none.
+        metrics: Scalars.
     """
-    there = items.any()
-    return {name: torch.where(there, value, torch.nan) for name, value in metrics.items()}
+    exists = items.any()
+    return {name: torch.where(exists, value, torch.nan) for name, value in metrics.items()}

@@ -1,4 +1,4 @@
-"""The promotion rule of every loss: half types are lifted, autocast does not reach inside."""
+"""The type promotion rule of every loss: half types are promoted, and autocast has no effect inside."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 def full_type(dtype: torch.dtype) -> torch.dtype:
-    """Return float32 for a half type and the type itself for float32 and float64."""
+    """Returns float32 for a half type, and the type itself for float32 and float64."""
     return torch.float32 if dtype in _HALF else dtype
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a loss so that its own arithmetic runs in float32 or float64, whatever surrounds it.
+    """Decorates a loss so its own arithmetic runs in float32 or float64, whatever the context.
 
-    The embeddings (floating tensors with two dimensions or more) decide the type: half types count as float32, and a
-    mix of float32 and float64 gives float64. Every other floating tensor (scale, bias, margin, threshold) is cast to
-    that type, so a float64 margin does not silently double the memory of a float32 loss. Autocast is switched off,
-    because it would run a float32 product in half precision all the same.
+    The embeddings (floating-point tensors with two or more dimensions) decide the type: half types count as float32,
+    and a mix of float32 and float64 gives float64. Every other floating-point tensor (scale, bias, margin, threshold)
+    is cast to that type, so a float64 margin does not silently double the memory of a float32 loss. Autocast is
+    switched off, because it would run even a float32 product in half precision.
     """
 
     @wraps(function)

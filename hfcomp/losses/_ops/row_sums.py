@@ -1,4 +1,4 @@
-"""What rows of logits with any number of own pairs add to a loss, summed a chunk of rows at a time."""
+"""Sums the loss terms of logit rows with any number of own pairs, a chunk of rows at a time."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _Logits = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of rows, columns
 
 
 def sigmoid_terms(logits: Tensor, own: Tensor, negative: Tensor) -> tuple[Tensor, ...]:
-    """Return sums over the pairs of [r, M] logits: -log sigmoid(+-logit), its positive part, own logits above 0."""
+    """Sums over the pairs of [r, M] logits: -log sigmoid(+-logit), its positive part, number of own logits above 0."""
     signed = torch.where(own, -logits, logits)
     terms = F.softplus(signed, threshold=40).masked_fill(~(own | negative), 0)
     return terms.sum(), torch.where(own, terms.detach(), 0).sum(), (own & (logits > 0)).sum()
 
 
 def softmax_terms(logits: Tensor, own: Tensor, negative: Tensor) -> tuple[Tensor, ...]:
-    """Return sums over the own pairs of [r, M] logits: -log p against the row's negatives, own above all negatives.
+    """Sums over the own pairs of [r, M] logits: -log p against the row's negatives, and hits above all negatives.
 
-    Own pairs are not in each other's denominator, so that each can reach p = 1.
+    Own pairs are not in each other's denominator, so each can reach p = 1.
     """
     others = logits.masked_fill(~negative, -torch.inf)
     terms = F.softplus(log_sum_exp(others).unsqueeze(1) - logits, threshold=40)
-    # One column more, because a row without columns has no highest entry.
+    # An extra column, because a row without columns has no highest entry
     highest = F.pad(others.detach(), (0, 1), value=-torch.inf).amax(1, keepdim=True)
     return torch.where(own, terms, 0).sum(), (own & (logits > highest)).sum()
 
@@ -40,15 +40,15 @@ def softmax_terms(logits: Tensor, own: Tensor, negative: Tensor) -> tuple[Tensor
 def sum_rows(
     query: Tensor, keys: Tensor, scale: Tensor, bias: Tensor | None, *, masks: _Masks, terms: _Terms
 ) -> tuple[Tensor, ...]:
-    """Sum the terms of `scale * query @ keys.T + bias`, a chunk of rows at a time.
+    """Sums the terms of `scale * query @ keys.T + bias`, a chunk of rows at a time.
 
     Args:
         query: [Q, D].
         keys: [M, D].
         scale: [].
-        bias: [], or None for none.
-        masks: from a slice of Q to its own pairs and its negatives, [q, M] bool each.
-        terms: from logits and masks to scalar sums; gradient flows from the first.
+        bias: [], or None.
+        masks: Function from a slice of Q to its own pairs and its negatives, [q, M] bool each.
+        terms: Function from logits and masks to scalar sums. The gradient flows from the first.
     """
 
     def logits(rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -67,9 +67,9 @@ def sum_attended(
     masks: _Masks,
     terms: _Terms,
 ) -> tuple[Tensor, ...]:
-    """Sum the terms of `scale * attended_cosines(tokens, concepts, temperature) + bias`, a chunk of images at a time.
+    """Sums the terms of `scale * attended_cosines(tokens, concepts, temperature) + bias`, a chunk of images at a time.
 
-    Args and returns are those of `sum_rows`, the rows being the images of tokens [R, P, D].
+    Arguments and return value are those of `sum_rows`; the rows are the images of tokens [R, P, D].
     """
 
     def logits(rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -82,14 +82,14 @@ def _sum(
     logits: _Logits, rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor | None, masks: _Masks, terms: _Terms
 ) -> tuple[Tensor, ...]:
     inputs = rows, columns, scale, torch.zeros_like(scale) if bias is None else bias
-    # Checked here, because gradients are always off inside a Function's forward.
+    # Checked here because gradients are always off inside a Function's forward
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
     sums: tuple[Tensor, ...] = _RowSums.apply(*inputs, logits, masks, terms, wanted)
     return sums
 
 
 class _RowSums(torch.autograd.Function):
-    """Its first output is a scalar, so the gradient is gathered in the same pass, nothing twice."""
+    """The first output is a scalar, so the gradient is accumulated in the same pass and nothing is computed twice."""
 
     @staticmethod
     def forward(
@@ -104,10 +104,10 @@ class _RowSums(torch.autograd.Function):
         wanted: bool,
     ) -> tuple[Tensor, ...]:
         gradients = [torch.zeros_like(x) if wanted else x.new_empty(0) for x in (rows, columns, scale, bias)]
-        # Leaves of their own: each chunk builds a small graph over them and frees it with `autograd.grad`, so memory
-        # holds the matrices of one chunk, and the loss's terms need no derivative by hand.
+        # Separate leaves: each chunk builds a small graph over them and frees it with `autograd.grad`, so memory holds
+        # the matrices of only one chunk, and the loss's terms need no hand-written derivative.
         others = [x.detach().requires_grad_(wanted) for x in (columns, scale, bias)]
-        # Masks and terms make about eight matrices.
+        # Masks and terms create about eight matrices.
         chunks = list(parts(len(rows), chunk_rows(rows, 8 * len(columns)))) or [slice(0, 0)]
         sums = ChunkSums(len(chunks))
         for part in chunks:
@@ -117,8 +117,8 @@ class _RowSums(torch.autograd.Function):
             if wanted:
                 of_rows, *of_others = torch.autograd.grad(of_part[0], [some, *others])
                 gradients[0][part] = of_rows
-                for gathered, found in zip(gradients[1:], of_others, strict=True):
-                    gathered += found
+                for gathered, gradient in zip(gradients[1:], of_others, strict=True):
+                    gathered += gradient
             sums.add(*of_part)
         ctx.save_for_backward(*gradients)
         total, *more = sums.totals()

@@ -1,4 +1,4 @@
-"""Rows of a batch that share their image or their caption: what is true of one is true of the other."""
+"""Rows of a batch that share an image or a caption: what is true of one row is true of the other."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from hfcomp.losses._ops.shapes import check_shape
 
 
 class SharedRows(NamedTuple):
-    """Which of N rows show one image and which have one caption: no positives and no negatives of each other.
+    """Rows that share an image or a caption, and so are neither positives nor negatives of each other.
 
-    Row 0 may share its image with 1 and its caption with 2 where 1 and 2 share nothing. So each relation has its own
-    numbers, 0 to N - 1, equal for rows that share it; None where no ids are given.
+    Row 0 may share its image with row 1 and its caption with row 2 although rows 1 and 2 share nothing. So each
+    relation has its own numbers, from 0 to N - 1 and equal for rows that share it; None without ids.
     """
 
     image: Tensor | None  # [N] int32
     text: Tensor | None  # [N] int32
 
     def groups(self, rows: slice | Tensor = slice(None)) -> Tensor | None:
-        """Return the numbers of some rows [r], a line for each relation, [relations, r]; None without any."""
-        given = [numbers[rows] for numbers in self if numbers is not None]
-        return torch.stack(given) if given else None
+        """Returns the numbers of some rows [r], one line per relation, [relations, r]. None without relations."""
+        relations = [numbers[rows] for numbers in self if numbers is not None]
+        return torch.stack(relations) if relations else None
 
     def count_left_out(self, entries: Tensor) -> Tensor:
-        """Return how many entries each row leaves out, [N]: its own, and those of the rows that share with it.
+        """Returns how many entries each row excludes, [N]: its own, and those of the rows that share with it.
 
         Args:
-            entries: [N] long, how many each row has.
+            entries: [N] long, number of entries per row.
         """
-        given = [numbers for numbers in self if numbers is not None]
-        if not given:
+        relations = [numbers for numbers in self if numbers is not None]
+        if not relations:
             return entries
-        total = sum_alike(given[0], entries)
-        for numbers in given[1:]:  # what shares both is counted twice
-            total = total + sum_alike(numbers, entries) - sum_alike(joint_numbers(*given), entries)
+        total = sum_alike(relations[0], entries)
+        for numbers in relations[1:]:  # rows that share both are counted twice
+            total = total + sum_alike(numbers, entries) - sum_alike(joint_numbers(*relations), entries)
         return total
 
     def count_pairs(self, entries: Tensor, rows: slice | Tensor | None, name: str) -> dict[str, Tensor]:
-        """Return the metrics `same_image_<name>` and `same_text_<name>`, as far as there are ids.
+        """Returns the metrics `same_image_<name>` and `same_text_<name>`, for the ids that exist.
 
-        They are the entries of other rows with the same image, and of those with the same caption and another image,
-        summed over rows: together what is left out.
+        They count the entries of other rows with the same image, and of rows with the same caption but another image,
+        summed over rows. Together they are what is excluded.
 
         Args:
-            entries: [N] long, how many each row has.
-            rows: of the anchors; None is all.
-            name: such as pairs.
+            entries: [N] long, number of entries per row.
+            rows: Rows of the anchors; None for all.
+            name: Name of the entries, such as pairs.
         """
         part, metrics = slice(None) if rows is None else rows, {}
         of_image = entries if self.image is None else sum_alike(self.image, entries)
@@ -60,12 +60,12 @@ class SharedRows(NamedTuple):
 
 
 def shared_rows(image_id: Tensor | None, text_id: Tensor | None, size: int | None) -> SharedRows:
-    """Return which rows share something.
+    """Returns which rows share something.
 
     Args:
-        image_id: [N] long, equal for rows of one image, or None.
-        text_id: [N] long, equal for rows of one caption, or None.
-        size: N, None where it is not known.
+        image_id: [N] long, equal for rows with the same image, or None.
+        text_id: [N] long, equal for rows with the same caption, or None.
+        size: N, or None if it is not known.
     """
     for name, ids in (("image_id", image_id), ("text_id", text_id)):
         if ids is not None:
@@ -75,46 +75,46 @@ def shared_rows(image_id: Tensor | None, text_id: Tensor | None, size: int | Non
 
 
 def check_ids(name: str, ids: Tensor, **sizes: int | None) -> None:
-    """Raise unless `ids` is long and has the named sizes."""
+    """Raises unless `ids` is long and has the named sizes."""
     check_shape(name, ids, **sizes)
     if ids.dtype is not torch.long:
         raise ValueError(f"{name} has type {ids.dtype}, expected torch.long")
 
 
 def check_negative_ids(text_id: Tensor | None, negative_text_id: Tensor | None, **sizes: int | None) -> None:
-    """Raise unless ids of negative texts come with those of captions, are long and have the named sizes."""
+    """Raises unless ids of negative texts come with those of captions, are long and have the named sizes."""
     if negative_text_id is None:
         return
     check_ids("negative_text_id", negative_text_id, **sizes)
     if text_id is None:
-        raise ValueError("negative_text_id is given without text_id, expected both: it is compared with that")
+        raise ValueError("negative_text_id is given without text_id, with which it is compared")
 
 
 def ranks(ids: Tensor) -> Tensor:
-    """Return a number below n for each of n ids [n], the same for equal ones, [n] int32."""
-    # Searching, not `unique`: the host would wait for the size of its output. int32 halves the bytes that are compared
-    # with each key.
+    """Returns a number below n for each of n ids [n], the same for equal ids, [n] int32."""
+    # Searching instead of `unique`, because the host would wait for the size of its output. int32 halves the bytes to
+    # compare with each key.
     return torch.searchsorted(ids.sort().values, ids, out_int32=True)
 
 
 def joint_numbers(first: Tensor, second: Tensor) -> Tensor:
-    """Return a number below n, equal where both numbers [n], which lie between 0 and n - 1, are."""
-    # long: the square of a large batch does not fit 32 bits.
+    """Returns a number below n, equal if both numbers [n] are equal. They lie between 0 and n - 1."""
+    # long, because the square of a large batch does not fit into 32 bits
     return ranks(first.long() * len(first) + second)
 
 
 def sum_alike(numbers: Tensor, entries: Tensor) -> Tensor:
-    """Return for each row the sum of entries [n] over all rows of its number, its own included, [n]."""
+    """Returns for each row the sum of entries [n] over all rows with its number, including itself, [n]."""
     return torch.zeros_like(entries).index_add_(0, numbers, entries)[numbers]
 
 
 def count_anchors(shared: SharedRows, image: Tensor, more: Tensor | None = None) -> Tensor:
-    """Return how many of N anchors have another key than their own, [] long.
+    """Returns how many of N anchors have a key other than their own, [] long.
 
     Args:
-        shared: which rows share something.
+        shared: Rows that share something.
         image: [N, D].
-        more: [N] bool, of the global batch, whether an anchor meets a further key.
+        more: [N] bool for the global batch, whether an anchor meets a further key.
     """
     ones = torch.ones(len(image), dtype=torch.long, device=image.device)
     meets = shared.count_left_out(ones) < len(image)
@@ -122,63 +122,63 @@ def count_anchors(shared: SharedRows, image: Tensor, more: Tensor | None = None)
 
 
 class NegativeKeys(NamedTuple):
-    """The N * K negative texts as keys of every image, but where one equals the caption of the image's own row."""
+    """The N * K negative texts as keys of every image, except those equal to the caption of the image's row."""
 
     mask: Tensor  # [N, K] bool, True = valid
-    caption: Tensor | None  # [N] int32, a number for each caption, equal for equal ones; None without ids
-    number: Tensor | None  # [N, K] int32, of the caption that the negative equals, -1 = of none; None without ids
+    caption: Tensor | None  # [N] int32, a number per caption, equal for equal captions; None without ids
+    number: Tensor | None  # [N, K] int32, number of the caption that the negative equals, -1 = none; None without ids
 
     def own_mask(self) -> Tensor:
-        """Return which of its own negatives each image meets, [N, K] bool."""
+        """Returns which of its own negatives each image meets, [N, K] bool."""
         if self.number is None or self.caption is None:
             return self.mask
         return self.mask & (self.number != self.caption.unsqueeze(1))
 
     def count_left_out(self) -> Tensor:
-        """Return how many valid negatives each image leaves out, [N] long."""
+        """Returns how many valid negatives each image excludes, [N] long."""
         none = torch.zeros(len(self.mask), dtype=torch.long, device=self.mask.device)
         if self.number is None or self.caption is None:
             return none
         equal = self.mask & (self.number >= 0)
         return none.index_add_(0, self.number.clamp(min=0).flatten(), equal.flatten().long())[self.caption]
 
-    def met(self) -> Tensor:
-        """Return whether an image meets any negative, [N] bool."""
+    def meets_any(self) -> Tensor:
+        """Returns whether an image meets any negative, [N] bool."""
         return self.count_left_out() < self.mask.sum()
 
     def metrics(self, rows: slice | None) -> dict[str, Tensor]:
-        """Return the metric `same_text_negatives`: how many are left out, summed over images; none without ids."""
+        """Returns the metric `same_text_negatives`: the number excluded, summed over images. Empty without ids."""
         if self.number is None:
             return {}
         return {"same_text_negatives": self.count_left_out()[slice(None) if rows is None else rows].sum().float()}
 
 
 def negative_keys(mask: Tensor, text_id: Tensor | None, negative_text_id: Tensor | None) -> NegativeKeys:
-    """Return which of the negatives with this mask [N, K] every image meets.
+    """Checks the ids and returns which of the negatives with this mask [N, K] every image meets.
 
     Args:
         mask: [N, K] bool, True = valid.
         text_id: [N] long, equal for equal captions, or None.
-        negative_text_id: [N, K] long, of the same numbers, or None.
+        negative_text_id: [N, K] long, comparable with text_id, or None.
     """
     check_negative_ids(text_id, negative_text_id, N=len(mask), K=mask.shape[1])
     if text_id is None or negative_text_id is None:
         return NegativeKeys(mask, None, None)
     ordered = text_id.sort().values
-    # The place of each negative among the captions is its number if the caption there is equal. A negative after the
-    # last caption is compared with that caption, to stay in bounds.
+    # The position of each negative among the captions is its number if the caption there is equal. A negative after
+    # the last caption is compared with that caption, to stay in bounds.
     number = torch.searchsorted(ordered, negative_text_id.contiguous(), out_int32=True)
     equal = ordered[number.clamp(max=len(ordered) - 1)] == negative_text_id
     return NegativeKeys(mask, ranks(text_id), number.masked_fill(~equal, -1))
 
 
 def doubled_texts(text_id: Tensor | None, negative_text_id: Tensor | None, valid: Tensor) -> Tensor | None:
-    """Return numbers below 2N for [captions; negative texts], equal for equal ones, [2N] int32; None without ids.
+    """Returns numbers below 2N for [captions; negative texts], equal for equal texts, [2N] int32. None without ids.
 
     Args:
         text_id: [N] long or None.
-        negative_text_id: [N] long or None, of the same numbers. None: a negative text equals no other.
-        valid: [2N] bool; a masked text equals no other.
+        negative_text_id: [N] long, comparable with text_id, or None: a negative text then equals no other text.
+        valid: [2N] bool. A masked text equals no other text.
     """
     size = len(valid) // 2
     check_negative_ids(text_id, negative_text_id, N=size)
@@ -187,6 +187,6 @@ def doubled_texts(text_id: Tensor | None, negative_text_id: Tensor | None, valid
     if negative_text_id is None:
         valid, negative_text_id = valid & (torch.arange(2 * size, device=valid.device) < size), text_id
     numbers = ranks(torch.cat([text_id, negative_text_id]))
-    # Numbers of their own for masked texts, above all others, so they equal nothing.
+    # Masked texts get unique numbers above all others, so they equal nothing.
     places = torch.arange(2 * size, dtype=numbers.dtype, device=numbers.device)
     return ranks(torch.where(valid, numbers, 2 * size + places))

@@ -1,4 +1,4 @@
-"""The metrics as modules of `evaluate`: `evaluate.load(str(module_path("caption_choice")))`, without network."""
+"""The metrics as `evaluate` modules: `evaluate.load(str(module_path("caption_choice")))`, without network."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MODULES = (
 
 
 def module_path(name: str) -> Path:
-    """The folder of a metric with its script, card and the page of its Space, for `evaluate.load`."""
+    """Returns a metric's folder with its script, card and Space page, for `evaluate.load`."""
     if name not in MODULES:
-        raise ValueError(f"{name!r} is not a metric of hfcomp: expected one of {', '.join(MODULES)}.")
+        raise ValueError(f"{name!r} is not an hfcomp metric: expected one of {', '.join(MODULES)}.")
     return Path(__file__).resolve().parent / name
 
 

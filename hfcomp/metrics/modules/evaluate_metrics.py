@@ -1,4 +1,4 @@
-"""The classes of the `evaluate` modules. Each module's script imports its own; the texts are those of its card."""
+"""The classes of the `evaluate` modules. Each module's script imports its class, whose texts come from its card."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from evaluate.naming import camelcase_to_snakecase
 
 from hfcomp.metrics import brittleness, group, hierarchy, keyword_ranking, two_positive
-from hfcomp.metrics.choice import TieRule, choose, finite, padded, summary
+from hfcomp.metrics.choice import TieRule, choose, finite, pad_rows, summary
 from hfcomp.metrics.modules import module_card
 from hfcomp.metrics.retrieval import rank_scores, recall_chance
 
@@ -21,11 +21,11 @@ NUMBERS = datasets.List(NUMBER)
 
 
 class CardMetric(evaluate.Metric):
-    """A metric that is documented by its card.
+    """A metric whose documentation is its card.
 
     Attributes:
         columns: Type of each input column.
-        example: Columns and options of a first computation, for the page of its Space.
+        example: Columns and options of an initial computation, for the page of its Space.
     """
 
     columns: ClassVar[Mapping[str, Any]]
@@ -40,8 +40,8 @@ class CardMetric(evaluate.Metric):
             description=title.partition("\n\n")[2].strip(),
             inputs_description=(start + tables).strip(),
             citation=citation[1] if citation else "",
-            # `evaluate` stores inputs in an Arrow table of these types, so lists of different lengths are a column
-            # like any other.
+            # `evaluate` stores inputs in an Arrow table with these types, so lists of different lengths are an
+            # ordinary column.
             features=datasets.Features(self._columns()),
         )
 
@@ -50,7 +50,7 @@ class CardMetric(evaluate.Metric):
 
 
 class CaptionChoice(CardMetric):
-    """`hfcomp.metrics.choice.choose` of one image's captions."""
+    """`hfcomp.metrics.choice.choose` over an image's captions."""
 
     columns = {"true_score": NUMBER, "other_scores": NUMBERS}
     example = {"true_score": [0.9, 0.4, 0.5, 0.2], "other_scores": [[0.1], [0.3, 0.6], [0.5], [0.1, 0.0, -0.1]]}
@@ -58,13 +58,13 @@ class CaptionChoice(CardMetric):
     def _compute(
         self, true_score: list[float], other_scores: list[list[float]], tie: TieRule = "wrong"
     ) -> dict[str, Any]:
-        others, mask = padded(other_scores)
+        others, mask = pad_rows(other_scores)
         outcome = choose(finite(true_score), others, mask)
         return summary(outcome, 1 / (1 + mask.sum(axis=1)), tie) | {"num_items": len(true_score)}
 
 
 class TwoPositiveChoice(CardMetric):
-    """`hfcomp.metrics.two_positive`: both scores, or the one that the configuration names."""
+    """`hfcomp.metrics.two_positive`: both scores, or the one selected by the configuration."""
 
     parts = {
         "image_to_text": ("caption", "paraphrase", "negative"),
@@ -97,7 +97,7 @@ class TwoPositiveChoice(CardMetric):
             result |= summary(outcome, two_positive.CHANCE, tie, prefix=f"{part}_")
             result["num_items"] = len(outcome.correct)
         if columns:
-            raise TypeError(f"unexpected {', '.join(columns)}: the only option is tie.")
+            raise TypeError(f"unexpected arguments {', '.join(columns)}: the only option is tie.")
         return result
 
 
@@ -118,7 +118,7 @@ class GroupScore(CardMetric):
 
 
 class RecallAtK(CardMetric):
-    """`hfcomp.metrics.retrieval.rank_scores`, the ranks within k."""
+    """`hfcomp.metrics.retrieval.rank_scores`, for ranks within k."""
 
     columns = {"scores": NUMBERS, "right": datasets.List(datasets.Value("int64"))}
     example = {"scores": [[0.9, 0.1, 0.3], [0.8, 0.2, 0.5], [0.4, 0.4, 0.1]], "right": [[0], [1], [1]], "k": 1}
@@ -127,21 +127,21 @@ class RecallAtK(CardMetric):
         self, scores: list[list[float]], right: list[list[int]], k: int = 1, tie: TieRule = "wrong"
     ) -> dict[str, Any]:
         if k != int(k) or k < 1:
-            raise ValueError(f"k={k!r}: expected a whole number of at least 1.")
-        values, mask = padded(scores)
+            raise ValueError(f"k={k!r}: expected an integer of at least 1.")
+        values, mask = pad_rows(scores)
         positive = np.zeros(mask.shape, dtype=bool)
         for row, (indices, keys) in enumerate(zip(right, mask.sum(axis=1), strict=True)):
             if indices and not 0 <= min(indices) <= max(indices) < keys:
                 raise ValueError(
-                    f"query {row} has {keys} scores and the right keys {indices}: expected 0 to {keys - 1}."
+                    f"query {row} has {keys} scores, but the right keys {indices}: expected 0 to {keys - 1}."
                 )
             positive[row, indices] = True
         outcome = rank_scores(values, positive, mask).within(k)
         chance = recall_chance(positive.sum(axis=1), mask.sum(axis=1), k)
-        # Fewer than k wrong keys: even the worst order has a right key among the first k.
+        # With fewer than k wrong keys, even the worst order has a right key among the first k.
         if (chance == 1).any():
             row = int(np.flatnonzero(chance == 1)[0])
-            raise ValueError(f"query {row} has fewer than k={k} wrong keys, so every scorer is correct: lower k.")
+            raise ValueError(f"query {row} has fewer than k={k} wrong keys, so every scorer is correct. Lower k.")
         return summary(outcome, chance, tie, name="recall") | {"k": k, "num_items": len(scores)}
 
 
@@ -154,11 +154,11 @@ class KeywordRanking(CardMetric):
     def _compute(
         self, true_score: list[float], other_scores: list[list[float]], tie: TieRule = "wrong"
     ) -> dict[str, Any]:
-        found = keyword_ranking.keyword_ranking(finite(true_score), *padded(other_scores))
-        return summary(found.first, found.chance, tie) | {
-            "mean_rank": float(found.rank.mean()),
-            "reciprocal_rank": float(found.reciprocal_rank.mean()),
-            "reciprocal_rank_chance": float(found.reciprocal_rank_chance.mean()),
+        ranking = keyword_ranking.keyword_ranking(finite(true_score), *pad_rows(other_scores))
+        return summary(ranking.first, ranking.chance, tie) | {
+            "mean_rank": float(ranking.rank.mean()),
+            "reciprocal_rank": float(ranking.reciprocal_rank.mean()),
+            "reciprocal_rank_chance": float(ranking.reciprocal_rank_chance.mean()),
             "num_items": len(true_score),
         }
 
@@ -193,17 +193,17 @@ class Hierarchy(CardMetric):
             raise ValueError("compute() needs root=, the embedding of the empty text.")
         levels = {len(row) for row in captions}
         if levels != {hierarchy.LEVELS}:
-            raise ValueError(f"captions: rows of {sorted(levels)} captions, expected {hierarchy.LEVELS} in each.")
-        # Equal captions are one text: an image's own text must not tie with its copy in another row.
+            raise ValueError(f"captions: rows have {sorted(levels)} captions, expected {hierarchy.LEVELS} in each.")
+        # Equal captions are one text, because an image's own text must not tie with its copy in another row.
         identity = np.unique(np.asarray(captions), return_inverse=True)[1].reshape(-1, hierarchy.LEVELS)
-        found = hierarchy.hierarchy(finite(image), finite(text), finite(root), identity, thresholds=thresholds)
+        outcome = hierarchy.hierarchy(finite(image), finite(text), finite(root), identity, thresholds=thresholds)
         return {
-            "precision": float(found.precision.mean()),
-            "recall": float(found.recall.mean()),
-            "rank_correlation": float(found.rank_correlation.mean()),
-            "tie_rate": float(found.tie.mean()),
-            "precision_chance": found.precision_chance,
-            "recall_chance": found.recall_chance,
+            "precision": float(outcome.precision.mean()),
+            "recall": float(outcome.recall.mean()),
+            "rank_correlation": float(outcome.rank_correlation.mean()),
+            "tie_rate": float(outcome.tie.mean()),
+            "precision_chance": outcome.precision_chance,
+            "recall_chance": outcome.recall_chance,
             "num_items": len(image),
         }
 
@@ -221,13 +221,13 @@ class Brittleness(CardMetric):
         hard_negative: list[float],
         tie: TieRule = "wrong",
     ) -> dict[str, Any]:
-        found = brittleness.brittleness(*(finite(column) for column in (caption, hard_positive, hard_negative)))
+        outcome = brittleness.brittleness(*(finite(column) for column in (caption, hard_positive, hard_negative)))
         chance = brittleness.CHANCE
         return {
-            **summary(found.original, chance["original"], tie, prefix="original_"),
-            **summary(found.augmented, chance["augmented"], tie, prefix="augmented_"),
-            "brittleness": found.brittle.accuracy,
-            "brittleness_tie_rate": found.brittle.tie_rate,
+            **summary(outcome.original, chance["original"], tie, prefix="original_"),
+            **summary(outcome.augmented, chance["augmented"], tie, prefix="augmented_"),
+            "brittleness": outcome.brittle.accuracy,
+            "brittleness_tie_rate": outcome.brittle.tie_rate,
             "brittleness_chance": chance["brittle"],
             "num_items": len(caption),
         }

@@ -1,6 +1,6 @@
-"""The page of a metric's Space: a box of JSON for each input, and the result.
+"""The page of a metric's Space: a JSON box for each input, and the result.
 
-`evaluate.utils.launch_gradio_widget` needs `gradio.inputs`, which Gradio has not had since version 4.
+`evaluate.utils.launch_gradio_widget` needs `gradio.inputs`, which Gradio removed in version 4.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hfcomp.metrics.modules import module_card
 
 
 def page(module: Path, example: Mapping[str, Any]) -> Any:
-    """A Gradio interface to a metric; `launch()` serves it."""
+    """Creates a Gradio interface to a metric; `launch()` serves it."""
     import evaluate
     import gradio
 
@@ -25,7 +25,7 @@ def page(module: Path, example: Mapping[str, Any]) -> Any:
                 inputs[name] = json.loads(text)
             except json.JSONDecodeError as error:
                 raise gradio.Error(f"{name}: not JSON, {error}.") from error
-        # A metric keeps what was added until it is computed, so every visitor gets their own.
+        # A metric keeps added rows until it is computed, so every visitor gets a separate instance.
         metric = evaluate.load(str(module), keep_in_memory=True)
         try:
             return metric.compute(**inputs)

@@ -1,1 +1,1 @@
-"""What the trainers share and no user has to know: gathering, logging, checks, callbacks, text features."""
+"""Internals shared by the trainers: gathering, logging, checks, callbacks, text features."""

@@ -1,4 +1,4 @@
-"""The callbacks of a trainer: those that all have, and those that its config asks for."""
+"""Callbacks of a trainer: the default ones, and those that its config enables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler
 from hfcomp.trainers.weight_average import WeightAverage
 
-# Training an adapter with a lower rate is reported: the configs' defaults are for whole models.
+# A lower rate for an adapter is reported, because the configs' defaults are meant for whole models.
 LOW_FOR_ADAPTERS = 1e-5
 
 
@@ -37,7 +37,7 @@ class LogitScaleClamp(TrainerCallback):
 class SizeAtStart(TrainerCallback):
     """Prints the size of a batch and an epoch at every start, which reveals a wrong number of processes.
 
-    Of an adapter also how much of the model it trains.
+    For an adapter, also prints how much of the model it trains.
     """
 
     def on_train_begin(
@@ -51,24 +51,25 @@ class SizeAtStart(TrainerCallback):
                 tqdm.write(adapter_line(model))
                 if args.learning_rate < LOW_FOR_ADAPTERS:
                     tqdm.write(
-                        f"learning_rate={args.learning_rate:g} is one for whole models: an adapter, which begins at "
-                        "zero, hardly moves with it. Set more, such as 1e-4."
+                        f"learning_rate={args.learning_rate:g} is meant for whole models. An adapter starts at zero "
+                        "and hardly moves at this rate. Set a higher learning_rate, such as 1e-4."
                     )
             warmup = args.get_warmup_steps(state.max_steps)
             if warmup >= state.max_steps:
                 tqdm.write(
-                    f"warmup_steps={args.warmup_steps}, but training has {state.max_steps:,} steps: the learning rate "
-                    f"ends at {state.max_steps / warmup:.0%} of {args.learning_rate:g}. Set fewer, or a share below 1."
+                    f"warmup_steps={args.warmup_steps}, but training has only {state.max_steps:,} steps, so the "
+                    f"learning rate ends at {state.max_steps / warmup:.0%} of {args.learning_rate:g}. Set fewer "
+                    "warmup_steps, or a share below 1."
                 )
 
 
 def size_line(args: Any, batch_size: int, loader: Any) -> str:
-    """As `2 processes x 8 = 16 pairs, 96 rows, 6 steps an epoch, device cpu`; a stream has no number of rows."""
+    """Returns, for example, `2 processes x 8 = 16 pairs, 96 rows, 6 steps per epoch, device cpu`."""
     processes = f"{args.world_size} process{'es' if args.world_size > 1 else ''}"
     notes = f" ({', '.join(args.batch_notes())})" if args.batch_notes() else ""
     if has_length(loader):
         steps = math.ceil(len(loader) / args.gradient_accumulation_steps)
-        epoch = f"{len(loader.dataset):,} rows, {steps:,} step{'s' if steps > 1 else ''} an epoch"
+        epoch = f"{len(loader.dataset):,} rows, {steps:,} step{'s' if steps > 1 else ''} per epoch"
     else:
         epoch = f"streamed rows, {args.max_steps:,} steps"
     batch = f"{batch_size} = {args.world_size * batch_size} {args.batch_unit}{notes}"
@@ -76,14 +77,14 @@ def size_line(args: Any, batch_size: int, loader: Any) -> str:
 
 
 def sharding_line(model: torch.nn.Module) -> str:
-    """As `FSDP2: this process holds 31,000 of 60,000 weights`."""
+    """Returns, for example, `FSDP2: this process holds 31,000 of 60,000 weights`."""
     parts = [(own_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
     held, whole = (sum(numbers) for numbers in zip(*parts, strict=True))
     return f"FSDP2: this process holds {held:,} of {whole:,} weights"
 
 
 def adapter_line(model: torch.nn.Module) -> str:
-    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5%)`."""
+    """Returns, for example, `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5%)`."""
     modules = {name.partition(".lora_")[0] for name, weight in model.named_parameters() if ".lora_" in name}
     trained, whole = (
         sum(weight.numel() for weight in model.parameters() if weight.requires_grad or not only)
@@ -94,23 +95,23 @@ def adapter_line(model: torch.nn.Module) -> str:
 
 
 class SkipTrainedBatches(TrainerCallback):
-    """Lets a stream pass over the batches that a resumed run was trained on, without their images being decoded.
+    """Makes a stream skip the batches that a resumed run was trained on, without decoding their images.
 
-    accelerate reads and discards as many batches; those of a stream are then empty.
+    accelerate reads and discards the same number of batches; the stream yields empty ones.
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any) -> None:
         rows = getattr(train_dataloader, "dataset", None)
         if not isinstance(rows, StreamedRows):
-            rows = getattr(rows, "dataset", None)  # a process's part
+            rows = getattr(rows, "dataset", None)  # this process's part
         if isinstance(rows, StreamedRows):
             steps = 0 if args.ignore_data_skip else state.global_step % state.max_steps
-            # 0 in a new run, also with a stream that an earlier training has read.
+            # 0 in a new run, even if an earlier training has read the stream.
             rows.skip_batches = steps * args.gradient_accumulation_steps
 
 
 class LogBeforeSave(TrainerCallback):
-    """A line of the log at every checkpoint: what was counted since the last line would be lost to a resumed run."""
+    """Adds a log line at every checkpoint; otherwise, a resumed run would lose the counts since the last line."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # The Trainer logs before it saves, so the line is in the checkpoint's history.
@@ -120,7 +121,7 @@ class LogBeforeSave(TrainerCallback):
 
 
 def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
-    """The callbacks of every trainer and those that its config asks for, in the order in which they are called."""
+    """Yields the default callbacks and those that the config enables, in the order in which they are called."""
     args, model = trainer.args, trainer.model
     yield LogBeforeSave()
     yield SizeAtStart()
@@ -129,7 +130,7 @@ def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
         yield trainer.weights
     if args.weight_average_decay is not None:
         yield WeightAverage(args.weight_average_decay, args.weight_average_start)
-    # The clamp acts on the optimizer's step, before the event that ends a step, so the average gets clamped scales.
+    # The clamp runs on the optimizer step, before the event that ends a step, so the average gets clamped scales.
     maximum = args.max_logit_scale
     if maximum is None:
         maximum = math.inf if model.config.model_type == "siglip" else 100.0
@@ -138,4 +139,4 @@ def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
     if args.push_to_hub:
         yield HubPushes(trainer)
     if args.profile:
-        yield StepProfiler(trainer)  # last: the others' work is part of a step
+        yield StepProfiler(trainer)  # last, because the work of the others is part of a step

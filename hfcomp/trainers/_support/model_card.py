@@ -1,4 +1,4 @@
-"""The card of a model that a trainer saves: what it knows of the training, and that it scored no benchmark."""
+"""The card of a model that a trainer saves: what it knows about the training, and that no benchmark was scored."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from hfcomp.trainers._support.replay import replay_line
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
-# Prefixes of arguments that say where a run writes, what it logs, saves and pushes, and when it evaluates.
+# Prefixes of arguments that set where a run writes, what it logs, saves and pushes, and when it evaluates.
 PLUMBING = (
     *("output_", "hub_", "push_", "log_", "logging_", "save_", "eval_", "report_", "run_", "disable_", "trackio_"),
     *("project", "dataloader_num_", "dataloader_pin_", "dataloader_pers", "dataloader_pref", "do_", "ddp_"),
     *("local_rank", "load_best_", "metric_for_", "greater_is_", "per_device_eval_", "url_", "use_cpu", "pixel_cache"),
 )
 PLAIN = (str, int, float, bool, list, dict)
-DURING_TRAINING = "Scored while it was trained"
+DURING_TRAINING = "Scores during training"
 EVALUATION = "eval_"
-NOT_SCORED = "What this model gained over its base, and what it forgot, is not known: they were not compared."
+NOT_SCORED = "Gains over the base model and forgetting are unknown, because the models were not compared."
 ROWS = "rows"
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the training data and the base come from, as far as the trainer knows it.
+    """Origin of the training data and the base, as far as the trainer knows it.
 
-    `place` is the base's id or folder, `base` what others read of it. `data` are ids of the Hub, and `commit` and
-    `split` those of the rows.
+    `place` is the base's id or folder, and `base` its name for other readers. `data` holds Hub ids, and `commit` and
+    `split` belong to the rows.
     """
 
     place: str
@@ -51,17 +51,17 @@ class _Source:
 def trainer_card(
     trainer: Any, *, base: str | None = None, datasets: Sequence[str] = (), tags: Sequence[str] = (), **extra: Any
 ) -> Card:
-    """The card of a trainer's model.
+    """Builds the card of a trainer's model.
 
     Args:
-        base: what was fine-tuned, where the model does not say it.
-        datasets: ids of the Hub of the training data, where the rows do not say it.
-        extra: further metadata, such as `license` and `language`.
+        base: The fine-tuned base model, if the model does not name it.
+        datasets: Hub ids of the training data, if the rows do not name them.
+        extra: Further metadata, such as `license` and `language`.
     """
     kind, source = type(trainer), _source(trainer, base, datasets)
     method = find_method(None, class_names(kind))
     name = method.name if method else kind.__name__
-    place = next((one for one in (trainer.hub_model_id, trainer.args.hub_model_id) if is_on_hub(one)), PLACE)
+    place = next((name for name in (trainer.hub_model_id, trainer.args.hub_model_id) if is_on_hub(name)), PLACE)
     adapter, base_id = trainer.model.is_peft, source.place if is_on_hub(source.place) else None
     values = changed_values(trainer.args)
     data = ", ".join(source.data) or "local data"
@@ -69,7 +69,7 @@ def trainer_card(
     return Card(
         metadata=metadata,
         title=name,
-        summary=f"A dual encoder of images and texts: {source.base}, fine-tuned with {kind.__name__} on {data}.",
+        summary=f"An image-text dual encoder: {source.base} fine-tuned with {kind.__name__} on {data}.",
         objective=f"{kind.__module__}:{kind.__name__}",
         method=method,
         results=list(_results(trainer.state.log_history)),
@@ -87,30 +87,30 @@ def trainer_card(
 
 
 def _values(args: Any, changed: Mapping[str, Any]) -> Table:
-    kept = [one for one in objective_fields(type(args)) if one.name not in changed]
+    unchanged = [member for member in objective_fields(type(args)) if member.name not in changed]
     return values_table(
         changed,
         sources=dict.fromkeys(changed, SET),
-        defaults={one.name: field_default(one) for one in kept},
-        default_sources=default_sources(kept),
+        defaults={member.name: field_default(member) for member in unchanged},
+        default_sources=default_sources(unchanged),
     )
 
 
 def changed_values(args: Any) -> dict[str, Any]:
-    """The arguments of a training that differ from their defaults, without plumbing and secrets."""
-    found = {}
-    for one in fields(args):
-        value, default = getattr(args, one.name), field_default(one)
+    """The arguments of a training run that differ from their defaults, without plumbing and secrets."""
+    values = {}
+    for member in fields(args):
+        value, default = getattr(args, member.name), field_default(member)
         value = value.value if isinstance(value, Enum) else value
-        # transformers fills in empty fields when a config is made: None becomes False, or an empty list.
+        # transformers fills in empty fields when it creates a config: None becomes False, or an empty list.
         unset = value in (default, [], {}) or (default is None and value is False)
-        if one.init and isinstance(value, PLAIN) and not (unset or is_secret(one.name)):
-            found[one.name] = value
-    return {name: value for name, value in found.items() if not name.startswith(PLUMBING)}
+        if member.init and isinstance(value, PLAIN) and not (unset or is_secret(member.name)):
+            values[member.name] = value
+    return {name: value for name, value in values.items() if not name.startswith(PLUMBING)}
 
 
-def as_list(given: str | Sequence[str] | None) -> list[str]:
-    return [given] if isinstance(given, str) else list(given or ())
+def as_list(value: str | Sequence[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())
 
 
 def _source(trainer: Any, base: str | None, datasets: Sequence[str]) -> _Source:
@@ -119,7 +119,7 @@ def _source(trainer: Any, base: str | None, datasets: Sequence[str]) -> _Source:
     origin = read_from_hub(rows) if hasattr(rows, "info") else None
     return _Source(
         place=place,
-        base=without_local_paths(place) or f"a {type(plain).__name__} made in memory",
+        base=without_local_paths(place) or f"a {type(plain).__name__} created in memory",
         revision=getattr(plain.config, "_commit_hash", None),
         data=list(datasets) or ([origin[0]] if origin else []),
         commit=origin[1] if origin else None,
@@ -139,44 +139,44 @@ def _provenance(trainer: Any, source: _Source) -> dict[str, str]:
     }
     number = args.world_size
     batch = f"{train_batch_size(trainer) * number} {args.batch_unit} on {number} process{'es' * (number > 1)}"
-    found = {
+    facts = {
         "base": source.base,
-        "revision of the base": source.revision,
+        "base revision": source.revision,
         "training data": ", ".join(f"{name}{value}" for name, value in data.items() if value) if rows else None,
         "batch": f"{batch}, {trainer.state.global_step:,} steps",
         "replay": replay_line(trainer),
         "seed": args.seed,
     }
-    return {name: str(value) for name, value in found.items() if value is not None}
+    return {name: str(value) for name, value in facts.items() if value is not None}
 
 
 def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
-    """The code that trains the model again."""
+    """Code that retrains the model."""
     kind, config = type(trainer), type(trainer.args)
     names: dict[str, list[str]] = {}
-    for one in (kind, config):
-        module = "hfcomp.trainers" if one.__module__.startswith("hfcomp.trainers.") else one.__module__
-        names.setdefault(module, []).append(one.__name__)
+    for cls in (kind, config):
+        module = "hfcomp.trainers" if cls.__module__.startswith("hfcomp.trainers.") else cls.__module__
+        names.setdefault(module, []).append(cls.__name__)
     imports = [f"from {module} import {', '.join(sorted(own))}" for module, own in sorted(names.items())]
-    rows, before = ROWS, [*imports, "", f"# {ROWS}: a datasets.Dataset with the columns of the objective"]
-    # Without its commit `load_dataset` may give other rows.
+    rows, before = ROWS, [*imports, "", f"# {ROWS}: a datasets.Dataset with the objective's columns"]
+    # Without the commit, `load_dataset` may load different rows.
     if source.data and source.commit:
         options = {"split": source.split, "revision": source.commit}
-        given = "".join(f", {name}={json.dumps(value)}" for name, value in options.items() if value)
-        rows, before = f"load_dataset({json.dumps(source.data[0])}{given})", ["from datasets import load_dataset"]
+        extra = "".join(f", {name}={json.dumps(value)}" for name, value in options.items() if value)
+        rows, before = f"load_dataset({json.dumps(source.data[0])}{extra})", ["from datasets import load_dataset"]
         before += [*imports, ""]
     sets = f"train_dataset={rows}"
     if replay_line(trainer):
         sets += ", replay_dataset=general"
         before.insert(-1 if before[-1] == "" else len(before), "# general: a datasets.Dataset of images and captions")
     settings = [f"    {name}={without_local_paths(value)!r}," for name, value in values.items()]
-    made = [f"args = {config.__name__}(", '    output_dir="runs/model",', *settings, ")"]
+    arguments = [f"args = {config.__name__}(", '    output_dir="runs/model",', *settings, ")"]
     run = [f"trainer = {kind.__name__}({json.dumps(source.base)}, args, {sets})", "trainer.train()"]
-    return "\n".join([*before, *made, *run])
+    return "\n".join([*before, *arguments, *run])
 
 
 def _results(history: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
-    """What was scored last while the model was trained."""
+    """The last scores during training."""
     line = next((line for line in reversed(history) if any(key.startswith(EVALUATION) for key in line)), None)
     if line is None:
         return
@@ -185,12 +185,12 @@ def _results(history: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
         for key, value in line.items()
         if key.startswith(EVALUATION) and isinstance(value, int | float)
     ]
-    about = f"step {line.get('step', 0):,}; no intervals, and no base beside it"
+    about = f"step {line.get('step', 0):,}; no intervals and no base model for comparison"
     yield Section(DURING_TRAINING, [Table(about, ["metric", "value"], rows)])
 
 
 def _costs(trainer: Any) -> Table | None:
-    """Images, texts and seconds of the training, as far as its log has them."""
+    """Images, texts and seconds of the training, if its log has them."""
     history = trainer.state.log_history
     seconds = next((line["train_runtime"] for line in reversed(history) if "train_runtime" in line), None)
     if seconds is None:

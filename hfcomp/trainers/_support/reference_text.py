@@ -1,4 +1,4 @@
-"""Text features of a model as it was before training: a frozen copy of its text tower, and their files on disk."""
+"""Text features of a model before training: a frozen copy of its text tower, and its feature files on disk."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from hfcomp.modeling import encode_texts
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.writing import host, remove_unfinished, replacing, write_text
 
-# Increased when the same model and text would give other features.
+# Increase if the same model and text would give different features.
 VERSION = 1
-# A text whose features identify a run's copy in a checkpoint, and how far the features of a copy may differ between
-# machines. A fingerprint fails: new adapters, which change no feature, and library versions change it.
+# A text whose features identify a run's copy in a checkpoint, and how much a copy's features may differ between
+# machines. A fingerprint would not work: library versions and new adapters change it but no feature.
 PROBE = "A red cube to the left of a small dog."
 PROBE_FILE = "frozen_text.json"
 PROBE_TOLERANCE = 1e-4
-# Entries of configurations that change no feature.
+# Configuration entries that do not change features
 ORIGIN = ("_name_or_path", "transformers_version", "dtype", "base_model_name_or_path", "peft_version", "revision")
 
 
 class FrozenText:
-    """A model's text tower as it is now, whatever is trained later. It encodes in float32, without dropout."""
+    """A frozen copy of a model's text tower, taken at creation. It encodes in float32, without dropout."""
 
     def __init__(self, backbone: nn.Module, processor: Any) -> None:
         self.tokenizer = TextTokenizer.from_processor(processor, backbone.config)
         plain = backbone.get_base_model() if hasattr(backbone, "peft_config") else backbone
         images = [part for name, part in plain.named_children() if name in ("vision_model", "visual_projection")]
-        # deepcopy takes what its memo holds, so the image parts become `Identity` and are not copied.
+        # deepcopy uses what its memo holds, so the image parts become `Identity` and are not copied.
         frozen = copy.deepcopy(backbone, {id(part): nn.Identity() for part in images})
         self.backbone = frozen.float().cpu().eval().requires_grad_(False)
 
@@ -52,29 +52,29 @@ class FrozenText:
         self.backbone.to(device)
 
     def encode(self, texts: list[str]) -> torch.Tensor:
-        """L2-normalized features `[n, D]` of texts, without autocast."""
+        """Returns L2-normalized features `[n, D]` of texts, without autocast."""
         ids, _ = self.tokenizer(texts)
         device = next(self.backbone.parameters()).device
         padded = self.tokenizer.pad(ids, self.tokenizer.length(ids)).to(device)
-        # Training may run in autocast, which must not reach the reference: a file's features would depend on the
-        # precision of the run that made it.
+        # Training may run in autocast, which must not affect the reference: a file's features would depend on the
+        # precision of the run that wrote it.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             return encode_texts(self.backbone, padded)
 
     def sign(self, folder: str | Path) -> None:
-        """Writes into a checkpoint which copy its run has. The copy has to be on the CPU."""
+        """Writes into a checkpoint a record of this copy, which must be on the CPU."""
         write_text(Path(folder) / PROBE_FILE, json.dumps(self.encode([PROBE])[0].tolist()))
 
     def check(self, folder: str | Path) -> None:
-        """Compares this copy with that of a checkpoint's run; one without a record passes."""
+        """Raises if a checkpoint's run used a different copy. A checkpoint without a record passes."""
         path = Path(folder) / PROBE_FILE
         if not path.is_file():
             return
-        found, expected = self.encode([PROBE])[0], torch.tensor(json.loads(path.read_text()))
-        if found.shape != expected.shape or not torch.allclose(found, expected, atol=PROBE_TOLERANCE, rtol=0):
+        actual, expected = self.encode([PROBE])[0], torch.tensor(json.loads(path.read_text()))
+        if actual.shape != expected.shape or not torch.allclose(actual, expected, atol=PROBE_TOLERANCE, rtol=0):
             raise ValueError(
-                f"the run of {folder} has text features of a different model. Pass the initial model of the run, not "
-                "its checkpoint, and the checkpoint only as resume_from_checkpoint; or start a new run from these "
+                f"the run in {folder} has text features of a different model. Pass the run's initial model, not its "
+                "checkpoint, and use the checkpoint only as resume_from_checkpoint; or start a new run from these "
                 "weights without resume_from_checkpoint."
             )
 
@@ -91,11 +91,11 @@ class FrozenText:
 
 
 def _settings(backbone: nn.Module) -> dict[str, Any]:
-    """What of a model's configurations may change a text's features."""
+    """The parts of a model's configurations that may change a text's features."""
     adapters = {name: adapter.to_dict() for name, adapter in getattr(backbone, "peft_config", {}).items()}
-    found = {"text": backbone.config.text_config.to_dict(), **adapters}
-    kept = {name: {key: x for key, x in values.items() if key not in ORIGIN} for name, values in found.items()}
-    return {**kept, "active": getattr(backbone, "active_adapter", None)}
+    configs = {"text": backbone.config.text_config.to_dict(), **adapters}
+    relevant = {name: {key: x for key, x in values.items() if key not in ORIGIN} for name, values in configs.items()}
+    return {**relevant, "active": getattr(backbone, "active_adapter", None)}
 
 
 def _plain(value: Any) -> Any:
@@ -104,22 +104,22 @@ def _plain(value: Any) -> Any:
 
 logger = logging.get_logger(__name__)
 
-# `Trainer.push_to_hub` leaves out what begins with an underscore.
+# `Trainer.push_to_hub` skips names that begin with an underscore.
 FOLDER = "_reference_text"
-# Texts that a process encodes at a time if mini_batch_size is not set.
+# Texts per encoding batch and process if mini_batch_size is not set
 BATCH = 256
-# Batches among which texts are sorted by length, so that few tokens are padding.
+# Number of batches over which texts are sorted by length, so few tokens are padding
 SORTED_BATCHES = 32
 
 
 class ReferenceText:
-    """Files of a frozen text tower's features of the texts of datasets.
+    """Files with a frozen text tower's features for the texts of datasets.
 
-    A file is a NumPy array `[rows, 1 + K, D]` of float32: the caption's features of each row and those of its first
-    `num_negatives` negatives, zeros for a masked one. Its name identifies model, tokenizer and texts: an existing file
-    is reused, for example by a resumed run.
+    A file is a float32 NumPy array `[rows, 1 + K, D]`: for each row the features of the caption and of its first
+    `num_negatives` negatives, zeros for a masked negative. Its name identifies model, tokenizer and texts, so an
+    existing file is reused, for example by a resumed run.
 
-    All processes have to make the same calls: they share the encoding, and one of each machine writes.
+    All processes must make the same calls: they share the encoding, and one process per machine writes.
     """
 
     def __init__(self, frozen: FrozenText, args: CompositionalConfig) -> None:
@@ -128,21 +128,21 @@ class ReferenceText:
         self.folder = Path(args.output_dir) / FOLDER
         self._names: WeakKeyDictionary[TrainingRows, str] = WeakKeyDictionary()
 
-    def file_of(self, rows: TrainingRows) -> Path:
-        """The file of a dataset, made now where a machine does not have it yet."""
+    def feature_file(self, rows: TrainingRows) -> Path:
+        """Returns the file of a dataset, creating it if any machine does not have it yet."""
         texts = None if rows in self._names else self._texts(rows)
         if texts is not None:
             self._names[rows] = self._name(texts)
         path = self.folder / f"{self._names[rows]}.npy"
         # Machines may have different files, but all processes must take the same branch: encoding needs all of them.
-        found = gather_objects((path.name, path.is_file()))
-        if len({name for name, _ in found}) > 1:
+        states = gather_objects((path.name, path.is_file()))
+        if len({name for name, _ in states}) > 1:
             raise ValueError(
-                "the processes differ in texts or weights. Pass the same dataset and model to all; call "
+                "the processes have different texts or weights. Pass the same dataset and model to all of them; call "
                 "transformers.set_seed before creating an adapter."
             )
-        if not all(there for _, there in found):
-            self._make(path, texts or self._texts(rows))
+        if not all(exists for _, exists in states):
+            self._create(path, texts or self._texts(rows))
         return path
 
     def _texts(self, rows: TrainingRows) -> list[list[str]]:
@@ -158,55 +158,55 @@ class ReferenceText:
             digest.update(json.dumps(row).encode())
         return digest.hexdigest()[:32]
 
-    def _make(self, path: Path, texts: list[list[str]]) -> None:
+    def _create(self, path: Path, texts: list[list[str]]) -> None:
         features = self._features([text for row in texts for text in row])
         failure = self._write(path, features, len(texts)) if self.args.local_process_index == 0 else None
-        for _ in features:  # the other processes wait for this one's part
+        for _ in features:  # the other processes wait for this process's part
             pass
         failures = [message for message in gather_objects(None if failure is None else str(failure)) if message]
         if failures:
             raise OSError(f"the initial text features could not be written: {failures[0]}") from failure
 
     def _write(self, path: Path, features: Iterator[NDArray[np.float32]], rows: int) -> OSError | None:
-        """Writes a file that is there whole or not at all."""
+        """Writes a file atomically: it exists completely or not at all."""
         try:
             remove_unfinished(path.parent, f"*.{host()}-*")
-            # Not with a memory map, which kills the process when the disk is full.
+            # Does not use a memory map, which kills the process if the disk is full.
             with replacing(path) as part, part.open("wb") as stream:
-                for number, found in enumerate(features):
+                for number, part_features in enumerate(features):
                     if number == 0:
-                        shape = (rows, 1 + self.args.num_negatives, found.shape[1])
+                        shape = (rows, 1 + self.args.num_negatives, part_features.shape[1])
                         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
                         np.lib.format.write_array_header_1_0(stream, header)
-                        _tell(path, shape)
-                    stream.write(found.astype("<f4").tobytes())
+                        _log_file(path, shape)
+                    stream.write(part_features.astype("<f4").tobytes())
         except OSError as error:
             return error
         return None
 
     def _features(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        """Features `[m, D]` of all texts in their order, part by part; every process has to go through all of them."""
-        together = (self.args.mini_batch_size or BATCH) * world_size()
+        """Yields features `[m, D]` of all texts in order, part by part. Every process must consume all of them."""
+        batch_size = (self.args.mini_batch_size or BATCH) * world_size()
         hidden = self.args.disable_tqdm or rank() > 0
         bar = tqdm(total=len(texts), desc="reference texts", disable=hidden, unit="text", leave=False)
         try:
             self.frozen.to(self.args.device)
-            for start in range(0, len(texts), SORTED_BATCHES * together):
-                part = texts[start : start + SORTED_BATCHES * together]
+            for start in range(0, len(texts), SORTED_BATCHES * batch_size):
+                part = texts[start : start + SORTED_BATCHES * batch_size]
                 order = sorted(range(len(part)), key=lambda place: len(part[place]))
-                batches = [order[at : at + together] for at in range(0, len(order), together)]
-                found = np.concatenate([self._encode([part[place] for place in batch]) for batch in batches])
+                batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+                features = np.concatenate([self._encode([part[place] for place in batch]) for batch in batches])
                 bar.update(len(part))
-                # Back in the order of the dataset.
-                yield found[np.argsort(order)]
+                # Restore the dataset's order.
+                yield features[np.argsort(order)]
         finally:
             self.frozen.to("cpu")
             bar.close()
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
-        """Features of one batch on all processes, each of which encodes an equal part; the last is filled up."""
+        """Encodes a batch: every process encodes an equal part and gets all features. The last part is filled up."""
         size = -(-len(texts) // world_size())
-        # The last text fills up the last processes: parts of one size need no exchange of sizes.
+        # The last text fills up the last parts, because equal parts need no exchange of sizes.
         own = [texts[min(place, len(texts) - 1)] for place in range(rank() * size, (rank() + 1) * size)]
         (features,) = gather(self.frozen.encode(own), sizes=[size] * world_size())
         # An empty text is a masked negative.
@@ -226,24 +226,24 @@ class WithReferenceText:
         self._table: NDArray[np.float32] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker opens the file itself: pickling a memory map would send the whole array.
+        # A worker opens the file itself, because pickling a memory map would send the whole array.
         return {**self.__dict__, "_table": None}
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         batch = self.collator(rows)
-        if "row" not in batch:  # the trainer refuses it
+        if "row" not in batch:  # the trainer rejects it
             return batch
         if self._table is None:
             self._table = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        found = torch.from_numpy(self._table[batch["row"].numpy()])
-        return {**batch, "reference_text_embeds": found[:, 0], "reference_negative_text_embeds": found[:, 1:]}
+        features = torch.from_numpy(self._table[batch["row"].numpy()])
+        return {**batch, "reference_text_embeds": features[:, 0], "reference_negative_text_embeds": features[:, 1:]}
 
 
-def _tell(path: Path, shape: tuple[int, int, int]) -> None:
+def _log_file(path: Path, shape: tuple[int, int, int]) -> None:
     if rank() > 0:
         return
     rows, texts, width = shape
     logger.warning(
-        f"{rows * texts:,} texts of {rows:,} rows are encoded once by the initial model; their features take "
+        f"The initial model encodes {rows * texts:,} texts of {rows:,} rows once; their features take "
         f"{rows * texts * width * 4 / 1e6:,.1f} MB in {path}."
     )

@@ -1,4 +1,4 @@
-"""What the rows of a training set lack for an objective, and which show one image: logged when training starts."""
+"""Reports what rows of a training set lack for an objective, and which rows share an image, when training starts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ logger = logging.get_logger(__name__)
 
 NEGATIVE_IMAGE = "negative_image"
 ALLOW_FIELD = "allow_missing_negative_images"
-# Rows of a stream after which it counts as having no negative image at all.
-STREAMED_ROWS_LOOKED_AT = 10_000
+# Number of streamed rows after which a stream counts as having no negative image at all
+STREAMED_ROWS_CHECKED = 10_000
 
 
 def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, ...]) -> None:
-    """Logs how many rows lack negatives, and how many share an image; of a stream nothing is known."""
+    """Logs how many rows lack negatives and how many share an image. Nothing is known of a stream's rows."""
     columns = columns_of(required)
     if NEGATIVE_IMAGE in columns:
         line = missing_negative_images(rows, trainer_class, args)
@@ -37,79 +37,77 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
         equal = rows_with_equal_texts(rows.column("caption"))
         if equal:
             logger.warning(
-                f"{equal:,} of {len(rows):,} rows share their caption with another row: within a batch hfcomp's "
-                "losses do not use them as negatives of each other, and the log counts them as same_text_pairs. To "
-                "keep them as negatives set mask_equal_texts=False (--mask_equal_texts false)."
+                f"{equal:,} of {len(rows):,} rows share their caption with another row. Within a batch, hfcomp's "
+                "losses do not use them as negatives of each other, and the log counts them in same_text_pairs. To "
+                "keep them as negatives, set mask_equal_texts=False (--mask_equal_texts false)."
             )
     if _masks_images(required) and IMAGE_ID in rows.dataset.column_names:
         shared = shared_rows(rows.column(IMAGE_ID))
         if shared:
             logger.warning(
-                f"{shared:,} of {len(rows):,} rows share their image with another row (by {IMAGE_ID!r}, else by "
-                "file): within a batch hfcomp's losses do not use them as negatives of each other, and the log counts "
-                "them as same_image_pairs."
+                f"{shared:,} of {len(rows):,} rows share their image with another row (by {IMAGE_ID!r}, otherwise by "
+                "file). Within a batch, hfcomp's losses do not use them as negatives of each other, and the log "
+                "counts them in same_image_pairs."
             )
 
 
 def missing_negative_images(rows: Any, trainer_class: Any, args: Any) -> str | None:
-    """A line about rows that lack a negative image; nothing where none lacks it, or a stream's are not known yet."""
+    """A line about rows without a negative image; None if all rows have one, or if a stream's rows are unknown yet."""
     if isinstance(rows, TrainingRows):
-        number, found = len(rows), rows.number_of_entries(NEGATIVE_IMAGE)
+        number, present = len(rows), rows.number_of_entries(NEGATIVE_IMAGE)
     elif isinstance(rows, Dataset):
-        number, found = len(rows), number_of_entries(rows, NEGATIVE_IMAGE)
+        number, present = len(rows), number_of_entries(rows, NEGATIVE_IMAGE)
     else:
         dataset = rows.dataset if isinstance(rows, StreamedRows) else rows
         if dataset is None or NEGATIVE_IMAGE in dataset.column_names:
             return None
-        number, found = None, 0
-    which = f"none of {number:,} rows has" if number else "the streamed set has no column, so that no row has"
-    if not found:
-        _refuse(f"{which} a {NEGATIVE_IMAGE}", trainer_class, args)
-        not_it = f" ({ALLOW_FIELD}): not its paper's objective" if trainer_class.negative_images_advice else ""
-        return f"{which} a negative image, {trainer_class.__name__} trains without{not_it}."
-    if found == number:
+        number, present = None, 0
+    if not present:
+        subject = f"none of the {number:,} rows has" if number else "the stream lacks the column, so no row has"
+        _require_negative_images(f"{subject} a {NEGATIVE_IMAGE}", trainer_class, args)
+        note = f" ({ALLOW_FIELD}): not its paper's objective" if trainer_class.negative_images_advice else ""
+        return f"{subject} a negative image, so {trainer_class.__name__} trains without negative images{note}."
+    if present == number:
         return None
-    return (
-        f"{number - found:,} of {number:,} rows have no negative image; they take part with their negative captions."
-    )
+    return f"{number - present:,} of {number:,} rows have no negative image and use only their negative captions."
 
 
 def check_streamed_rows(
     rows: Any, line: dict[str, float], history: list[dict[str, float]], trainer_class: Any, args: Any
 ) -> None:
-    """Looks at what a stream's rows had, which is not known before they are read; called with each line of the log.
+    """Checks the rows of a stream that have been read so far. Called with each log line.
 
-    Warns at the first line if no row had a negative image, or if all rows of each batch showed one image.
+    Warns at the first line if no row had a negative image, or if all rows of each batch showed the same image.
     """
     if not isinstance(rows, StreamedRows):
         return
-    lines = [*(one for one in history if "images_encoded" in one), line]
+    lines = [*(past for past in history if "images_encoded" in past), line]
     # All pairs of a batch: every row is excluded as a negative of every other.
     pairs = rows.batch_size * (rows.batch_size - 1)
     if len(lines) == 1 and pairs and line.get("same_image_pairs") == pairs:
         logger.warning(
-            f"column {IMAGE_ID!r}: all rows of each batch so far have one value, so no row is a negative of another. "
-            "Give rows of different images different values; without the column their images decide."
+            f"column {IMAGE_ID!r}: all rows of each batch so far have the same value, so no row is a negative of "
+            "another. Give different images different values, or remove the column to compare the images themselves."
         )
-    counts = [one["negative_images"] for one in lines if "negative_images" in one]
+    counts = [past["negative_images"] for past in lines if "negative_images" in past]
     if not counts or any(counts) or not _needs_negative_images(trainer_class, args):
         return
-    read = sum(one.get("images_encoded", 0) for one in lines)
-    if rows.replay is not None:  # whose rows are not of the stream
+    read = sum(past.get("images_encoded", 0) for past in lines)
+    if rows.replay is not None:  # whose rows are not part of the stream
         read *= rows.batch_size / (rows.batch_size + rows.replay.draws.number)
-    found = f"none of the {read:,.0f} rows that were read so far has a {NEGATIVE_IMAGE}"
-    if read >= STREAMED_ROWS_LOOKED_AT or "train_loss" in line:
-        _refuse(found, trainer_class, args)
+    problem = f"none of the {read:,.0f} rows read so far has a {NEGATIVE_IMAGE}"
+    if read >= STREAMED_ROWS_CHECKED or "train_loss" in line:
+        _require_negative_images(problem, trainer_class, args)
     elif len(lines) == 1:
         logger.warning(
-            f"{found}. Training stops if none of the first {STREAMED_ROWS_LOOKED_AT:,} rows, or of all rows, has one."
+            f"{problem}. Training stops if none of the first {STREAMED_ROWS_CHECKED:,} rows, or of all rows, has one."
         )
 
 
 def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]) -> None:
     """Checks that a batch has the key `image_id` if the training set has the column.
 
-    A collator that leaves it out would train on false negatives, and one that gives it in some batches only would let
+    A collator that omits it would train on false negatives. A collator that returns it only in some batches would make
     processes wait for each other.
     """
     if rows is None or not _masks_images(required):
@@ -120,37 +118,37 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
     if IMAGE_ID in inputs:
         raise ValueError(
             f"the collator returned the key {IMAGE_ID!r}, but the training set has no column of that name. Add the "
-            "column, so that every batch has the key, or leave the key out."
+            "column, so every batch has the key, or remove the key."
         )
     raise ValueError(
-        f"the rows of the training set have an {IMAGE_ID!r}, given or made from their images, but the collator "
-        "returned no key of that name: rows of one image would be negatives of each other. Add "
+        f"the rows of the training set have an {IMAGE_ID!r}, given or computed from their images, but the collator "
+        "returned no key of that name, so rows with the same image would be negatives of each other. Add "
         "hfcomp.data.row_values.row_fields(rows, names) to the collator's batch."
     )
 
 
 def check_text_ids(inputs: dict[str, Any], required: tuple[str, ...]) -> None:
-    """Checks that a batch says which texts are equal, which a user's collator may leave out."""
+    """Checks that a batch marks equal texts, which a user's collator may omit."""
     negatives = "negative_text_embeds" in required and "negative_text_id" not in inputs
     if not _masks_images(required) or ("text_id" in inputs and not negatives):
         return
     missing = "text_id" if "text_id" not in inputs else "negative_text_id"
-    how = {
+    addition = {
         "text_id": "hfcomp.data.row_values.row_fields(rows, names)",
         "negative_text_id": "hfcomp.data.row_values.text_key of each negative, a long tensor [B, K],",
     }[missing]
     raise ValueError(
-        f"the collator returned no {missing!r}: equal texts of a batch would be negatives of each other. Add {how} to "
-        "the collator's batch, or set mask_equal_texts=False."
+        f"the collator returned no {missing!r}, so equal texts in a batch would be negatives of each other. Add "
+        f"{addition} to the collator's batch, or set mask_equal_texts=False."
     )
 
 
 def check_boxes(inputs: dict[str, Any], random_crop: float) -> None:
-    """Checks that the pixels of a training batch come with boxes, which a user's collator may have left out."""
+    """Checks that the pixels of a training batch come with crop boxes, which a user's collator may omit."""
     if getattr(inputs.get("pixels"), "boxes", None) is None:
         raise ValueError(
-            f"random_crop={random_crop}, but the collator returned pixels without boxes: no image would be cropped. "
-            f"Return PixelBatch(pixels, boxes), with the rows' {CROP_BOX!r}, or leave random_crop out."
+            f"random_crop={random_crop}, but the collator returned pixels without boxes, so no image would be "
+            f"cropped. Return PixelBatch(pixels, boxes) with the rows' {CROP_BOX!r}, or remove random_crop."
         )
 
 
@@ -162,14 +160,14 @@ def _needs_negative_images(trainer_class: Any, args: Any) -> bool:
     return bool(trainer_class.negative_images_advice) and not getattr(args, ALLOW_FIELD, False)
 
 
-def _refuse(found: str, trainer_class: Any, args: Any) -> None:
+def _require_negative_images(problem: str, trainer_class: Any, args: Any) -> None:
     if _needs_negative_images(trainer_class, args):
-        raise ValueError(f"{trainer_class.__name__}: {found}. {trainer_class.negative_images_advice}")
+        raise ValueError(f"{trainer_class.__name__}: {problem}. {trainer_class.negative_images_advice}")
 
 
 def _report_negative_captions(rows: TrainingRows) -> None:
     listed = rows.column("negative_captions")
-    # An entry that is not a list is rejected, with its row, when it is read.
+    # An entry that is not a list raises an error that names its row when it is read.
     missing = sum(isinstance(texts, list) and not any(texts) for texts in listed)
     if missing:
         logger.warning(f"{missing:,} of {len(listed):,} rows have no negative caption; only their pair is used.")

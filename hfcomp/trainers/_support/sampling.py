@@ -1,4 +1,4 @@
-"""The order of a trainer's training rows in each epoch, under accelerate's loader."""
+"""The order of a trainer's training rows in each epoch, with accelerate's loader."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hfcomp.data.sampling.orders import LengthGroupedOrder, NoDuplicatesOrder, R
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.trainers._support.replay import find_replay, replay_order
 from hfcomp.trainers._support.transformers_internals import train_batch_size
-from hfcomp.trainers.config import seed_of_order
+from hfcomp.trainers.config import sampling_seed
 
 logger = logging.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class EpochSampling:
-    """The sampler of a training set.
+    """Sampler of a training set.
 
     Attributes:
-        sampler: yields the rows of an epoch; it has `set_epoch` if epochs differ.
-        is_own: whether accelerate does not know it, so that it has to be given the epoch.
-        apart: with `no_duplicates`, the order that keeps equal rows out of a batch.
+        sampler: Yields the rows of an epoch. It has `set_epoch` if epochs differ.
+        is_own: Whether accelerate does not know the sampler, so it must be given the epoch.
+        apart: With `no_duplicates`, the order that keeps equal rows out of a batch.
     """
 
     sampler: Sampler
@@ -35,29 +35,29 @@ class EpochSampling:
     apart: NoDuplicatesOrder | None = None
 
     def unplaced_rows(self) -> dict[str, float]:
-        """For the log, how many rows of the epoch fit into no batch, if there are any."""
+        """Number of rows that fit into no batch of the epoch, for the log. Empty if there are none."""
         return {"unplaced_rows": self.apart.left_out} if self.apart and self.apart.left_out else {}
 
 
 def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
-    """The order that a config asks for: by strategy, without duplicates, as the objective has it, with replay rows."""
-    args, seed = trainer.args, seed_of_order(trainer.args)
+    """Builds the order: the config's strategy, no duplicates, the objective's order, then replay rows."""
+    args, seed = trainer.args, sampling_seed(trainer.args)
     plain = _plain_order(trainer, rows)
-    apart = _without_duplicates(trainer, plain, rows) if args.no_duplicates else None
-    # Each order takes the rows of the one before it: neighbors are added to rows that have no duplicates already.
+    apart = _order_without_duplicates(trainer, plain, rows) if args.no_duplicates else None
+    # Each order builds on the previous one: neighbors are added to rows that are already free of duplicates.
     order = trainer.row_order(apart or plain)
-    # Rows that draw need the epoch in which they are read. An EpochOrder passes it with each index.
+    # Rows with per-epoch sampling need the epoch in which they are read. An EpochOrder passes it with each index.
     draws = args.draw_captions or args.random_crop < 1
     if draws and not isinstance(order, EpochOrder):
-        order = EpochOrder(with_epochs(order, seed))
-    # Last, because replay rows fill up global batches that are planned already.
+        order = EpochOrder(make_epoch_aware(order, seed))
+    # Last, because replay rows fill up global batches that are already planned.
     if (both := find_replay(rows)) is not None:
-        order = replay_order(trainer, with_epochs(order, seed), both)
+        order = replay_order(trainer, make_epoch_aware(order, seed), both)
     return EpochSampling(order, order is not plain or isinstance(plain, LengthGroupedOrder), apart)
 
 
-def with_epochs(order: Sampler, seed: int) -> Sampler:
-    """An order of rows that hears of its epoch: of a random one, that which accelerate would make of it."""
+def make_epoch_aware(order: Sampler, seed: int) -> Sampler:
+    """An order that receives its epoch. A random order becomes the one that accelerate would create from it."""
     if isinstance(order, RandomSampler):
         return SeedableRandomSampler(data_source=order.data_source, data_seed=seed)
     return order
@@ -75,11 +75,11 @@ def _plain_order(trainer: Any, rows: Any) -> Sampler:
     return SequentialSampler(rows) if strategy == "sequential" else RandomSampler(rows)
 
 
-def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrder:
+def _order_without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrder:
     args = trainer.args
     if not trainer.contrasted_columns:
-        raise ValueError(f"no_duplicates=True: {type(trainer).__name__} contrasts no rows. Leave it out.")
-    seed, batch = seed_of_order(args), train_batch_size(trainer) * args.world_size
+        raise ValueError(f"no_duplicates=True: {type(trainer).__name__} does not contrast rows. Remove it.")
+    seed, batch = sampling_seed(args), train_batch_size(trainer) * args.world_size
     names = rows.dataset.column_names
     texts = [rows.column(name) for name in trainer.contrasted_columns]
     reads = args.num_negatives and "negative_captions" in names
@@ -88,14 +88,14 @@ def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrde
         rows.column(IMAGE_ID) if IMAGE_ID in names else None,
         rows.column("negative_captions") if reads else None,
     )
-    apart = NoDuplicatesOrder(with_epochs(order, seed), keys, batch_size=batch, seed=seed)
-    # Planned now, to warn of what the first epoch leaves out before training starts. The epoch reuses this plan.
+    apart = NoDuplicatesOrder(make_epoch_aware(order, seed), keys, batch_size=batch, seed=seed)
+    # Plan now, to warn of rows that the first epoch leaves out before training starts. The epoch reuses the plan.
     apart.plan(0)
     if apart.left_out:
         logger.warning(
-            f"no_duplicates: in the first epoch {apart.left_out:,} of {len(keys):,} rows fit into no batch "
-            "without an equal text or image and are left out; others are repeated in their places. The log counts "
-            "them as unplaced_rows."
+            f"no_duplicates: in the first epoch, {apart.left_out:,} of {len(keys):,} rows fit into no batch without "
+            "an equal text or image and are left out; others are repeated in their place. The log counts them in "
+            "unplaced_rows."
         )
     return apart
 
@@ -106,8 +106,8 @@ def _order_by_length(trainer: Any, rows: Any) -> LengthGroupedOrder:
     if tokenizer.pad_to_full:
         raise ValueError(
             f"train_sampling_strategy='group_by_length': {config.model_type} pads every text to "
-            f"{tokenizer.max_length} tokens, so that it would save nothing. Leave it out."
+            f"{tokenizer.max_length} tokens, so grouping would save nothing. Remove it."
         )
     lengths = text_lengths(rows, tokenizer, num_negatives=args.num_negatives)
     batch = train_batch_size(trainer) * args.world_size
-    return LengthGroupedOrder(lengths, batch_size=batch, seed=seed_of_order(args))
+    return LengthGroupedOrder(lengths, batch_size=batch, seed=sampling_seed(args))

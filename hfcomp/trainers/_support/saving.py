@@ -1,4 +1,4 @@
-"""Saving a trainer's model: plain files that transformers reads without hfcomp, in checkpoints and at the end."""
+"""Saves a trainer's model as plain files that transformers reads without hfcomp, in checkpoints and at the end."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from hfcomp.trainers.weight_average import WeightAverage
 
 
 class SavingTrainer(AdaptedTrainer):
-    """transformers' Trainer that saves plain models, with whatever callbacks and the objective add to a checkpoint."""
+    """transformers' Trainer that saves plain models, plus what callbacks and the objective add to a checkpoint."""
 
     def whole_model(self, *, kept: bool = True) -> DualEncoder:
-        """The model with all its weights: itself, or a copy on the CPU of one that FSDP shards.
+        """Returns the model with all its weights: the model itself, or a CPU copy if FSDP shards it.
 
-        A collective where it is sharded: all processes have to call it, also those that do not need the copy.
+        A collective if the model is sharded: all processes must call it, even those that do not need the copy.
 
         Args:
-            kept: whether this process needs it; else it gets weights without values.
+            kept: Whether this process needs the copy. Otherwise it gets weights without values.
         """
         return self.weights.whole_model(kept=kept)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Saves the model, its processor and the objective's state, and beside them a model card, as `README.md`.
+        """Saves the model, its processor, the objective's state and a model card (`README.md`).
 
-        With FSDP all processes have to call it.
+        With FSDP, all processes must call it.
         """
         folder, saves = Path(output_dir or self.args.output_dir), self.args.should_save
         is_checkpoint = _internal_call and output_dir is not None
         if is_checkpoint:
-            # Before the first file is written: a run would resume from a checkpoint with a NaN.
+            # Check before the first file is written, so no run resumes from a checkpoint with a NaN.
             self.check_finite()
         model = self.whole_model(kept=saves)
         if saves:
             folder.mkdir(parents=True, exist_ok=True)
-            # An upload in a thread may still read the files that are written next.
-            for pushes in self._callbacks_of(HubPushes):
+            # An upload in a thread may still be reading the files that are written next.
+            for pushes in self._find_callbacks(HubPushes):
                 pushes.wait()
             model.save_pretrained(folder)
             self.processing_class.save_pretrained(folder)
         if is_checkpoint:
-            for average in self._callbacks_of(WeightAverage):
+            for average in self._find_callbacks(WeightAverage):
                 average.save(folder, self.model, writes=saves)
             if saves:
                 self.after_save(folder)
@@ -59,13 +59,13 @@ class SavingTrainer(AdaptedTrainer):
                 write_card(folder, trainer_card(self))
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Loads the weights of a checkpoint, and what callbacks and the objective wrote beside them."""
+        """Loads a checkpoint's weights, and what callbacks and the objective saved with them."""
         super().load_checkpoint(folder)
-        for average in self._callbacks_of(WeightAverage):
+        for average in self._find_callbacks(WeightAverage):
             average.load(folder)
         self.after_load(folder)
 
-    def _callbacks_of(self, kind: type) -> list[Any]:
+    def _find_callbacks(self, kind: type) -> list[Any]:
         return [callback for callback in self.callback_handler.callbacks if isinstance(callback, kind)]
 
     def create_model_card(
@@ -80,22 +80,22 @@ class SavingTrainer(AdaptedTrainer):
         dataset: str | list[str] | None = None,
         dataset_args: str | list[str] | None = None,
     ) -> None:
-        """Writes the model card in `output_dir`, as `push_to_hub` does; one that was changed by hand stays.
+        """Writes the model card in `output_dir`, as `push_to_hub` does. A card that was edited by hand is kept.
 
         Args:
-            language: of the texts, as `en`.
-            license: of the model, as `apache-2.0`.
-            tags: further ones.
-            model_name: not used: the card is named after the method.
-            finetuned_from: the base, where the model does not say it.
-            tasks: further tags.
-            dataset_tags: ids of the training data on the Hub, where the rows do not say it.
-            dataset: likewise.
-            dataset_args: not used.
+            language: Language of the texts, such as `en`.
+            license: License of the model, such as `apache-2.0`.
+            tags: Further tags.
+            model_name: Not used; the card is named after the method.
+            finetuned_from: Base model, if the model does not name it.
+            tasks: Further tags.
+            dataset_tags: Hub ids of the training data, if the rows do not name them.
+            dataset: Further Hub ids of the training data.
+            dataset_args: Not used.
         """
         if not self.is_world_process_zero():
             return
-        # These arguments are transformers' own, which `push_to_hub` passes on. Some have no place in our card.
+        # These arguments are transformers' own, which `push_to_hub` passes on. Our card does not use all of them.
         data, further = [*as_list(dataset_tags), *as_list(dataset)], [*as_list(tags), *as_list(tasks)]
         facts = {"language": language, "license": license}
         card = trainer_card(self, base=finetuned_from, datasets=data, tags=further, **facts)
@@ -104,15 +104,15 @@ class SavingTrainer(AdaptedTrainer):
 
 logger = logging.get_logger(__name__)
 
-# Not part of the model: underscored files are caches, and pickles run code when they are read.
+# Not part of the model: underscored files are caches, and pickles can run code when they are loaded.
 LEFT_OUT = ["_*", f"{PREFIX_CHECKPOINT_DIR}-*", "training_args.bin"]
 LAST_CHECKPOINT = "last-checkpoint"
 
 
 class HubPushes(TrainerCallback):
-    """Pushes model and checkpoint of a training with `push_to_hub=True`, as its `hub_strategy` says.
+    """Pushes the model and checkpoints of a training with `push_to_hub=True`, according to `hub_strategy`.
 
-    As transformers does it, but without `training_args.bin`, and with the objective's state and a card of the method.
+    Works as in transformers, but without `training_args.bin`, and with the objective's state and a card of the method.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -121,7 +121,7 @@ class HubPushes(TrainerCallback):
         self._uploads = PushInProgress()
 
     def wait(self) -> None:
-        """Waits for uploads, which read the files of `output_dir`."""
+        """Waits for uploads, which read the files in `output_dir`."""
         if not self._uploads.is_done():
             logger.info("Waiting for a push to the Hub to finish.")
         self._uploads.wait_until_done()
@@ -130,17 +130,17 @@ class HubPushes(TrainerCallback):
         trainer = self._trainer
         if self._strategy == HubStrategy.END:
             return
-        if trainer.weights.is_sharded:  # joining the weights takes all processes
+        if trainer.weights.is_sharded:  # joining the weights needs all processes
             trainer.save_model(_internal_call=True)
         if not state.is_world_process_zero or (not self._uploads.is_done() and not args.hub_always_push):
             return
         trainer.callback_handler.on_push_begin(args, state, control)
-        # The upload reads output_dir, which has no model until the end of the training.
+        # The upload reads output_dir, which has no model until training ends.
         if not trainer.weights.is_sharded:
             trainer.save_model(_internal_call=True)
         by_steps = args.save_strategy == SaveStrategy.STEPS
-        at = f"step {state.global_step}" if by_steps else f"epoch {int(state.epoch)}"
-        message = f"Training in progress, {at}"
+        position = f"step {state.global_step}" if by_steps else f"epoch {int(state.epoch)}"
+        message = f"Training in progress, {position}"
         jobs = [self._start_upload(args.output_dir, message, ignore_patterns=LEFT_OUT)]
         if self._strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
             checkpoint = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
@@ -151,7 +151,7 @@ class HubPushes(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.wait()
 
-    def _start_upload(self, folder: str | Path, message: str, **how: Any) -> Any:
+    def _start_upload(self, folder: str | Path, message: str, **options: Any) -> Any:
         args = self._trainer.args
         return hf_api().upload_folder(
             repo_id=self._trainer.hub_model_id,
@@ -160,5 +160,5 @@ class HubPushes(TrainerCallback):
             token=args.hub_token,
             revision=args.hub_revision,
             run_as_future=True,
-            **how,
+            **options,
         )

@@ -1,4 +1,4 @@
-"""How weights and the optimizer's state are read and written: plainly, or joined from what FSDP2 splits."""
+"""Reads and writes weights and the optimizer's state: plain ones, or joined from what FSDP2 shards."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from hfcomp.distributed.shards import (
     average_gradients,
     copy_from_main,
+    gather_whole,
     half_precision,
     is_sharded,
     own_part,
     part_like,
     reshard,
-    whole_of,
 )
 from hfcomp.modeling import DualEncoder
-from hfcomp.trainers._support.fsdp_checks import check_launcher, check_plugin, check_run, is_asked_for, units_of
+from hfcomp.trainers._support.fsdp_checks import check_launcher, check_plugin, check_run, shard_unit_names, uses_fsdp
 from hfcomp.trainers._support.transformers_internals import reduce_every_batch, shard_on_cpus
 from hfcomp.writing import replacing
 
@@ -32,16 +32,16 @@ OWN_STATE = "objective_state."
 
 
 def make_weights(trainer: Any) -> PlainWeights:
-    """What reads and writes a trainer's weights; called once its accelerator is there."""
+    """Creates the reader and writer of a trainer's weights. Called once its accelerator exists."""
     args, accelerator = trainer.args, trainer.accelerator
     check_launcher(args, accelerator)
-    if is_asked_for(args) and accelerator.state.distributed_type == DistributedType.MULTI_CPU:
+    if uses_fsdp(args) and accelerator.state.distributed_type == DistributedType.MULTI_CPU:
         shard_on_cpus(trainer)
     return ShardedWeights(trainer) if trainer.is_fsdp_enabled else PlainWeights(trainer)
 
 
 class PlainWeights:
-    """Weights that every process has as a whole: transformers saves and loads the optimizer's state."""
+    """Weights that every process holds completely. transformers saves and loads the optimizer's state."""
 
     is_sharded = False
 
@@ -62,11 +62,11 @@ class PlainWeights:
 
 
 class ShardedWeights(PlainWeights, TrainerCallback):
-    """Weights that FSDP2 splits, saved as one process saves them.
+    """Weights that FSDP2 shards, saved as a single process saves them.
 
-    The layers of the towers are units, gathered whole when their forward runs; what is outside of them belongs to
-    the `DualEncoder`, whose forward contains every call of the towers. Scalars and the objective's state stay whole
-    on every process.
+    The layers of the towers are units that are gathered when their forward pass runs. What lies outside of them
+    belongs to the `DualEncoder`, whose forward pass contains every call of the towers. Scalars and the objective's
+    state stay whole on every process.
     """
 
     is_sharded = True
@@ -84,60 +84,62 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         self._optimizer: SplitOptimizer | None = None
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Settles what accelerate will shard right after this, and splits the optimizer's groups."""
+        """Prepares what accelerate will shard right after this call, and splits the optimizer's groups."""
         model = self.trainer.model
         if self._optimizer is None:
-            self._optimizer = SplitOptimizer(optimizer, model, replicated(model))
+            self._optimizer = SplitOptimizer(optimizer, model, replicated_parameters(model))
         if is_sharded(model):
             return
         accelerator = self.trainer.accelerator
         device, plugin = accelerator.device, accelerator.state.fsdp_plugin
-        # As DDP does: randomly initialized weights may differ between processes.
+        # As in DDP, because randomly initialized weights may differ between processes.
         copy_from_main([*model.parameters(), *model.buffers()], device)
-        # Shapes only: a whole copy gets its values when it is saved.
-        whole = {id(one): nn.Parameter(one.detach().to("meta"), one.requires_grad) for one in model.parameters()}
+        # Shapes only; the whole copy gets its values when it is saved.
+        weights = list(model.parameters())
+        whole = {id(weight): nn.Parameter(weight.detach().to("meta"), weight.requires_grad) for weight in weights}
         self._whole_shape = copy.deepcopy(model, whole)
-        scalars = replicated(model)
+        scalars = replicated_parameters(model)
         for parameter in scalars:
             parameter.data = parameter.data.to(device)
             if parameter.requires_grad:
-                # FSDP2 averages the gradients of what it splits, and of nothing else.
+                # FSDP2 averages only the gradients of the parameters that it shards.
                 parameter.register_post_accumulate_grad_hook(self._average)
-        # accelerate takes modules and ignores their parameters.
+        # accelerate expects modules and ignores their parameters.
         plugin.ignored_modules = [nn.ParameterList(scalars)]
-        plugin.transformer_cls_names_to_wrap = plugin.transformer_cls_names_to_wrap or units_of(model)
+        plugin.transformer_cls_names_to_wrap = plugin.transformer_cls_names_to_wrap or shard_unit_names(model)
 
     def _average(self, parameter: nn.Parameter) -> None:
-        # Once per step: the average of a sum over several batches is the sum of their averages.
+        # Once per step is enough: the average of a sum over several batches is the sum of their averages.
         if self.trainer.accelerator.sync_gradients:
             average_gradients([parameter])
 
     def check_evaluation(self) -> None:
-        """Raises before a first training, which shards the weights."""
+        """Raises before the first training, which shards the weights."""
         if not is_sharded(self.trainer.model):
             raise ValueError(
-                "evaluation before training is not supported with FSDP: the weights are sharded when training "
-                "begins. Evaluate after it, set eval_on_start=True, or evaluate without FSDP."
+                "evaluation before training is not supported with FSDP, because the weights are sharded when training "
+                "begins. Evaluate after training, set eval_on_start=True, or evaluate without FSDP."
             )
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # Backward frees the weights that a forward gathers. An evaluation has no backward, and would leave them whole.
+        # The backward pass frees the weights that a forward pass gathers. An evaluation has none and would keep them.
         reshard(self.trainer.model)
 
     def on_predict(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
         reshard(self.trainer.model)
 
     def whole_model(self, *, kept: bool = True) -> DualEncoder:
-        """As `CompositionalTrainer.whole_model`: a copy on the CPU of a model that is sharded."""
+        """As `CompositionalTrainer.whole_model`: returns a CPU copy if the model is sharded."""
         model = self.trainer.model
         if not is_sharded(model):
             return model
         reshard(model)
-        # One tensor at a time is whole on the device.
+        # Only one tensor at a time is whole on the device.
         state = {
-            name: whole_of(value.detach()).to("cpu" if kept else "meta") for name, value in model.state_dict().items()
+            name: gather_whole(value.detach()).to("cpu" if kept else "meta")
+            for name, value in model.state_dict().items()
         }
-        # Saved by the code that saves a model of one process, so the files cannot differ.
+        # Saved by the same code as the model of a single process, so the files cannot differ.
         whole = copy.deepcopy(self._whole_shape)
         whole.load_state_dict(state, assign=True)
         return whole
@@ -153,11 +155,11 @@ class ShardedWeights(PlainWeights, TrainerCallback):
                 own_part(state[name]).copy_(own_part(part_like(value, state[name])))
 
     def save_optimizer(self, folder: Path) -> None:
-        """Writes the state of optimizer and scheduler as one process writes it."""
+        """Writes the state of optimizer and scheduler as a single process writes it."""
         trainer, kept = self.trainer, self.trainer.args.should_save
         states = {
             OPTIMIZER_NAME: self._optimizer.whole_state(trainer.optimizer, trainer.model, kept=kept),
-            SCHEDULER_NAME: self._optimizer.joined(trainer.lr_scheduler.state_dict()),
+            SCHEDULER_NAME: self._optimizer.join_groups(trainer.lr_scheduler.state_dict()),
         }
         if kept:
             for name, state in states.items():
@@ -165,56 +167,57 @@ class ShardedWeights(PlainWeights, TrainerCallback):
                     torch.save(state, part)
 
     def load_optimizer(self, folder: Path) -> None:
-        """Loads what `save_optimizer` or one process wrote; nothing if a checkpoint has the model only."""
+        """Loads what `save_optimizer` or a single process wrote. Does nothing if a checkpoint has only the model."""
         paths = [folder / name for name in (OPTIMIZER_NAME, SCHEDULER_NAME)]
         if not all(path.is_file() for path in paths):
             return
-        # mmap: each process reads its own part of a state that Adam makes twice as large as the model.
+        # mmap, because each process reads only its part of a state that Adam makes twice as large as the model.
         optimizer, scheduler = (torch.load(path, map_location="cpu", weights_only=True, mmap=True) for path in paths)
         self._optimizer.load(self.trainer.optimizer, self.trainer.model, optimizer)
-        self.trainer.lr_scheduler.load_state_dict(self._optimizer.spread(scheduler))
+        self.trainer.lr_scheduler.load_state_dict(self._optimizer.spread_groups(scheduler))
 
 
-def replicated(model: DualEncoder) -> list[nn.Parameter]:
-    """The parameters that stay whole on every process: single numbers, and all of the objective's."""
-    return [one for name, one in model.named_parameters() if one.numel() == 1 or name.startswith(OWN_STATE)]
+def replicated_parameters(model: DualEncoder) -> list[nn.Parameter]:
+    """The parameters that stay whole on every process: scalars, and all of the objective's parameters."""
+    named = model.named_parameters()
+    return [weight for name, weight in named if weight.numel() == 1 or name.startswith(OWN_STATE)]
 
 
 class SplitOptimizer:
     """Splits the groups of an optimizer, and joins and splits its state and that of its scheduler.
 
-    A kernel that updates many tensors at once takes either sharded or whole ones: the whole ones of each group become
-    a group of their own, behind all others. A state is joined where it is saved and split where it is loaded, so that
-    any number of processes, with or without FSDP, can resume from it.
+    A kernel that updates many tensors at once handles either sharded or whole ones. The whole parameters of each group
+    therefore become a separate group after all others. States are joined when saved and split when loaded, so any
+    number of processes, with or without FSDP, can resume from them.
 
     Args:
-        optimizer: as the Trainer makes it, before weights are sharded.
-        whole: the parameters that will not be sharded.
+        optimizer: The Trainer's optimizer, before weights are sharded.
+        whole: Parameters that will not be sharded.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: nn.Module, whole: Iterable[nn.Parameter]) -> None:
         kind = type(optimizer)
         if not kind.__module__.startswith("torch.optim.") or kind.__name__ == "Adafactor":
             raise ValueError(
-                f"optim={kind.__name__} is not supported with FSDP: its state cannot be split as the weights are. "
-                "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."
+                f"optim={kind.__name__} is not supported with FSDP: its state cannot be split like the weights. Set "
+                "optim=adamw_torch_fused (the default), adamw_torch or sgd."
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
-        kept = {id(parameter) for parameter in whole}
-        # The groups as they are saved: those of one process, before the whole parameters are taken out.
-        self.groups = [[names[id(one)] for one in group["params"]] for group in optimizer.param_groups]
+        whole_ids = {id(parameter) for parameter in whole}
+        # The groups as saved: those of a single process, before the whole parameters are moved.
+        self.groups = [[names[id(weight)] for weight in group["params"]] for group in optimizer.param_groups]
         self.origins = [*range(len(self.groups))]
         for index, group in enumerate(list(optimizer.param_groups)):
-            own = [one for one in group["params"] if id(one) in kept]
+            own = [weight for weight in group["params"] if id(weight) in whole_ids]
             if 0 < len(own) < len(group["params"]):
-                group["params"] = [one for one in group["params"] if id(one) not in kept]
+                group["params"] = [weight for weight in group["params"] if id(weight) not in whole_ids]
                 optimizer.add_param_group({**group, "params": own})
                 self.origins.append(index)
 
     def whole_state(self, optimizer: Any, model: nn.Module, *, kept: bool) -> dict[str, Any]:
-        """The optimizer's state as if nothing was split, on the CPU; without tensors where it is not `kept`.
+        """Returns the optimizer's state as if nothing was split, on the CPU. Without tensors if `kept` is false.
 
-        A collective: one tensor at a time is whole on the device.
+        A collective. Only one tensor at a time is whole on the device.
         """
         parameters, state, groups = dict(model.named_parameters()), {}, []
         for index, names in enumerate(self.groups):
@@ -222,9 +225,9 @@ class SplitOptimizer:
             settings = optimizer.param_groups[index]
             groups.append({**settings, "params": [*range(start, start + len(names))]})
             for number, name in enumerate(names, start):
-                found = {key: _whole(value, kept) for key, value in optimizer.state.get(parameters[name], {}).items()}
-                if found and kept:
-                    state[number] = found
+                values = {key: _whole(value, kept) for key, value in optimizer.state.get(parameters[name], {}).items()}
+                if values and kept:
+                    state[number] = values
         return {"state": state, "param_groups": groups}
 
     def load(self, optimizer: Any, model: nn.Module, stored: dict[str, Any]) -> None:
@@ -232,34 +235,34 @@ class SplitOptimizer:
         sizes = [len(group["params"]) for group in stored["param_groups"]]
         if sizes != [len(names) for names in self.groups]:
             raise ValueError(
-                f"the checkpoint's optimizer has groups of {sizes} parameters, this run's has "
-                f"{[len(names) for names in self.groups]}. Resume with the settings that wrote the checkpoint."
+                f"the checkpoint's optimizer has groups of {sizes} parameters, but this run's has "
+                f"{[len(names) for names in self.groups]}. Resume with the settings that the checkpoint was made with."
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         every = [name for group in self.groups for name in group]
-        # A file numbers parameters in the order of one process's groups. Here whole ones have moved to groups of their
-        # own, so they are found by name.
+        # A file numbers parameters in the order of a single process's groups. Here whole parameters have moved to
+        # other groups, so they are found by name.
         numbers = dict(zip(every, (n for group in stored["param_groups"] for n in group["params"]), strict=True))
         state, groups, count = {}, [], 0
         for group, origin in zip(optimizer.param_groups, self.origins, strict=True):
             parameters = group["params"]
             groups.append({**stored["param_groups"][origin], "params": [*range(count, count + len(parameters))]})
             for parameter in parameters:
-                found = stored["state"].get(numbers[names[id(parameter)]], {})
-                if found:
-                    state[count] = {key: _part(value, parameter) for key, value in found.items()}
+                values = stored["state"].get(numbers[names[id(parameter)]], {})
+                if values:
+                    state[count] = {key: _part(value, parameter) for key, value in values.items()}
                 count += 1
         optimizer.load_state_dict({"state": state, "param_groups": groups})
 
-    def joined(self, state: dict[str, Any]) -> dict[str, Any]:
+    def join_groups(self, state: dict[str, Any]) -> dict[str, Any]:
         """A scheduler's state without the entries of the groups that were added."""
         return {
             key: value[: len(self.groups)] if _is_per_group(value, len(self.origins)) else value
             for key, value in state.items()
         }
 
-    def spread(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A scheduler's state with an entry for each group, which is that of the group it was part of."""
+    def spread_groups(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A scheduler's state with an entry per group; an added group gets the entry of its original group."""
         return {
             key: [value[origin] for origin in self.origins] if _is_per_group(value, len(self.groups)) else value
             for key, value in state.items()
@@ -273,11 +276,11 @@ def _is_per_group(value: Any, groups: int) -> bool:
 def _whole(value: Any, kept: bool) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    whole = whole_of(value)
+    whole = gather_whole(value)
     return whole.cpu() if kept else None
 
 
 def _part(value: Any, parameter: nn.Parameter) -> Any:
-    # Averages of gradients are split like their parameter; step counts are scalars and stay whole.
+    # Gradient averages are split like their parameter; step counts are scalars and stay whole.
     same = isinstance(value, torch.Tensor) and value.shape == parameter.shape
     return part_like(value, parameter) if same else value

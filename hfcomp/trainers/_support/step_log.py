@@ -1,4 +1,4 @@
-"""What a training step leaves for the log, kept on the device until a logging step asks for it."""
+"""Values of training steps for the log, kept on the device until a logging step requests them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
 from hfcomp.distributed.shards import is_sharded, own_part, own_start
 
-# Keys of a batch's texts, each with the key of their places if equal texts are listed once.
+# Keys of a batch's texts, each with the key of their positions if equal texts are listed once
 TEXT_KEYS = {"input_ids": "text_index", "negative_input_ids": None, "concept_input_ids": "concept_text_index"}
 LOGGED_UNLESS_ZERO = {
     "tiny": "tiny_images",
     "uncached": "uncached_images",
     **{name: name for name in ("cut_concepts", "shortened_concepts", "left_out_rows")},
 }
-# Batches whose loss and rows are kept; a run that never logs must not keep all.
+# Batches whose loss and rows are kept; a run that never logs must not keep all of them
 REMEMBERED_BATCHES = 4096
 
 
 class StepLog:
-    """Sums over the steps since the last line of the log. Only `drain` and `first_not_finite` wait for the device.
+    """Sums over the steps since the last log line. Only `drain` and `first_not_finite` wait for the device.
 
     Args:
-        entries: for a vector among the values, by its name, a name for each entry; NaN entries are not logged.
+        entries: Names of the entries of vector values, by the value's name. NaN entries are not logged.
     """
 
     def __init__(self, entries: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -44,13 +44,13 @@ class StepLog:
         self._recent: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=REMEMBERED_BATCHES)
 
     def count(self, inputs: dict[str, Any]) -> None:
-        """Counts a batch's texts, and what `COUNTED_KEYS` name."""
+        """Counts a batch's texts and the values of `COUNTED_KEYS`."""
         self._rows = inputs["row"]
         counted = {key: inputs[key].sum() for key in COUNTED_KEYS if key in inputs and key != "row"}
         if "negative_image_mask" in inputs:
             counted["negative_images"] = inputs["negative_image_mask"].sum()
         counted["images_encoded"] = len(inputs["pixels"]) if "pixels" in inputs else 0
-        # Repeats count too, although one encoding serves them: processes have different repeats.
+        # Repeats count too, although they are encoded once, because processes have different repeats.
         listed = [inputs.get(index, inputs[key]) for key, index in TEXT_KEYS.items() if key in inputs]
         counted["texts_encoded"] = sum(map(len, listed))
         for key, value in counted.items():
@@ -59,23 +59,23 @@ class StepLog:
     def record(
         self, loss: torch.Tensor, metrics: dict[str, torch.Tensor], values: dict[str, torch.Tensor | None]
     ) -> None:
-        """Keeps a step's loss and rows, adds its metrics, and remembers values that are the same on every process."""
+        """Keeps a step's loss and rows, adds its metrics, and stores values that are the same on every process."""
         for name, value in metrics.items():
             value = torch.as_tensor(value)
-            # NaN marks a step with nothing to measure: added as 0 and not counted, without waiting for the device.
+            # NaN marks a step with nothing to measure: it adds 0 and is not counted, without waiting for the device.
             measured = ~value.isnan()
             self._sums[name] = self._sums.get(name, 0) + value.masked_fill(~measured, 0)
             self._steps_of[name] = self._steps_of.get(name, 0) + measured
-        # A copy: a value may be the parameter itself, which the optimizer changes in place.
+        # Copied, because a value may be the parameter itself, which the optimizer changes in place.
         self._values = {name: value.detach().clone() for name, value in values.items() if value is not None}
         self._recent.append((loss.detach(), self._rows))
         self._steps += 1
 
     def drain(self) -> dict[str, float]:
-        """Metrics as means over steps of the sum over processes, counts as totals; then resets.
+        """Returns metrics as means over steps of the sum over processes, and counts as totals, then resets.
 
-        A metric that was NaN in a step, because nothing was there to measure, is the mean over the other steps;
-        without any it is left out.
+        Steps in which a metric was NaN, because there was nothing to measure, are left out of its mean. A metric
+        without any other step is omitted.
         """
         if not self._steps:
             return {}
@@ -84,11 +84,11 @@ class StepLog:
         values = [self._sums[name] / self._steps_of[name].clamp(min=1) for name in names]
         values += [self._counts[name] for name in counted] + [self._steps_of[name] for name in names]
         exact = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
-        # All in one tensor: one collective and one wait for the device per line of the log.
+        # One tensor for everything: a single collective and a single wait for the device per log line.
         stacked = torch.stack([torch.as_tensor(value, dtype=exact, device=device) for value in values])
-        found = sum_over_processes(stacked).tolist()
-        summed = dict(zip([*names, *counted], found, strict=False))
-        measured = [name for name, steps in zip(names, found[len(summed) :], strict=True) if steps]
+        totals = sum_over_processes(stacked).tolist()
+        summed = dict(zip([*names, *counted], totals, strict=False))
+        measured = [name for name, steps in zip(names, totals[len(summed) :], strict=True) if steps]
         logs = {name: summed[name] for name in (*measured, "images_encoded", "texts_encoded")}
         logs |= {name: summed[name] for name in ("negative_images",) if name in summed}
         if summed["texts_encoded"]:
@@ -107,10 +107,10 @@ class StepLog:
         return {name: values[0]} if len(values) == 1 else {f"{name}_{i}": value for i, value in enumerate(values)}
 
     def first_not_finite(self) -> tuple[int, float, list[int]] | None:
-        """The oldest batch since the last log line with a NaN or infinite loss.
+        """Finds the oldest batch since the last log line with a NaN or infinite loss.
 
         Returns:
-            How many batches ago it was, its loss, and its rows on all processes; `None` when all are finite.
+            The number of batches since then, its loss, and its rows on all processes; `None` if all are finite.
         """
         if not self._recent:
             return None
@@ -119,7 +119,7 @@ class StepLog:
         if all(finite):
             return None
         first = finite.index(False)
-        # The loss is that of the global batch, so every process comes to this collective or none does.
+        # The loss is the global batch's, so either every process reaches this collective or none does.
         rows = self._recent[first][1]
         (everywhere,) = gather(rows, sizes=gather_sizes(len(rows), rows.device))
         return len(finite) - 1 - first, float(losses[first]), everywhere.tolist()
@@ -127,25 +127,25 @@ class StepLog:
 
 logger = logging.get_logger(__name__)
 
-# Entries of one parameter that are compared.
+# Maximum number of entries to compare per parameter
 ENTRIES = 4096
-# A run that ends with less than this has hardly trained.
+# A run that ends below this share has hardly trained.
 HARDLY_ANY = 0.01
 
 
 class ChangedWeights:
-    """The share of the trained weights that changed since the start, 0 to 1.
+    """Share of the trained weights that changed since the start, from 0 to 1.
 
-    For each parameter at most `ENTRIES` evenly spaced entries are compared as a sample: in ViT-B/32 with
-    398 parameters that is a copy of 3 MB and one comparison a line of the log, no matter how large the model is.
+    At most `ENTRIES` evenly spaced entries of each parameter are compared, as a sample. For ViT-B/32 with its 398
+    parameters, that is a copy of 3 MB and a comparison per log line, however large the model is.
 
     Args:
-        model: its parameters with `requires_grad` are followed, from their values now; they may be sharded later. A
-            run that is resumed is compared with the model that it was given, the one that it began with.
+        model: Model whose parameters with `requires_grad` are tracked from their current values; they may be sharded
+            later. A resumed run is compared with the model it was given, which is the one it started from.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        # The model, not its parameters: sharding replaces these later.
+        # Keep the model rather than its parameters, which sharding replaces later.
         self._model = model
         self._start = {
             name: _entries(weight).clone()
@@ -154,9 +154,9 @@ class ChangedWeights:
         }
 
     def value(self) -> float:
-        """The share now; 0 when nothing is trained. It waits for the device once.
+        """Returns the current share; 0 if nothing is trained. Waits for the device once.
 
-        A collective where the model is sharded.
+        A collective if the model is sharded.
         """
         if not self._start:
             return 0.0
@@ -166,21 +166,21 @@ class ChangedWeights:
             now = _entries(weights[name])
             self._start[name] = start = start.to(now.device)
             first = _first_entry(weights[name])
-            # Not in float64, which Apple's GPUs lack.
+            # Not in float64, which Apple GPUs lack
             counts.append((now != start[first : first + len(now)]).float().sum())
             compared.append(len(now))
-        found = torch.stack(counts)
-        found = torch.stack([found, found.new_tensor(compared)])
-        shares = torch.div(*(sum_over_processes(found) if is_sharded(self._model) else found)).tolist()
+        sums = torch.stack(counts)
+        sums = torch.stack([sums, sums.new_tensor(compared)])
+        shares = torch.div(*(sum_over_processes(sums) if is_sharded(self._model) else sums)).tolist()
         sizes = [weights[name].numel() for name in self._start]
         return sum(share * size for share, size in zip(shares, sizes, strict=True)) / sum(sizes)
 
     def warn(self, share: float, learning_rate: float) -> None:
         if self._start and share < HARDLY_ANY:
             logger.warning(
-                f"Training has changed {share:.2%} of the trained weights: the model is almost unchanged. An fp32 "
-                "weight near 0.02 changes only by steps above 1e-9, one near 1 by steps above 3e-8. "
-                f"Raise learning_rate (it is {learning_rate:g}), or train longer."
+                f"Training has changed only {share:.2%} of the trained weights, so the model is almost unchanged. An "
+                "fp32 weight near 0.02 changes only by steps above 1e-9, one near 1 only by steps above 3e-8. "
+                f"Raise learning_rate (now {learning_rate:g}) or train longer."
             )
 
 
@@ -189,11 +189,11 @@ def _stride(parameter: torch.Tensor) -> int:
 
 
 def _first_entry(parameter: torch.Tensor) -> int:
-    """The number of the first entry that is in this process's part."""
+    """Index of the first compared entry in this process's part."""
     return -(-own_start(parameter) // _stride(parameter))
 
 
 def _entries(parameter: torch.Tensor) -> torch.Tensor:
-    """Those of this process's part, at the places that they have in the whole."""
+    """The compared entries of this process's part, at their positions in the whole parameter."""
     flat, stride = own_part(parameter.detach()).flatten(), _stride(parameter)
     return flat[_first_entry(parameter) * stride - own_start(parameter) :: stride]

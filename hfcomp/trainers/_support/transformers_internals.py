@@ -1,4 +1,4 @@
-"""All that trainers use of transformers and accelerate beyond their documented interface.
+"""Everything that trainers use from transformers and accelerate beyond their documented interface.
 
 A newer release may change any of it; `tests/trainers/test_transformers_internals.py` has a test for each part.
 """
@@ -24,7 +24,7 @@ logger = logging.get_logger(__name__)
 
 KNOWN_TRACKERS = tuple(INTEGRATION_TO_CALLBACK)
 JSON_FIELDS = tuple(TrainingArguments._VALID_DICT_FIELDS)
-"""Fields of a config that a command line gives as JSON."""
+"""Config fields that a command line passes as JSON."""
 LOADER_SETTINGS = (
     *("num_workers", "pin_memory", "persistent_workers", "prefetch_factor"),
     *("multiprocessing_context", "in_order"),  # not in every release
@@ -32,17 +32,17 @@ LOADER_SETTINGS = (
 
 
 class AdaptedTrainer(Trainer):
-    """transformers' Trainer with hooks in place of the private methods that read and write a checkpoint."""
+    """transformers' Trainer with hooks instead of the private methods that read and write a checkpoint."""
 
     weights: Any
-    """Reads and writes weights and the optimizer's state: a `PlainWeights`."""
+    """A `PlainWeights`, which reads and writes weights and the optimizer's state."""
 
     def load_checkpoint(self, folder: Path) -> None:
         """Loads what a resumed run needs before its first step, except for optimizer and scheduler."""
         self.weights.load(folder)
 
     # Private, because transformers has no hook for it. transformers would read the files of a plain model into a
-    # `DualEncoder`, whose weights have other names, and does not load the objective's state.
+    # `DualEncoder`, whose weights have different names, and does not load the objective's state.
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self.load_checkpoint(Path(resume_from_checkpoint))
 
@@ -67,11 +67,11 @@ class AdaptedTrainer(Trainer):
 
 
 def train_batch_size(trainer: Trainer) -> int:
-    """Rows of the task on each process; `auto_find_batch_size` lowers it without changing the config."""
+    """Task rows per process. `auto_find_batch_size` lowers it without changing the config."""
     return trainer._train_batch_size
 
 
-def prepared_loader(
+def prepare_loader(
     trainer: Trainer,
     rows: Any,
     *,
@@ -80,13 +80,13 @@ def prepared_loader(
     sampler: Sampler | None = None,
     is_training: bool = False,
 ) -> DataLoader:
-    """The part of a data loader's batches that belongs to this process, with the config's workers.
+    """Creates a data loader for this process's part of the batches, with the config's workers.
 
     Args:
-        rows: a dataset; a stream has no sampler and yields whole batches only.
-        batch_size: rows on each process.
-        sampler: order of the rows; by default their own.
-        is_training: leaves out a last, smaller batch if the config says so, and gives each worker its own seed.
+        rows: Dataset. A stream has no sampler and yields only full batches.
+        batch_size: Rows per process.
+        sampler: Order of the rows. Defaults to their own.
+        is_training: Whether to drop a last, smaller batch if the config says so, and to seed each worker differently.
     """
     args = trainer.args
     settings = {name: getattr(args, f"dataloader_{name}") for name in LOADER_SETTINGS if _has_setting(args, name)}
@@ -104,15 +104,15 @@ def _has_setting(args: TrainingArguments, name: str) -> bool:
 
 
 def set_loader_sampler(loader: Any) -> None:
-    """Lets a loader pass the epoch to a sampler that accelerate does not know, as it does to its own.
+    """Makes a loader pass the epoch to a sampler unknown to accelerate, as it does for accelerate's own.
 
-    Otherwise a run resumed within an epoch, on several processes, would start with the order of epoch 0.
+    Otherwise a run on several processes that resumes within an epoch would start with the order of epoch 0.
     """
     loader.set_sampler(getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler).sampler)
 
 
 def rows_of_last_batch(accelerator: Any) -> int:
-    """Rows of the current batch over all processes that are not repeats; 0 if all are its own.
+    """Number of rows of the current global batch that are not repeats; 0 if none are repeats.
 
     accelerate fills the last batch of an evaluation with rows from the start.
     """
@@ -121,33 +121,33 @@ def rows_of_last_batch(accelerator: Any) -> int:
 
 
 def forget_preparation(model: nn.Module) -> None:
-    """Unmarks a bare model that an evaluation before training prepared: DDP would not wrap it."""
+    """Resets the mark on a bare model that an evaluation before training prepared; DDP would not wrap it otherwise."""
     model._is_accelerate_prepared = False
 
 
 def compile_nothing(accelerator: Any) -> None:
-    """Keeps accelerate from compiling the whole model, whose towers are compiled already."""
+    """Keeps accelerate from compiling the whole model, whose towers are already compiled."""
     accelerator.state.dynamo_plugin = TorchDynamoPlugin(backend="no")
 
 
 def shard_on_cpus(trainer: Trainer) -> None:
-    """Has accelerate shard over processes on CPUs too, where it would silently use DDP."""
+    """Makes accelerate shard over CPU processes, for which it would silently use DDP."""
     state = trainer.accelerator.state
     state.fsdp_plugin = FullyShardedDataParallelPlugin(**(trainer.args.fsdp_plugin_args or {}))
-    # accelerate copies PartialState into its state whenever one is constructed, so both are set.
+    # accelerate copies PartialState into its state whenever a state is constructed, so set both.
     state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
     trainer.is_fsdp_enabled = True
 
 
 def reduce_every_batch(accelerator: Any) -> None:
-    """Reduces gradients after each batch of a step; FSDP2 would hold those of the whole model until the last one."""
+    """Reduces gradients after each batch of a step; FSDP2 would hold whole gradients until the last batch."""
     accelerator.gradient_state.plugin_kwargs["sync_each_batch"] = True
 
 
 def without_checkpoint_pushes(args: TrainingArguments) -> TrainingArguments:
-    """A copy of a config with which transformers pushes no checkpoint; `HubPushes` does.
+    """A config copy with which transformers pushes no checkpoint; `HubPushes` does it.
 
-    A copy, because another trainer may be given the same config.
+    Copied because another trainer may use the same config.
     """
     args = copy.copy(args)
     args.hub_strategy = HubStrategy.END

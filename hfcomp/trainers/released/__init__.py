@@ -1,1 +1,1 @@
-"""Objectives as in their authors' code, where it differs from the paper."""
+"""Objectives as in their authors' released code, if it differs from the paper."""

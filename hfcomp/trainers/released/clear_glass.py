@@ -1,4 +1,4 @@
-"""CLEAR GLASS as its authors' code trains it: `alpha` weighs the other term, joint vectors count by direction."""
+"""CLEAR GLASS as in its authors' code: `alpha` weights the other term, and joint vectors are normalized."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from hfcomp.trainers.hooks import declare_info_nce
 
 @dataclass
 class ClearGlassReleasedConfig(ClearGlassConfig):
-    """Arguments of [`ClearGlassReleasedTrainer`], with the numbers of the paper's Table 2."""
+    """Arguments of [`ClearGlassReleasedTrainer`], with the values of the paper's Table 2."""
 
-    alpha: float = option(0.7, "Weight of the loss between groups, 0 to 1; 1 - alpha of the one within.")
+    alpha: float = option(0.7, "Weight of the loss between groups, 0 to 1; the loss within groups has 1 - alpha.")
 
 
 class ClearGlassReleasedTrainer(ClearGlassTrainer):
-    """Trains with the losses of the released code of CLEAR GLASS; `ClearGlassTrainer` has the paper's.
+    """Trains with the losses of CLEAR GLASS's released code; `ClearGlassTrainer` has the paper's.
 
-    `alpha` weighs the loss between groups. With `grouping="pairwise"` a group's centroid is the mean of joint vectors
-    of length 1, in the paper of the joint vectors as they are. The code's batches are not followed: it draws
-    hard-negative groups with replacement and shows the first pairs of each only.
+    `alpha` weights the loss between groups. With `grouping="pairwise"`, a group's centroid is the mean of joint
+    vectors normalized to length 1; in the paper it is the mean of the joint vectors themselves. The batches do not
+    follow the released code, which draws hard-negative groups with replacement and only ever uses each group's first
+    pairs.
     """
 
     config_class = ClearGlassReleasedConfig
 
-    def loss_of(self, grouping: str) -> GroupLoss | None:
-        """The released loss that a config names; `None` for the one that knows no groups."""
+    def group_loss_function(self, grouping: str) -> GroupLoss | None:
+        """The released loss that a config selects; `None` for the grouping without groups."""
         return {"pairwise": released_pairwise_group_loss, "centroid": _released_centroid_loss, "none": None}[grouping]
 
 

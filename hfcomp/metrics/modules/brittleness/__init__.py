@@ -1,1 +1,1 @@
-"""Brittleness, as a module of `evaluate`."""
+"""Brittleness, as an `evaluate` module."""

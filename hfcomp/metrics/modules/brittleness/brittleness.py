@@ -1,4 +1,4 @@
-"""Brittleness, as a module of `evaluate`."""
+"""Brittleness, as an `evaluate` module."""
 
 from hfcomp.metrics.modules.evaluate_metrics import Brittleness
 

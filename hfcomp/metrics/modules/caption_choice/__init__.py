@@ -1,1 +1,1 @@
-"""Caption choice, as a module of `evaluate`."""
+"""Caption choice, as an `evaluate` module."""

@@ -1,4 +1,4 @@
-"""Caption choice, as a module of `evaluate`."""
+"""Caption choice, as an `evaluate` module."""
 
 from hfcomp.metrics.modules.evaluate_metrics import CaptionChoice
 

@@ -1,1 +1,1 @@
-"""Group score, as a module of `evaluate`."""
+"""Group score, as an `evaluate` module."""

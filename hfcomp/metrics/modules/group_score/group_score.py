@@ -1,4 +1,4 @@
-"""Group score, as a module of `evaluate`."""
+"""Group score, as an `evaluate` module."""
 
 from hfcomp.metrics.modules.evaluate_metrics import GroupScore
 

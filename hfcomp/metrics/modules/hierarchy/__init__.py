@@ -1,1 +1,1 @@
-"""Hierarchy, as a module of `evaluate`."""
+"""Hierarchy, as an `evaluate` module."""

@@ -1,4 +1,4 @@
-"""Precision, recall and order on a hierarchy of captions, as a module of `evaluate`."""
+"""Precision, recall and order on a hierarchy of captions, as an `evaluate` module."""
 
 from hfcomp.metrics.modules.evaluate_metrics import Hierarchy
 

@@ -1,1 +1,1 @@
-"""Keyword ranking, as a module of `evaluate`."""
+"""Keyword ranking, as an `evaluate` module."""

@@ -1,4 +1,4 @@
-"""Keyword ranking, as a module of `evaluate`."""
+"""Keyword ranking, as an `evaluate` module."""
 
 from hfcomp.metrics.modules.evaluate_metrics import KeywordRanking
 

@@ -1,1 +1,1 @@
-"""Recall at k, as a module of `evaluate`."""
+"""Recall at k, as an `evaluate` module."""

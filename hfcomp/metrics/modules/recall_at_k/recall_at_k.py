@@ -1,4 +1,4 @@
-"""Recall at k, as a module of `evaluate`."""
+"""Recall at k, as an `evaluate` module."""
 
 from hfcomp.metrics.modules.evaluate_metrics import RecallAtK
 

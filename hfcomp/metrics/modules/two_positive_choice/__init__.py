@@ -1,1 +1,1 @@
-"""Two-positive choice, as a module of `evaluate`."""
+"""Two-positive choice, as an `evaluate` module."""

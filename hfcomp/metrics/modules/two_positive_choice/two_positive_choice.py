@@ -1,4 +1,4 @@
-"""Two-positive choice, as a module of `evaluate`."""
+"""Two-positive choice, as an `evaluate` module."""
 
 from hfcomp.metrics.modules.evaluate_metrics import TwoPositiveChoice
 

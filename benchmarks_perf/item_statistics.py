@@ -1,10 +1,10 @@
-"""Time and memory of the statistics of a large evaluation: means, intervals, tests, the hash and the files.
+"""Time and memory of a large evaluation's statistics: means, intervals, tests, the hash and the files.
 
-python benchmarks_perf/statistics_of_items.py [--items 200000] [--models 2] [--images 50000] [--threads 1]
+python benchmarks_perf/item_statistics.py [--items 200000] [--models 2] [--images 50000] [--threads 1]
 
-Items lie in seven subsets that share images, as SugarCrepe's do, with a macro average and a micro average; models are
-right in 60 to 70% of the items, correlated by image. Seconds are of the CPU. Memory is the peak resident size of the
-process, imports and the items included.
+Items lie in seven subsets that share images, like SugarCrepe's, with a macro average and a micro average. Models are
+right in 60 to 70% of the items, correlated by image. Seconds are CPU seconds. Memory is the peak resident size of the
+process, including imports and items.
 """
 
 import argparse
@@ -18,7 +18,7 @@ SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "s
 
 
 def outcomes(items: int, models: int, images: int):
-    """A table of outcomes with `items` rows of each model."""
+    """Creates a table of outcomes with `items` rows per model."""
     import numpy as np
     import pandas as pd
 
@@ -45,10 +45,10 @@ def outcomes(items: int, models: int, images: int):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=200_000)
-    parser.add_argument("--models", type=int, default=2)
-    parser.add_argument("--images", type=int, default=50_000)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--items", type=int, default=200_000, help="items per model")
+    parser.add_argument("--models", type=int, default=2, help="number of models")
+    parser.add_argument("--images", type=int, default=50_000, help="number of images")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(args.threads)
     from memory import peak_gigabytes
@@ -61,22 +61,24 @@ def main() -> None:
     averages = {"SugarCrepe": [Average("macro", tuple((name,) for name in SUBSETS)), Average("micro", pooled=True)]}
     names = list(dict.fromkeys(table["arm"]))
 
-    def timed(name, call):
+    def time_call(name, call):
         start = time.process_time()
         result = call()
         took[name] = time.process_time() - start
         print(f"{name:28} {took[name]:7.2f} CPU s, peak {peak_gigabytes():.2f} GB", flush=True)
         return result
 
-    kept = timed("table", lambda: Outcomes(table))
-    lines = timed("means, intervals and tests", lambda: summarize(kept, references=names[:1], averages=averages))
-    timed("hash of the items", lambda: kept.digest)
+    results = time_call("table", lambda: Outcomes(table))
+    lines = time_call(
+        "means, intervals and tests", lambda: summarize(results, references=names[:1], averages=averages)
+    )
+    time_call("hash of the items", lambda: results.digest)
     with tempfile.TemporaryDirectory() as folder:
-        timed("items.parquet", lambda: kept.write(Path(folder) / "items.parquet"))
+        time_call("items.parquet", lambda: results.write(Path(folder) / "items.parquet"))
     total, peak = sum(took.values()), peak_gigabytes()
-    sizes = f"{args.items:,} items of {args.images:,} images, {args.models} models, {len(lines)} lines"
+    sizes = f"{args.items:,} items from {args.images:,} images, {args.models} models, {len(lines)} lines"
     print(f"{sizes}, {args.threads} thread{'s' * (args.threads > 1)}")
-    print(f"all {total:.1f} CPU s (at most {SECONDS})")
+    print(f"total {total:.1f} CPU s (at most {SECONDS})")
     print(f"peak {peak:.2f} GB (at most {GIGABYTES}), of which the table and imports are {before:.2f}")
     if total > SECONDS or peak > GIGABYTES:
         raise SystemExit("missed")
