@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hfcomp.annotate.options import CandidateOptions, DraftOptions, ServeOptions
 from hfcomp.cli.options import command_parser
-from hfcomp.options import Options, Spelling, declared, make_options
+from hfcomp.options import Options, Spelling, declared_options, make_options
 from hfcomp.reading import check_place
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
     """The options of the candidates, taken out of those that were given; None without a source."""
-    names = [name for name in declared(CandidateOptions) if name in given]
+    names = [name for name in declared_options(CandidateOptions) if name in given]
     if names and "source" not in names:
         given_names = ", ".join(f"--{name}" for name in names)
         raise ValueError(

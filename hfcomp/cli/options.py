@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from hfcomp.options import Option, declared
+from hfcomp.options import Option, declared_options
 from hfcomp.reading import nearest
 from hfcomp.schemas import convert, members
 
@@ -57,7 +57,9 @@ def command_parser(
     for kind in kinds:
         add_options(parser, kind, optional=optional)
     if kinds:  # all options would hide the error below them
-        options = [option for kind in kinds for option in declared(kind).values() if option.name not in optional]
+        options = [
+            option for kind in kinds for option in declared_options(kind).values() if option.name not in optional
+        ]
         options.sort(key=lambda option: not option.spelling.positional)
         parser.usage = " ".join(
             [parser.prog, *(word for one in options for word in _required_words(one)), "[OPTIONS]"]
@@ -68,7 +70,7 @@ def command_parser(
 def add_options(parser: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = ()) -> None:
     """Adds the options of a class: a group for each class that declares some, with the title of its docstring."""
     order = [*reversed(kind.__mro__)]
-    options = sorted(declared(kind).values(), key=lambda option: order.index(option.owner))
+    options = sorted(declared_options(kind).values(), key=lambda option: order.index(option.owner))
     for owner, own in groupby(options, key=lambda option: option.owner):
         group = parser.add_argument_group((inspect.getdoc(owner) or "").partition("\n")[0].rstrip("."))
         for option in own:

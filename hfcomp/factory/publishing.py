@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from hfcomp.cli.options import command_parser
 from hfcomp.factory.options import BuildOptions
 from hfcomp.hub.options import AllowUnknown, Card, Private, PushOptions, Revision
-from hfcomp.options import Needs, Options, Spelling, declared, make_options
+from hfcomp.options import Needs, Options, Spelling, declared_options, make_options
 
 Folders = Path | Mapping[str, Path]
 TARGET = "push_to_hub"
@@ -136,4 +136,4 @@ def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
 
 def _has_any_license(kind: type[BuildOptions]) -> bool:
     """Whether a kind is built from rows that may be adapted unless its own option says otherwise."""
-    return "any_license" in declared(kind)
+    return "any_license" in declared_options(kind)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, Builder, CardText
 from hfcomp.factory.options import CaptionOptions, LanguageModelOptions
-from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared
+from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared_options
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]
 MAGIC_STEPS: tuple[MagicStep, ...] = get_args(MagicStep)
@@ -47,7 +47,7 @@ class GraphSettings(Options):
 
     def facts(self) -> dict[str, Any]:
         """The settings alone, of options that have more."""
-        return {name: getattr(self, name) for name in declared(GraphSettings)}
+        return {name: getattr(self, name) for name in declared_options(GraphSettings)}
 
 
 @dataclass(kw_only=True)
@@ -85,7 +85,7 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
     def _check_unused(self) -> None:
         """An option that changes nothing is a mistake."""
-        for one in declared(LanguageModelOptions).values():
+        for one in declared_options(LanguageModelOptions).values():
             if getattr(self, one.name) != one.default:
                 raise ValueError(f"--{one.name} is of a language model; found --writer {self.writer}. Leave it out.")
         if self.device is not None and self.encoder == BY_CAPTIONS:
