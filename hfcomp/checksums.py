@@ -12,7 +12,7 @@ from typing import Any
 from hfcomp.reading import parse_json
 
 CHECKSUM = "checksum"
-"""The key of a JSON file that holds the sha256 of everything else in it."""
+"""Key in a JSON file for the sha256 of the rest of its content."""
 
 _TEXT_CHECKSUM = re.compile(r"\n<!-- sha256 of the text above: (\w*) -->\n\Z")
 
@@ -24,15 +24,16 @@ def file_hash(path: Path) -> str:
 
 
 def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a JSON file with its checksum, which spaces and the order of keys do not change."""
+    """The content of a JSON file with its checksum, which does not depend on whitespace or the order of keys."""
     return {**content, CHECKSUM: _checksum(content)}
 
 
 def read_checked(path: Path, how_to_fix: str) -> Any:
-    """The content of a JSON file without its checksum; a file without one, from an earlier hfcomp, is read as it is.
+    """Reads a JSON file, verifies and removes its checksum. Files from an earlier hfcomp have none and are accepted.
 
     Raises:
-        ValueError: naming the file, if it is not JSON or does not match its checksum; it ends with `how_to_fix`.
+        ValueError: if the file is not JSON or does not match its checksum. The message names the file and ends with
+            `how_to_fix`.
     """
     try:
         content = parse_json(path.read_bytes())
@@ -41,14 +42,14 @@ def read_checked(path: Path, how_to_fix: str) -> Any:
     if not isinstance(content, dict) or CHECKSUM not in content:
         return content
     expected = content.pop(CHECKSUM)
-    found = _checksum(content)
-    if found != expected:
-        raise ValueError(f"{path} is damaged: expected content of {expected}, found {found}. {how_to_fix}")
+    actual = _checksum(content)
+    if actual != expected:
+        raise ValueError(f"{path} is damaged: expected content with {expected}, found {actual}. {how_to_fix}")
     return content
 
 
 def with_text_checksum(text: str) -> str:
-    """A text in Markdown with its checksum in a comment at the end, in place of an earlier one."""
+    """A Markdown text with its checksum in a comment at the end, which replaces an earlier one."""
     plain = without_text_checksum(text)
     return f"{plain}\n<!-- sha256 of the text above: {_text_hash(plain)} -->\n"
 
@@ -70,5 +71,5 @@ def _text_hash(text: str) -> str:
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    # Covers the values and not the bytes: an editor that only reformats the file or sorts its keys changes nothing.
+    # Covers the values, not the bytes: an editor may reformat the file or sort its keys.
     return f"sha256:{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}"

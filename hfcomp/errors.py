@@ -1,4 +1,4 @@
-"""Mistakes of users end a command in one line; errors of the library keep their traceback."""
+"""One-line errors for user mistakes; bugs in the library keep their traceback."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextvars import ContextVar
 from pathlib import Path
 
 FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
-# Errors that hfcomp raises for values, files and packages of the user, and for a loss that is no longer finite.
+# Errors that hfcomp raises for the user's values, files and packages, and for a loss that is no longer finite.
 MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
-# Modules of the Hub's and its libraries' errors, which have no common class.
+# Modules that define the errors of the Hub and its libraries, which have no common base class.
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions", "wandb.errors")
 # These libraries log every attempt to reach the Hub and every damaged file, which the final error repeats.
 REPEATED = {"huggingface_hub.utils._http": logging.ERROR, "datasets.packaged_modules": logging.CRITICAL}
@@ -23,15 +23,15 @@ _within: ContextVar[bool] = ContextVar("within", default=False)
 
 @contextmanager
 def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
-    """Ends the process with one line for a mistake of the user's; other exceptions pass, which are ours.
+    """Ends the process with one line for a user mistake; other exceptions are bugs of ours and pass through.
 
-    Inside another one it does nothing: the outer one knows what was asked for.
+    Does nothing inside another `one_line_errors`, because the outer one has the user's choice.
 
     Args:
-        traceback_wanted: let every exception pass, as the environment variable HFCOMP_TRACEBACK=1 does.
+        traceback_wanted: whether every exception passes through, as with the environment variable HFCOMP_TRACEBACK=1.
 
     Raises:
-        SystemExit: with the line.
+        SystemExit: with the one-line message.
     """
     if _within.get():
         yield
@@ -42,8 +42,8 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # Tested by type and by module: the Hub's libraries have errors without a common class. Anything else is a bug
-        # in hfcomp, and its traceback is needed.
+        # Checks the type and the module, because the errors of the Hub's libraries have no common base class. Anything
+        # else is a bug in hfcomp, and its traceback is needed.
         if wanted or not (isinstance(error, MISTAKES) or type(error).__module__.startswith(THEIRS)):
             raise
         raise SystemExit(f"error: {_line(error)}") from error
@@ -58,24 +58,24 @@ def _set_levels(levels: Mapping[str, int]) -> None:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, and where it was raised if that is not in hfcomp: it may be a mistake of ours then."""
+    """The message of an error, with the place where it was raised if that is outside hfcomp: it may be our bug."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     if isinstance(error, UnicodeEncodeError):
-        return f"{_around(error)!a:.200} is not valid Unicode. Rename the file, or correct the text."
-    said = " ".join(str(error).split()) or type(error).__name__
-    # A ValueError that numpy raised may be a bug in hfcomp behind a user's file. The line then names the place, and
-    # how to see the rest.
+        return f"{_surrounding_text(error)!a:.200} is not valid Unicode. Rename the file, or correct the text."
+    message = " ".join(str(error).split()) or type(error).__name__
+    # A ValueError raised by numpy may be a bug in hfcomp that a user's file triggers. The line then also names the
+    # place and the option that shows the traceback.
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or _PACKAGE in Path(frames[-1].filename).parents:
-        return said
+        return message
     place = "/".join(Path(frames[-1].filename).parts[-2:])
-    return f"{said} ({type(error).__name__} in {place}; {FLAG} shows the whole)"
+    return f"{message} ({type(error).__name__} in {place}; {FLAG} shows the full traceback)"
 
 
-def _around(error: UnicodeEncodeError) -> str:
-    """The line, and in JSON the text, in which there is half a character: only it says what the error is of."""
+def _surrounding_text(error: UnicodeEncodeError) -> str:
+    """The line, or in JSON the string, that contains half a character; the error itself does not name it."""
     text, place = error.object, error.start
     start = max(text.rfind(end, 0, place) for end in '"\n') + 1
-    ends = [found for end in '"\n' if (found := text.find(end, place)) >= 0]
+    ends = [position for end in '"\n' if (position := text.find(end, place)) >= 0]
     return text[start : min(ends, default=len(text))]

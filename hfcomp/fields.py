@@ -1,7 +1,7 @@
-"""The one table of what travels from a row of a dataset to a loss: the fields of [`Features`], an entry for each.
+"""The single list of everything that travels from a dataset row to a loss: the fields of [`Features`].
 
-A further field of a row is one entry here and the loss that reads it. With a `column` and a `dtype` the collator reads
-it, the model passes it on and the trainer gathers it; a value that is not a number has a reader in
+To add a field, add one entry here and a loss that reads it. If the entry has a `column` and a `dtype`, the collator
+reads it, the model passes it on and the trainer gathers it. Values that are not numbers have a reader in
 `hfcomp.data.row_values`.
 """
 
@@ -16,24 +16,24 @@ from typing import Any
 import torch
 from transformers.utils import ModelOutput
 
-# Ways to gather a field over processes. Row numbers become those of the global batch.
+# Ways to gather a field over processes. Row numbers become row numbers of the global batch.
 WITH_GRADIENT, VALUES, ROW_NUMBERS = "with gradient", "values", "row numbers"
 
 
 @dataclass(frozen=True)
 class Field:
-    """How a field of [`Features`] comes about.
+    """The origin of a field of [`Features`].
 
     Attributes:
-        column: of the dataset, which a trainer that requires the field reads; empty for none.
-        optional: whether a dataset may lack the column, as long as the trainer does not say otherwise.
-        gathered: `WITH_GRADIENT`, `VALUES` or `ROW_NUMBERS`; empty for what is one value per process.
-        in_batch: whether it is a key of the batch, which the model passes on as it is.
-        always: whether it is passed on though no trainer requires it.
-        dtype: of the numbers that the collator reads from the column: one for each row, or for each negative where
+        column: dataset column that a trainer needs if it requires the field; empty for none.
+        optional: whether a dataset may lack the column, unless the trainer requires it explicitly.
+        gathered: `WITH_GRADIENT`, `VALUES` or `ROW_NUMBERS`; empty for one value per process.
+        in_batch: whether it is a key of the batch that the model passes on unchanged.
+        always: whether it is passed on even if no trainer requires it.
+        dtype: type of the numbers that the collator reads from the column: one per row, or one per negative if
             `per_negative` is set.
-        per_negative: see `dtype`.
-        missing: what stands in the column's place where an entry is null or the column is absent.
+        per_negative: whether the column has one number per negative.
+        missing: value to use if an entry is null or the column is absent.
     """
 
     column: str = ""
@@ -47,47 +47,46 @@ class Field:
 
 
 def _computed_field(**how: Any) -> Any:
-    """A field that the model makes."""
+    """A field that the model computes."""
     return dataclasses.field(default=None, metadata={"field": Field(**how)})
 
 
-def _read(**how: Any) -> Any:
+def _batch_field(**how: Any) -> Any:
     """A field that comes with the batch."""
     return dataclasses.field(default=None, metadata={"field": Field(**{"gathered": VALUES, **how}, in_batch=True)})
 
 
 @dataclass
 class Features(ModelOutput):
-    """What a loss may need of one batch. A field is `None` when the trainer's `required_features` do not name it.
+    """Everything a loss may need from one batch. A field is `None` unless the trainer's `required_features` name it.
 
-    `B` rows leave `DualEncoder.forward`; after `CompositionalTrainer.gather_features` the first dimension is the
-    global `N` and `rows` is this process's slice of it. Embeddings are L2-normalized; rows that a mask excludes hold
-    zeros.
+    `DualEncoder.forward` returns `B` rows. After `CompositionalTrainer.gather_features` the first dimension is the
+    global `N`, and `rows` is this process's slice of it. Embeddings are L2-normalized; masked rows contain zeros.
 
     Attributes:
-        image_embeds: `[N, D]`.
-        text_embeds: `[N, D]`, of the captions.
-        negative_image_embeds: `[N, D]`.
-        negative_text_embeds: `[N, K, D]`.
-        concept_embeds: `[C, D]`, `max_concepts` for each image, in the order of images.
-        tokens: `[B, P, D]`, the patches of this process's images; never gathered.
-        negative_image_mask: `[N]` bool, true where a row has a negative image.
-        negative_text_mask: `[N, K]` bool.
+        image_embeds: `[N, D]`, image embeddings.
+        text_embeds: `[N, D]`, caption embeddings.
+        negative_image_embeds: `[N, D]`, embeddings of negative images.
+        negative_text_embeds: `[N, K, D]`, embeddings of negative captions.
+        concept_embeds: `[C, D]`, `max_concepts` per image, in the order of the images.
+        tokens: `[B, P, D]`, patch tokens of this process's images; never gathered.
+        negative_image_mask: `[N]` bool, true if the row has a negative image.
+        negative_text_mask: `[N, K]` bool, true if the negative caption exists.
         negative_kind: `[N, K]` long, ids of `hfcomp.data.columns.NEGATIVE_KINDS`.
         negative_concreteness: `[N, K]` float, 1 to 5, NaN = no rating.
-        concept_image_index: `[C]` long, the global row of the concept's image, -1 = padding.
+        concept_image_index: `[C]` long, global row of the concept's image, -1 = padding.
         concept_id: `[C]` long, equal numbers for equal phrases.
-        image_id: `[N]` long, equal numbers for rows of one image; whatever is required, it is there if the dataset
-            has the column `image_id`, or if rows share images.
-        text_id: `[N]` long, equal numbers for equal captions; whatever is required, it is there unless the config's
-            `mask_equal_texts` is off.
-        negative_text_id: `[N, K]` long, of the same numbers, likewise.
-        reference_text_embeds: `[N, D]`, of the captions by a frozen copy of the backbone; it comes with the batch.
-        reference_negative_text_embeds: `[N, K, D]`, likewise.
+        image_id: `[N]` long, equal numbers for rows that show the same image. Always present if the dataset has the
+            column `image_id` or if rows share images.
+        text_id: `[N]` long, equal numbers for equal captions. Always present unless the config's `mask_equal_texts`
+            is off.
+        negative_text_id: `[N, K]` long, numbered together with `text_id` and present under the same condition.
+        reference_text_embeds: `[N, D]`, caption embeddings from a frozen copy of the backbone; part of the batch.
+        reference_negative_text_embeds: `[N, K, D]`, the same for negative captions.
         logit_scale: scalar, the multiplier (already exponentiated).
         logit_bias: scalar, SigLIP only.
-        learned: the objective's learned values by name.
-        rows: this process's slice of `N`.
+        learned: learned values of the objective by name.
+        rows: slice of `N` that belongs to this process.
     """
 
     image_embeds: torch.Tensor | None = _computed_field(column="image", gathered=WITH_GRADIENT)
@@ -98,23 +97,23 @@ class Features(ModelOutput):
     negative_text_embeds: torch.Tensor | None = _computed_field(column="negative_captions", gathered=WITH_GRADIENT)
     concept_embeds: torch.Tensor | None = _computed_field(column="concepts", optional=True, gathered=WITH_GRADIENT)
     tokens: torch.Tensor | None = _computed_field()
-    negative_image_mask: torch.Tensor | None = _read()
-    negative_text_mask: torch.Tensor | None = _read()
-    negative_kind: torch.Tensor | None = _read(
+    negative_image_mask: torch.Tensor | None = _batch_field()
+    negative_text_mask: torch.Tensor | None = _batch_field()
+    negative_kind: torch.Tensor | None = _batch_field(
         column="negative_kinds", optional=True, dtype=torch.long, per_negative=True, missing="other"
     )
-    negative_concreteness: torch.Tensor | None = _read(
+    negative_concreteness: torch.Tensor | None = _batch_field(
         column="negative_concreteness", optional=True, dtype=torch.float32, per_negative=True, missing=math.nan
     )
-    concept_image_index: torch.Tensor | None = _read(gathered=ROW_NUMBERS)
-    concept_id: torch.Tensor | None = _read()
-    image_id: torch.Tensor | None = _read(column="image_id", always=True, dtype=torch.long)
-    text_id: torch.Tensor | None = _read(column="caption", always=True, dtype=torch.long)
-    negative_text_id: torch.Tensor | None = _read(
+    concept_image_index: torch.Tensor | None = _batch_field(gathered=ROW_NUMBERS)
+    concept_id: torch.Tensor | None = _batch_field()
+    image_id: torch.Tensor | None = _batch_field(column="image_id", always=True, dtype=torch.long)
+    text_id: torch.Tensor | None = _batch_field(column="caption", always=True, dtype=torch.long)
+    negative_text_id: torch.Tensor | None = _batch_field(
         column="negative_captions", always=True, dtype=torch.long, per_negative=True, missing=""
     )
-    reference_text_embeds: torch.Tensor | None = _read()
-    reference_negative_text_embeds: torch.Tensor | None = _read()
+    reference_text_embeds: torch.Tensor | None = _batch_field()
+    reference_negative_text_embeds: torch.Tensor | None = _batch_field()
     logit_scale: torch.Tensor | None = _computed_field()
     logit_bias: torch.Tensor | None = _computed_field()
     learned: dict[str, torch.Tensor] | None = _computed_field()
@@ -122,7 +121,7 @@ class Features(ModelOutput):
 
     @property
     def own_negative_mask(self) -> torch.Tensor | None:
-        """`negative_text_mask` without negatives that equal their row's own caption, as far as there are ids."""
+        """`negative_text_mask` without negatives that equal their row's own caption, if text ids are available."""
         if self.negative_text_mask is None or self.text_id is None or self.negative_text_id is None:
             return self.negative_text_mask
         return self.negative_text_mask & (self.negative_text_id != self.text_id.unsqueeze(1))
@@ -131,9 +130,9 @@ class Features(ModelOutput):
 FIELDS: dict[str, Field] = {
     field.name: field.metadata["field"] for field in dataclasses.fields(Features) if "field" in field.metadata
 }
-"""By name, what a trainer may require."""
+"""Fields that a trainer may require, by name."""
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """The columns that fields are made of, in their order, each once."""
+    """The columns that the fields are read from, in the same order and without duplicates."""
     return [*dict.fromkeys(FIELDS[name].column for name in names if FIELDS[name].column)]

@@ -1,9 +1,9 @@
-"""Options that are declared once: a field of a dataclass has name, type, limits, help and default of an option.
+"""Options declared in one place: a dataclass field holds the name, type, limits, help and default of an option.
 
     rows: Annotated[int, Field(ge=1), "Rows to show."] = 1000
 
-`Options` checks the values by it, in Python and on the command line that `command_parser` makes of these fields. Names
-of models, which Python and command lines take alike, are read here too.
+`Options` checks values against these declarations, both in Python and on the command line, which `command_parser`
+builds from the same fields. Names of models, which Python and command lines take alike, are read here too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ OUTPUTS = ("--output", "--output_dir")
 
 @dataclass(frozen=True)
 class Spelling:
-    """How an option is written on a command line, if its type and name do not say it.
+    """Spelling of an option on the command line, if it does not follow from type and name.
 
     Attributes:
         metavar: Name of its value in the help.
-        positional: Whether it is a word without a name; several if it is a tuple.
-        repeated: Whether a tuple has an entry for each time that the option is given, which may have commas.
-        spaced: Whether a tuple may also be written in several words, as in `--models A B` beside `A,B`.
+        positional: Whether it is a positional argument; a tuple takes several.
+        repeated: Whether the option may be repeated, each time adding an entry to its tuple; entries may have commas.
+        spaced: Whether a tuple may also be written as several words, for example `--models A B` as well as `A,B`.
     """
 
     metavar: str = ""
@@ -49,12 +49,12 @@ class Spelling:
 
 @dataclass(frozen=True)
 class Needs:
-    """Another option without which this one would change nothing, which is an error.
+    """Another option that this one requires; without it, the option would have no effect, which is an error.
 
     Attributes:
-        option: Name of the other one.
-        value: The value that it must have; by default any that counts as true.
-        advice: What else the error says.
+        option: Name of the other option.
+        value: Value that the other option must have; defaults to any value that counts as true.
+        advice: Additional text for the error message.
     """
 
     option: str
@@ -73,15 +73,15 @@ Size = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-Device = Annotated[str | None, THIS_MACHINE, "Such as cpu or cuda:1; by default a GPU if there is one."]
-AllowUrls = Annotated[bool, "Fetch images that the data names by URL; only for data you trust."]
-UrlTimeout = Annotated[float, THIS_MACHINE, Spelling("S"), "Seconds for one image."]
-BatchSize = Annotated[Count, "Images or texts that a model encodes at a time."]
-NoCache = Annotated[bool, "Encode everything again and keep nothing."]
+Device = Annotated[str | None, THIS_MACHINE, "Device such as cpu or cuda:1. Defaults to a GPU if available."]
+AllowUrls = Annotated[bool, "Download images that the dataset references by URL. Only for data you trust."]
+UrlTimeout = Annotated[float, THIS_MACHINE, Spelling("S"), "Download timeout per image in seconds."]
+BatchSize = Annotated[Count, "Images or texts per encoding batch."]
+NoCache = Annotated[bool, "Recompute all embeddings and do not cache them."]
 
 
 class Option(NamedTuple):
-    """A field of a class of options, as it is declared, and the class that shows it in its group of the help."""
+    """A declared field of an options class, and the class whose help group shows it."""
 
     name: str
     hint: Any
@@ -95,19 +95,19 @@ class Option(NamedTuple):
 
 
 @cache
-def declared(kind: type) -> dict[str, Option]:
-    """The options of a dataclass by name, those of its bases first; not those that a class sets by itself."""
-    hints, found = get_type_hints(kind, include_extras=True), {}
+def declared_options(kind: type) -> dict[str, Option]:
+    """The options of a dataclass by name, base classes first, without fields that a class sets itself."""
+    hints, options = get_type_hints(kind, include_extras=True), {}
     for field in fields(kind):
         hint = hints[field.name]
-        # by type, the last of each: a field may say more than an annotated type that it takes
+        # the last note of each type wins, because a field may override the notes of an annotated type
         notes = {type(note): note for note in getattr(hint, "__metadata__", ())}
         owner = next(base for base in reversed(kind.__mro__) if field.name in vars(base).get("__annotations__", {}))
         if field.init:
             about = notes.get(str, ""), notes.get(Spelling, Spelling()), notes.get(Needs), ThisMachine not in notes
-            adapter = TypeAdapter(hint, config=ConfigDict(defer_build=True))  # a help checks no value
-            found[field.name] = Option(field.name, hint, adapter, field.default, owner, *about)
-    return found
+            adapter = TypeAdapter(hint, config=ConfigDict(defer_build=True))  # not needed for showing the help
+            options[field.name] = Option(field.name, hint, adapter, field.default, owner, *about)
+    return options
 
 
 class check(staticmethod):
@@ -117,14 +117,14 @@ class check(staticmethod):
 class Options:
     """Base of a dataclass of options. It checks types, limits, needs and each `check` when an instance is made.
 
-    It also converts values that mean the same: a list to a tuple, a text to a path or number.
+    It also converts equivalent values: a list to a tuple, a text to a path or a number.
     """
 
     def __post_init__(self) -> None:
-        options = declared(type(self))
+        options = declared_options(type(self))
         for option in options.values():
             value = _plain(getattr(self, option.name), option.hint)
-            texts = all(isinstance(one, str) for one in (value if isinstance(value, list) else [value]))
+            texts = all(isinstance(entry, str) for entry in (value if isinstance(value, list) else [value]))
             try:
                 value = option.adapter.validate_python(value, strict=not texts)
             except ValidationError as error:
@@ -142,10 +142,10 @@ class Options:
 
 
 def _plain(value: Any, hint: Any) -> Any:
-    """A value of Python as the type of its option: a list as a tuple, a path as a text, NumPy's number as an int."""
+    """Converts a Python value for its option: a list to a tuple, a path to a text, a NumPy integer to an int."""
     kinds = members(hint)
     if isinstance(value, list | tuple) and kinds and get_origin(kinds[0]) is tuple:
-        return tuple(_plain(one, get_args(kinds[0])[0]) for one in value)
+        return tuple(_plain(entry, get_args(kinds[0])[0]) for entry in value)
     if isinstance(value, PurePath) and str in kinds and Path not in kinds:
         return str(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
@@ -155,7 +155,7 @@ def _plain(value: Any, hint: Any) -> Any:
 
 def make_options(kind: type[T], given: dict[str, Any]) -> T:
     """The options of a class, taken out of those that a command line has given."""
-    return kind(**{name: given.pop(name) for name in declared(kind) if name in given})
+    return kind(**{name: given.pop(name) for name in declared_options(kind) if name in given})
 
 
 class Parser(argparse.ArgumentParser):
@@ -194,7 +194,9 @@ def command_parser(
     for kind in kinds:
         add_options(parser, kind, optional=optional)
     if kinds:  # all options would hide the error below them
-        options = [option for kind in kinds for option in declared(kind).values() if option.name not in optional]
+        options = [
+            option for kind in kinds for option in declared_options(kind).values() if option.name not in optional
+        ]
         options.sort(key=lambda option: not option.spelling.positional)
         parser.usage = " ".join(
             [parser.prog, *(word for one in options for word in _required_words(one)), "[OPTIONS]"]
@@ -205,7 +207,7 @@ def command_parser(
 def add_options(parser: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = ()) -> None:
     """Adds the options of a class: a group for each class that declares some, with the title of its docstring."""
     order = [*reversed(kind.__mro__)]
-    options = sorted(declared(kind).values(), key=lambda option: order.index(option.owner))
+    options = sorted(declared_options(kind).values(), key=lambda option: order.index(option.owner))
     for owner, own in groupby(options, key=lambda option: option.owner):
         group = parser.add_argument_group((inspect.getdoc(owner) or "").partition("\n")[0].rstrip("."))
         for option in own:

@@ -1,7 +1,8 @@
-"""Safe readers for untrusted text files: no content makes one hang, run out of memory or fail without a place.
+"""Safe readers for untrusted text files: no content can make them hang or exhaust memory, and errors name the place.
 
-YAML can name one list a billion times (aliases), both YAML and JSON can nest until the interpreter gives up, and their
-escapes can write half a character, which no file and no tokenizer accepts. Each raises an error with file and line.
+YAML can refer to one list a billion times (aliases), YAML and JSON can both nest until the interpreter gives up, and
+their escapes can encode half a character, which no file and no tokenizer accepts. In each case the reader raises an
+error with file and line.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ import hfcomp
 
 FILE_ENDINGS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".tar", ".gz", ".txt", ".yaml")
 MAX_YAML_BYTES = 1024**2
-"""Of a recipe, sweep, search or table of keywords; PyYAML reads 100 kB a second."""
+"""Maximum size of a recipe, sweep, search or keyword table; PyYAML reads 100 kB per second."""
 MAX_YAML_VALUES = 100_000
-"""Values of such a file, those of an alias counted as often as it is named."""
+"""Maximum number of values in such a file; the values of an alias count every time it is used."""
 MAX_YAML_DEPTH = 50
-"""Lists and mappings inside one another."""
+"""Maximum depth of nested lists and mappings."""
 
 
 class FileError(ValueError):
-    """What a file of the user's lacks; the message names the file, and needs no other around it."""
+    """A problem in a user's file; the message names the file and needs no further context."""
 
 
 _Hook = Callable[[list[tuple[str, Any]]], Any]
@@ -40,7 +41,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # A lone surrogate, or an escaped one whose backslash may itself be escaped.
 _HALF_ESCAPE = re.compile(
     r"\\u[dD](?:(?<=\\\\u[dD])[89a-fA-F]|[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"  # begins with what it looks for, which is found fast
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"  # starts with fixed text, which makes the search fast
 )
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
 # TOKEN and KEY as whole words (CLIP_TOKENIZER and KEYWORDS hold no secret), in a name with "_" before capitals.
@@ -50,7 +51,7 @@ _SECRET = re.compile(
 
 
 def shipped_folder(name: str, pattern: str) -> Path:
-    """A folder of files that come with hfcomp: inside the installed package, or next to it in a clone.
+    """Finds a folder of files that come with hfcomp: inside the installed package, or next to it in a clone.
 
     Raises:
         FileNotFoundError: if no such folder has a file that matches the pattern.
@@ -59,20 +60,20 @@ def shipped_folder(name: str, pattern: str) -> Path:
     for folder in (package / name, package.parent / name):
         if any(folder.glob(pattern)):
             return folder
-    raise FileNotFoundError(f"there is no {name}/{pattern} in or beside {package}. Reinstall hfcomp.")
+    raise FileNotFoundError(f"{name}/{pattern} does not exist in {package} or next to it. Reinstall hfcomp.")
 
 
-def shortened(value: Any) -> str:
-    """A value as an error shows it."""
+def short_repr(value: Any) -> str:
+    """The representation of a value for an error message, at most 80 characters."""
     try:
         text = repr(value)
     except RecursionError:
-        return "lists or objects that are nested too deeply to be shown"
+        return "lists or objects that are nested too deeply to show"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
+    """` Did you mean 'caption'?` with the nearest name in `known`, or an empty string."""
     match = nearest_name(name, known)
     return f" Did you mean {match!r}?" if match else ""
 
@@ -82,12 +83,12 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def may_be_hub_id(name: str) -> bool:
-    """Whether a name where nothing is may be of the Hub: begun as no path, with one slash at most, no file ending."""
+    """Whether the name of a missing file may be a Hub id: no path prefix, at most one slash, no file extension."""
     return name.count("/") <= 1 and not name.startswith((".", "/", "~")) and not name.endswith(FILE_ENDINGS)
 
 
 def check_place(place: str | PathLike[str], needed_by: str = "") -> None:
-    """Raises `ValueError` for a place that is no file, folder or possible Hub id; `needed_by` is its use."""
+    """Raises `ValueError` for a place that is not a file, folder or possible Hub id; `needed_by` says who needs it."""
     if not os.path.exists(place) and not may_be_hub_id(os.fspath(place)):
         raise ValueError(f"{needed_by}{': ' if needed_by else ''}{place}: no such folder.")
 
@@ -95,44 +96,44 @@ def check_place(place: str | PathLike[str], needed_by: str = "") -> None:
 def check_dataset_place(name: str) -> None:
     """Raises `FileNotFoundError` for a name that is neither a file or folder nor a possible Hub id."""
     if not os.path.exists(name) and not may_be_hub_id(name):
-        raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
+        raise FileNotFoundError(f"no file or folder {name!r} exists; relative paths start at {os.getcwd()!r}.")
 
 
 def expand_variables(value: str, name: str) -> str:
-    """A value of a field of paths, with `$NAME` and `${NAME}` replaced by environment variables.
+    """Replaces `$NAME` and `${NAME}` in a path field by environment variables.
 
-    Paths are printed, and written into reports and cards. So a variable that holds a secret by its name raises: a
-    recipe of somebody else could ask for it.
+    Paths are printed and written into reports and cards. A variable whose name suggests a secret therefore raises,
+    because someone else's recipe could request it.
 
     Raises:
-        ValueError: for a variable that is not set, or whose name holds SECRET, PASSWORD, PASSWD or
+        ValueError: for a variable that is not set, or whose name contains SECRET, PASSWORD, PASSWD or
             CREDENTIAL, or the word TOKEN or KEY.
     """
 
-    def of(found: re.Match[str]) -> str:
-        variable = found[1] or found[2]
+    def look_up(match: re.Match[str]) -> str:
+        variable = match[1] or match[2]
         if _SECRET.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", variable)):
             raise ValueError(
-                f"{name}={value!r}: the environment variable {variable} may hold a secret by its name, and paths are "
+                f"{name}={value!r}: by its name, the environment variable {variable} may hold a secret, and paths are "
                 f"written into reports. Rename it, or pass --{name.lstrip('-')} with the path itself."
             )
         if variable not in os.environ:
             raise ValueError(
-                f"{name}={value!r} names an environment variable that is not set. Set it, or pass "
+                f"{name}={value!r}: the environment variable {variable} is not set. Set it, or pass "
                 f"--{name.lstrip('-')}."
             )
         return os.environ[variable]
 
-    return _VARIABLE.sub(of, value)
+    return _VARIABLE.sub(look_up, value)
 
 
 def read_yaml(path: str | PathLike[str]) -> Any:
-    """What a YAML file holds.
+    """Reads a YAML file.
 
     Raises:
-        ValueError: for a file that is not YAML in UTF-8, has a key twice in one mapping, or is over the limits, naming
-            file and line.
-        OSError: for a file that is not there or cannot be read.
+        ValueError: for a file that is not YAML in UTF-8, repeats a key in a mapping, or exceeds the limits; the
+            message names file and line.
+        OSError: for a file that is missing or cannot be read.
     """
     path = Path(path)
     content = path.read_bytes()
@@ -140,10 +141,10 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         raise ValueError(f"{path}: found {len(content):,} bytes, expected at most {MAX_YAML_BYTES:,} of YAML.")
     try:
         text = content.decode("utf-8-sig")
-        # The text is read twice: events are a stream that costs no memory, and only a text that passes is built.
+        # Reads the text twice: the first pass over parser events takes no memory, and only valid text is loaded.
         _check_events(yaml.parse(text, Loader=yaml.SafeLoader))
         return yaml.load(text, Loader=_Loader)
-    except _Refused as error:
+    except _Rejected as error:
         raise ValueError(f"{path}, {error}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -152,30 +153,30 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8.") from error
-    except (ValueError, OverflowError) as error:  # of a number or date that Python does not have
+    except (ValueError, OverflowError) as error:  # from a number or date that Python cannot represent
         raise ValueError(f"{path}: not YAML: a value in it cannot be read: {error}.") from error
 
 
-class _Refused(Exception):
-    """What YAML would allow and is refused here, with its line."""
+class _Rejected(Exception):
+    """Raised with the line of valid YAML that this reader rejects."""
 
 
 def _check_events(events: Iterable[yaml.Event]) -> None:
-    # Counts before anything is built: an alias of an alias of a list costs a line, and its values grow tenfold.
-    # An alias counts as many values as the part that it names, which is known by then: YAML knows no forward aliases.
-    # Sizes multiply along a chain of aliases as the built lists would, but here they are numbers.
+    # Counts values before anything is built: each level of aliases takes one line and can multiply the values by ten.
+    # An alias counts the values of the part that it refers to, which are known by then because YAML has no forward
+    # aliases. Sizes multiply along a chain of aliases as the lists themselves would, but here they are only numbers.
     sizes: dict[str, int] = {}
-    open_parts: list[tuple[str | None, int]] = []  # anchor, and the values before it
+    open_parts: list[tuple[str | None, int]] = []  # anchor, and the number of values before it
     total = 0
     for event in events:
         line = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in (anchor for anchor, _ in open_parts):
-                raise _Refused(f"{line}: *{event.anchor} refers to itself. Write it out.")
+                raise _Rejected(f"{line}: *{event.anchor} refers to itself. Write the values out.")
             total += sizes.get(event.anchor, 1)
         elif isinstance(event, yaml.ScalarEvent):
             if "\0" in event.value or _SURROGATE.search(event.value):
-                raise _Refused(f"{line}: found a NUL or lone surrogate in {event.value[:60]!a}. Remove it.")
+                raise _Rejected(f"{line}: found a NUL or lone surrogate in {event.value[:60]!a}. Remove it.")
             total += 1
             if event.anchor:
                 sizes[event.anchor] = 1
@@ -183,21 +184,21 @@ def _check_events(events: Iterable[yaml.Event]) -> None:
             open_parts.append((event.anchor, total))
             total += 1
             if len(open_parts) > MAX_YAML_DEPTH:
-                raise _Refused(f"{line}: found more than {MAX_YAML_DEPTH} nested lists and mappings.")
+                raise _Rejected(f"{line}: found more than {MAX_YAML_DEPTH} levels of lists and mappings.")
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_parts.pop()
             if anchor:
                 sizes[anchor] = total - before
         if total > MAX_YAML_VALUES:
-            raise _Refused(f"{line}: found more than {MAX_YAML_VALUES:,} values, counting aliases each time.")
+            raise _Rejected(f"{line}: found more than {MAX_YAML_VALUES:,} values, counting every use of an alias.")
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses duplicate keys, of which YAML would keep the last."""
+    """Rejects duplicate keys; PyYAML would silently keep the last one."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
-        # Checked on the source text: construction adds merged keys to a mapping's own, also into one that is merged
-        # later.
+        # Checks the source text, because construction adds merged keys to a mapping's own keys, even in a mapping that
+        # is itself merged later.
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], yaml.ScalarNode] = {}
         for key, _ in node.value:
@@ -206,37 +207,37 @@ class _Loader(yaml.SafeLoader):
             before = first.setdefault((key.tag, key.value), key)
             if before is not key:
                 line, above = key.start_mark.line + 1, before.start_mark.line + 1
-                raise _Refused(f"line {line}: {key.value!r} is duplicated, first in line {above}. Remove one.")
+                raise _Rejected(f"line {line}: duplicate key {key.value!r}, first used in line {above}. Remove one.")
         return node
 
 
 def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) -> Any:
-    """The content of a JSON text; the caller adds file and line to errors.
+    """Parses a JSON text; the caller adds file and line to errors.
 
     Raises:
         json.JSONDecodeError: for invalid JSON.
-        ValueError: for lists and objects nested deeper than Python reads, a number of thousands of digits, or half a
-            character in a text.
+        ValueError: for lists and objects nested deeper than Python can read, a number with thousands of digits, or
+            half a character in a text.
     """
     if isinstance(content, bytes):
         content = content.decode("utf-8-sig")
     # The depth limit is Python's own recursion limit: `json` raises, while some parsers would crash the process.
     try:
-        with _no_collection():
-            found = json.loads(content, object_pairs_hook=object_pairs_hook)
-        if _HALF_ESCAPE.search(content):  # rare; what follows takes as long as reading, and memory
-            json.dumps(found, ensure_ascii=False).encode()
+        with _no_garbage_collection():
+            value = json.loads(content, object_pairs_hook=object_pairs_hook)
+        if _HALF_ESCAPE.search(content):  # rare; the check takes as long as parsing, and memory
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
-        raise ValueError("lists or objects are nested too deeply to be read") from None
+        raise ValueError("lists or objects are nested too deeply to read") from None
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise ValueError(f"a text in it is not valid Unicode: it has the lone surrogate {half!a}") from None
-    return found
+    return value
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    # Deep inside nested lists, the finalizers of other objects would find no stack left.
+def _no_garbage_collection() -> Iterator[None]:
+    # Deep inside nested lists, the finalizers of other objects would have no stack left to run on.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -247,16 +248,16 @@ def _no_collection() -> Iterator[None]:
 
 
 def check_surrogates(path: Path | str) -> None:
-    """Raises FileError for the first half character of a JSON or JSON-lines file that another reader will read."""
+    """Raises FileError for the first half character in a JSON or JSON Lines file that another reader will load."""
     path = Path(path)
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if b"\\ud" in line.lower():
-                text = line.decode("utf-8", "replace").replace("\\\\", "  ")  # escaped backslashes begin nothing
-                if found := _HALF_ESCAPE.search(text):
+                text = line.decode("utf-8", "replace").replace("\\\\", "  ")  # escaped backslashes start no escape
+                if match := _HALF_ESCAPE.search(text):
                     raise FileError(
                         f"{path}, line {number}: a text in it is not valid Unicode: it has the lone surrogate "
-                        f"{text[found.start() : found.start() + 6]}. Correct it, or remove the entry."
+                        f"{text[match.start() : match.start() + 6]}. Correct it, or remove the entry."
                     )
 
 
@@ -268,13 +269,13 @@ def read_json(path: Path | str) -> Any:
 
 
 def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Rows of a table in CSV, each with the number of its last line.
+    """Yields the rows of a CSV table, each with the number of its last line.
 
     Raises:
         FileError: for invalid CSV or a field that is too long, with its line.
     """
-    # `strict` makes an unclosed quote an error instead of one field with the rest of the file. The line before a row
-    # shows where the failing row began, which may be far above the line at which the reader gave up.
+    # `strict` makes an unclosed quote an error; otherwise the rest of the file would become one field. The line before
+    # a row shows where the failing row began, which may be far above the line at which the reader gave up.
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     before = 0
     try:
@@ -289,6 +290,6 @@ def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterat
                 "Check for an unclosed quote, or shorten the text."
             ) from error
         raise FileError(
-            f"{name}, line {rows.line_num}: {error}{opened}. Double a quote inside a text, and put such a text in "
-            "quotes."
+            f"{name}, line {rows.line_num}: {error}{opened}. Double every quote inside a text, and enclose the text "
+            "in quotes."
         ) from error

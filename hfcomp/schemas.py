@@ -1,8 +1,7 @@
-"""Strict types for user configuration: an unknown key or a wrong type is a one-line error with its place.
+"""Strict types for user configuration: an unknown key or a wrong type raises a one-line error with its place.
 
-A file with a fixed set of keys is a `Strict` model; `parse` reads one. The fields of a recipe, which are those of our
-config and of a trainer's dataclass, are read one by one by `convert`, so that a text of the command line counts as the
-number or switch that it spells.
+A file with a fixed set of keys is a `Strict` model, which `parse` reads. Recipe fields come from our config and a
+trainer's dataclass; `convert` reads them one by one, so a command-line text counts as the number or switch it spells.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hfcomp.reading import nearest
 T = TypeVar("T")
 _NAME = re.compile(r"\w[\w .()+-]{0,99}")
 _LONGEST = 120
-# Keyed by the first word of an error's type: `int_type`, `int_parsing` and `int_from_float` are one mistake here.
+# Keyed by the first word of an error type: `int_type`, `int_parsing` and `int_from_float` count as the same mistake.
 _EXPECTED = {
     "int": "a whole number",
     "float": "a number",
@@ -45,9 +44,9 @@ _LIMITS = {
 
 
 class Strict(BaseModel):
-    """A mapping of a file. Its keys are those declared here, its values of the declared types, and neither changes.
+    """A mapping in a file, with only the declared keys and values of the declared types. Instances are immutable.
 
-    The description of a field is what errors state as expected.
+    Errors state the description of a field as the expected value.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -55,24 +54,24 @@ class Strict(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, values: Any, read: Callable[[Any], Self]) -> Self:
-        """States a mistake in the words of this model, so that the one around it adds no more than the place."""
+        """Describes a mistake in the words of this model, so the enclosing model only adds the place."""
         expected = {str(field.validation_alias or name): field.description for name, field in cls.model_fields.items()}
         try:
             return read(values)
         except ValidationError as error:
-            if not error.errors()[0]["loc"]:  # no mapping at all: the model around it describes what it expects here
+            if not error.errors()[0]["loc"]:  # not a mapping at all: the enclosing model describes what it expects
                 raise
             raise ValueError(_message(error, expected)) from None
 
 
 def plain_name(*reserved: str) -> AfterValidator:
-    """A name that can be a folder's: not a path, and in no case one of those that mean something else."""
+    """A validator for names that can be used for a folder: not a path and, ignoring case, not one of `reserved`."""
 
     def check(name: str) -> str:
         if not _NAME.fullmatch(name) or name != name.strip():
             raise ValueError(
-                f"{name!r} is not a plain name. It becomes a folder's: use letters, digits, spaces and any of _ - + . "
-                "( ), beginning with a letter or digit, and no '/'."
+                f"{name!r} is not a plain name. It is used for a folder: use letters, digits, spaces and any of "
+                "_ - + . ( ), begin with a letter or digit, and do not use '/'."
             )
         if name.casefold() in reserved:
             raise ValueError(f"{name!r} is reserved, as are {', '.join(reserved)}. Choose another name.")
@@ -82,9 +81,9 @@ def plain_name(*reserved: str) -> AfterValidator:
 
 
 def parse(kind: type[T] | Any, values: Any, where: str) -> T:
-    """Values as they were read, as a `Strict` model or a type of such.
+    """Converts values as read from a file to a `Strict` model or a type composed of such models.
 
-    An error is one line: `where`, the place in the values, what was found, what is expected, the nearest known key.
+    An error is one line: `where`, the place in the values, the value, the expected value, the nearest known key.
     """
     try:
         return TypeAdapter(kind).validate_python(values)
@@ -93,9 +92,9 @@ def parse(kind: type[T] | Any, values: Any, where: str) -> T:
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:
-    """The value of one field: of its type, or the text that spells one, on a command line or as YAML reads 1e-3."""
-    # Only texts are read as numbers and switches: a file's `bf16: 1` is a mistake, `--bf16 1` is not.
-    texts = isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+    """Converts the value of a field: a value of its type, or a text that spells one (command line; 1e-3 in YAML)."""
+    # Only texts are read as numbers and switches: `bf16: 1` in a file is a mistake, `--bf16 1` is not.
+    texts = isinstance(value, str) or (isinstance(value, list) and all(isinstance(entry, str) for entry in value))
     try:
         return TypeAdapter(hint).validate_python(value, strict=not texts)
     except ValidationError as error:
@@ -103,9 +102,9 @@ def convert(value: Any, hint: Any, where: str) -> Any:
 
 
 def conversion_error(error: ValidationError, value: Any, hint: Any, where: str) -> ValueError:
-    """What pydantic says of a value of one field, in one line."""
-    kinds, bounds = [_expectation(one) for one in error.errors()], _bounds(hint)
-    # pydantic has an error for each type of a union, none of which says what all of them allow.
+    """Turns pydantic's error about the value of one field into a one-line error."""
+    kinds, bounds = [_expectation(details) for details in error.errors()], _bounds(hint)
+    # pydantic reports one error per type of a union, and none of them lists everything that is allowed.
     if len(members(hint)) > 1 and None not in kinds:
         return ValueError(f"{where}: found {_describe(value)}, expected {' or '.join(dict.fromkeys(kinds))}.")
     if len(bounds) > 1 and error.errors()[0]["type"] in _LIMITS:
@@ -114,8 +113,9 @@ def conversion_error(error: ValidationError, value: Any, hint: Any, where: str) 
 
 
 def _bounds(hint: Any) -> list[str]:
-    """The limits that a hint declares. pydantic's error names only the one that is broken."""
-    declared = [limit for one in get_args(hint)[1:] if isinstance(one, FieldInfo) for limit in one.metadata]
+    """The limits that a hint declares. pydantic's error names only the violated one."""
+    infos = [note for note in get_args(hint)[1:] if isinstance(note, FieldInfo)]
+    declared = [limit for info in infos for limit in info.metadata]
     words = {Ge: "at least {0.ge:g}", Gt: "more than {0.gt:g}", Le: "at most {0.le:g}", Lt: "less than {0.lt:g}"}
     return [words[type(limit)].format(limit) for limit in declared if type(limit) in words]
 
@@ -130,17 +130,17 @@ def members(hint: Any) -> list[Any]:
 
 
 def _message(error: ValidationError, expected: Mapping[str, str | None] | None = None) -> str:
-    """The first mistake that pydantic found; `expected` has the descriptions of a model's fields by key."""
-    found, expected = error.errors(), expected or {}
-    # An unknown key comes before all other mistakes: it may be the missing key, misspelled.
-    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    """Describes the first mistake that pydantic found; `expected` has the descriptions of a model's fields by key."""
+    mistakes, expected = error.errors(), expected or {}
+    # Reports an unknown key before all other mistakes, because it may be a misspelling of a missing key.
+    first = next((mistake for mistake in mistakes if mistake["type"] == "extra_forbidden"), mistakes[0])
     kind, location = first["type"], list(first["loc"])
     described = expected.get(location[0]) if location else None
     if kind in ("extra_forbidden", "missing"):
         key = location.pop()
         if kind == "missing":
             return f"{_place(location)}{key} is missing. Expected {(described or 'a value').rstrip('.')}."
-        if location:  # inside a named tuple, which has no model of its own
+        if location:  # inside a named tuple, which is not a `Strict` model
             return f"{_place(location)}unknown key {key!r}. Expected {described}."
         return f"unknown key {key!r}.{nearest(str(key), expected)} Known: {', '.join(expected)}."
     if location[-1:] == ["[key]"]:
@@ -170,7 +170,7 @@ def _choices(error: Mapping[str, Any]) -> list[str]:
 
 def _hint(error: Mapping[str, Any]) -> str:
     if error["type"] == "string_type" and isinstance(error["input"], bool):
-        return " YAML reads yes, no, on and off as true and false; put such a word in quotes."
+        return " YAML reads yes, no, on and off as true and false; put such words in quotes."
     if error["type"] == "string_type" and isinstance(error["input"], int | float):
         return " Put a text that looks like a number in quotes."
     return nearest(str(error["input"]), _choices(error)) if error["type"] in _CHOICES else ""

@@ -1,6 +1,6 @@
-"""Tiny models with random weights, which need no download: they test the plumbing, and their output is noise.
+"""Tiny models with random weights that need no download. They test the plumbing; their output is noise.
 
-For tests, also those of other packages, and for the factories of `dataset_builders`.
+For tests, including those of other packages, and for the factories in `dataset_builders`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from transformers import (
     RobertaTokenizer,
 )
 
-# Layers of the denoiser and of the decoder.
+# Layers of the denoiser and the decoder.
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "sample_size": 32, "in_channels": 4, "out_channels": 4}
 _SHAPE = {"hidden_size": 32, "num_attention_heads": 2}
 _WORDS = (
@@ -47,7 +47,7 @@ _SIDE = 32
 
 
 def write_tiny_dinov2(folder: Path, *, seed: int = 0) -> Path:
-    """Writes a DINOv2 of two layers, for crops of 28 pixels, with its image processor."""
+    """Writes a two-layer DINOv2 for crops of 28 pixels, with its image processor."""
     torch.manual_seed(seed)
     Dinov2Model(Dinov2Config(num_hidden_layers=2, image_size=28, patch_size=14, **_SHAPE)).save_pretrained(folder)
     size = {"height": 28, "width": 28}
@@ -56,14 +56,14 @@ def write_tiny_dinov2(folder: Path, *, seed: int = 0) -> Path:
 
 
 def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, seed: int = 0) -> Path:
-    """Writes a RoBERTa of three layers with a byte-level tokenizer of 400 tokens, trained on `texts`."""
+    """Writes a three-layer RoBERTa and a byte-level tokenizer with 400 tokens, trained on `texts`."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     backend = Tokenizer(models.BPE(unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=400,
         special_tokens=special,
-        # All bytes, so any text has tokens, whatever the training texts were.
+        # Includes all bytes, so any text has tokens, whatever the training texts are.
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -74,7 +74,7 @@ def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, 
     torch.manual_seed(seed)
     config = RobertaConfig(
         vocab_size=len(tokenizer),
-        max_position_embeddings=tokens + 2,  # RoBERTa counts from behind the padding token's number
+        max_position_embeddings=tokens + 2,  # RoBERTa starts counting after the padding token's id
         pad_token_id=1,
         num_hidden_layers=3,
         intermediate_size=64,
@@ -86,7 +86,7 @@ def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, 
 
 
 def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
-    """Writes a Llama of two layers with a tokenizer of 24 words: it speaks of dogs and cats and ends often."""
+    """Writes a two-layer Llama with a 24-word tokenizer; it writes about dogs and cats and ends its texts early."""
     vocabulary = {word: number for number, word in enumerate(["<unk>", "<s>", "</s>", *_WORDS])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -94,7 +94,7 @@ def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
         tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=2048
     )
     if chat:
-        # The template ends the prompt at once if thinking is switched off, and a test can see this in the model's
+        # If thinking is switched off, the template ends the prompt immediately, which a test can see in the model's
         # output.
         tokenizer.chat_template = _TEMPLATE
     torch.manual_seed(seed)
@@ -110,7 +110,7 @@ def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
         initializer_range=0.1,
     )
     model = LlamaForCausalLM(config)
-    model.generation_config.do_sample = True  # else `transformers serve` takes no notice of a temperature
+    model.generation_config.do_sample = True  # otherwise `transformers serve` ignores a temperature
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -145,7 +145,7 @@ def tiny_vae() -> Any:
 
 
 def tiny_unet(**settings: Any) -> Any:
-    """A denoiser of two levels, with further settings of diffusers' class."""
+    """A denoiser with two levels; accepts further settings of the diffusers class."""
     from diffusers import UNet2DConditionModel
 
     blocks = {
@@ -156,7 +156,7 @@ def tiny_unet(**settings: Any) -> Any:
 
 
 def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes a text-to-image SDXL, published as SDXL-Turbo is, with the tokenizer of `clip`; diffusers can turn it."""
+    """Writes a text-to-image SDXL in the format of SDXL-Turbo, with the tokenizer of `clip`."""
     from diffusers import EulerAncestralDiscreteScheduler, StableDiffusionXLPipeline
 
     torch.manual_seed(seed)
@@ -165,7 +165,8 @@ def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         attention_head_dim=(2, 4),
         use_linear_projection=True,
         addition_embed_type="text_time",
-        # SDXL also embeds six numbers of size and crop: the projection below takes 6 x 8 of them and the pooled text.
+        # SDXL also embeds six numbers about size and crop: the projection below takes their 6 x 8 values and the
+        # pooled text.
         addition_time_embed_dim=8,
         transformer_layers_per_block=(1, 2),
         projection_class_embeddings_input_dim=6 * 8 + 32,
@@ -187,7 +188,7 @@ def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
 
 
 def write_tiny_clipseg(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes a CLIPSeg that sees images of 32 x 32 pixels, with the tokenizer in `clip`."""
+    """Writes a CLIPSeg for images of 32 x 32 pixels, with the tokenizer of `clip`."""
     tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
     towers = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 3, "num_attention_heads": 4}
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -208,7 +209,7 @@ def write_tiny_clipseg(folder: Path, clip: Path, *, seed: int = 0) -> Path:
 
 
 def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes a Stable Diffusion whose denoiser takes the mask and the masked image, without a safety checker."""
+    """Writes a Stable Diffusion inpainting model (mask and masked image as inputs), without a safety checker."""
     from diffusers import DDIMScheduler, StableDiffusionInpaintPipeline
 
     tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
@@ -217,8 +218,8 @@ def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         vae=tiny_vae(),
         text_encoder=tiny_text_model(tokenizer),
         tokenizer=tokenizer,
-        # Nine channels as in the published inpainting models: four of the latent image, four of the masked image and
-        # one of the mask.
+        # Nine channels as in the published inpainting models: four for the latent image, four for the masked image and
+        # one for the mask.
         unet=tiny_unet(in_channels=9, out_channels=4, cross_attention_dim=32, attention_head_dim=8),
         scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
         safety_checker=None,

@@ -1,4 +1,4 @@
-"""Worker processes: the number of this one in a build, where each takes a GPU of its own, and how one ends."""
+"""Worker processes of a build: the worker's number, which selects its GPU, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _number = 0
 
 
 def worker_number() -> int:
-    """The number of this worker, from 0; 0 where a build runs in one process."""
+    """The number of this worker, starting at 0; 0 if a build runs in one process."""
     return _number
 
 
 def set_worker_number(number: int) -> None:
-    """Called once, by the executor that starts the worker."""
+    """Sets the number of this worker; the executor that starts the worker calls this once."""
     global _number
     _number = number
 
 
 def end_with(stop: Connection) -> None:
-    """Ends this process as soon as the one that started it closes its side or is gone, killed ones included."""
+    """Ends this process as soon as its parent closes its side of the connection or is gone, even if killed."""
     multiprocessing.connection.wait([stop])
     os._exit(1)

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 LOCK_FILE = ".lock"
 LOCK_SECONDS = 1.0
-"""How long a command waits for a folder: a process that was killed as it started another still holds it there."""
+"""Seconds a command waits for a folder; a process killed while starting another one may hold it a moment longer."""
 PART = ".part"
 _PART_NAME = re.compile(rf".+\.[\w-]+-\d+-[0-9a-f]{{8}}{re.escape(PART)}")
 
 
 def host() -> str:
-    """The name of this machine, as it stands in temporary names."""
+    """The name of this machine, as used in temporary file names."""
     return re.sub(r"\W+", "-", platform.node())[:30] or "host"
 
 
@@ -43,16 +43,16 @@ def host() -> str:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path to write a file to, which replaces `path` when the block ends without an error.
 
-    A missing folder is created. File and folder are forced to disk. After an error nothing is left, and an earlier
-    file stays as it is.
+    Creates a missing folder, and forces file and folder to disk. After an error, nothing is left behind and an earlier
+    file is unchanged.
 
     Raises:
         OSError: naming the file, if it cannot be written.
     """
-    # There are three steps, in this order, because a machine may lose power between any two. Content first: a file
-    # system may save a new name before the content, and the name would then lead to an empty file. Then the rename,
-    # which is atomic on one file system, so the temporary file stands next to its destination and not in /tmp. Then
-    # the folder, without which the new name itself may be lost.
+    # The order of the three steps matters, because a machine may lose power between any two. First the content: a file
+    # system may save a new name before the content, and the name would then point to an empty file. Then the rename,
+    # which is atomic only on one file system, so the temporary file is next to its destination and not in /tmp. Then
+    # the folder; otherwise the new name itself may be lost.
     path = Path(path)
     part = _part(path)
     try:
@@ -62,12 +62,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.replace(part, path)
         _sync_folder(path.parent)
     except OSError as error:
-        # Other code raises inside the block too: only errors without a file, or about the temporary file, get the
-        # user's name.
+        # Other code may raise inside the block too, so only errors without a file name, or about the temporary file,
+        # get the user's file name.
         _remove(part)
         if error.errno is None or error.filename not in (None, str(part)):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # such as a full disk
+        raise OSError(error.errno, error.strerror, str(path)) from error  # for example a full disk
     except BaseException:
         _remove(part)
         raise
@@ -75,7 +75,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """As `replacing`, of a folder with its files; the earlier folder is removed just before the new one is renamed."""
+    """Like `replacing`, for a folder with its files. Removes the earlier folder just before renaming the new one."""
     part = _part(folder)
     try:
         part.mkdir(parents=True)
@@ -83,8 +83,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         for path in part.rglob("*"):
             if path.is_file():
                 _sync(path)
-        # No system call replaces a folder that has files. The gap between these two lines is the shortest possible,
-        # and a process killed inside it leaves the new folder under its temporary name, complete.
+        # No system call replaces a folder that has files. The gap between these two lines is as short as possible, and
+        # a process killed inside it leaves the complete new folder under its temporary name.
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
         _sync_folder(folder.parent)
@@ -94,7 +94,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Writes a file, see `replacing`."""
+    """Writes a file atomically, see `replacing`."""
     with replacing(path) as part, part.open("wb") as file:
         file.write(content)
 
@@ -105,7 +105,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 @contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Names the file in an `OSError` that has no name, such as that of a full disk."""
+    """Adds the file name to an `OSError` without one, for example from a full disk."""
     try:
         yield
     except OSError as error:
@@ -115,9 +115,9 @@ def _named_errors(path: Path) -> Iterator[None]:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Appends text in UTF-8 to a file, which need not exist; it is on disk when this returns.
+    """Appends UTF-8 text to a file, which need not exist. The text is on disk when this function returns.
 
-    A killed process may leave the beginning of the text.
+    A killed process may leave only the beginning of the text.
 
     Raises:
         OSError: naming the file, if it cannot be written.
@@ -129,16 +129,17 @@ def append_text(path: Path, text: str) -> None:
 
 
 def append_bytes(path: Path, content: Any, *, at: int) -> None:
-    """Appends bytes, or a contiguous array, behind the first `at` bytes of a file, and cuts off what was behind them.
+    """Truncates a file to its first `at` bytes and appends bytes or a contiguous array.
 
-    The file need not exist. The content is on disk when this returns; a killed process may leave the beginning of it.
+    The file need not exist. The content is on disk when this function returns; a killed process may leave only the
+    beginning of it.
 
     Raises:
         OSError: naming the file, if it cannot be written.
-        ValueError: if it has fewer than `at` bytes.
+        ValueError: if the file has fewer than `at` bytes.
     """
-    # The caller records the number of valid bytes only after this returns. So whatever lies behind `at` was written by
-    # a process that died before it could record it, and is removed.
+    # The caller records the number of valid bytes only after this function returns. Anything after `at` was therefore
+    # written by a process that died before it could record it, and is removed.
     with _named_errors(path), path.open("r+b" if path.exists() else "w+b") as file:
         if file.seek(0, os.SEEK_END) < at:
             raise ValueError(f"{path} has {file.tell():,} bytes, expected at least {at:,}.")
@@ -150,15 +151,15 @@ def append_bytes(path: Path, content: Any, *, at: int) -> None:
 
 
 def write_first(path: Path, text: str) -> bool:
-    """Writes a text file in UTF-8 unless it exists, whole or not at all; returns whether this process was the first.
+    """Writes a UTF-8 text file atomically unless it exists; returns whether this process was the first.
 
-    On a file system without links the last one stays.
+    On a file system without hard links, the last writer wins.
 
     Raises:
         OSError: naming the file, if it cannot be written.
     """
-    # A hard link fails if the name exists, and appears with its whole content, so exactly one of several processes
-    # wins. A rename would let the last one win, and opening with "x" would show the others an empty file.
+    # A hard link fails if the name exists and appears with its whole content, so exactly one of several processes
+    # wins. With a rename, the last one would win; opening with "x" would show the others an empty file.
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part(path)
     try:
@@ -179,22 +180,22 @@ def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool 
     """Writes a JSON file with the checksum of its content, for `hfcomp.checksums.read_checked`; see `replacing`.
 
     Raises:
-        TypeError: for a value that JSON does not have.
+        TypeError: for a value that JSON cannot represent.
     """
     text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False, sort_keys=sort_keys)
     write_text(path, f"{text}\n")
 
 
 def write_csv(path: str | Path, table: pd.DataFrame) -> None:
-    """Writes a CSV file (RFC 4180) without an index, whose texts no spreadsheet runs; see `safe_cell`, `replacing`."""
+    """Writes a CSV file (RFC 4180) without an index, with cells made safe by `safe_cell`; see `replacing`."""
     import numpy as np
 
     content = table.copy(deep=False)
     for name, column in table.items():
-        if column.dtype.kind == "O":  # assigned as an array: of a list pandas would make numbers with a fraction
+        if column.dtype.kind == "O":  # assigned as an array, because pandas would turn a list of numbers into floats
             content[name] = np.array([*map(safe_cell, column)], dtype=object)
     with replacing(path) as part:
-        content.to_csv(part, index=False, lineterminator="\r\n")  # so that a lone \r is quoted too
+        content.to_csv(part, index=False, lineterminator="\r\n")  # makes pandas quote a lone \r too
 
 
 def write_parquet(
@@ -206,14 +207,14 @@ def write_parquet(
 ) -> None:
     """Writes a Parquet file, without the index of a data frame; see `replacing`.
 
-    Readers fetch a group of rows at a time. `bytes_per_group` counts texts and files; a larger row is its own group.
+    Readers fetch one row group at a time. `bytes_per_group` counts texts and files; a larger row forms its own group.
     """
-    import pyarrow as pa  # a quarter of a second, which a command that writes no table does without
+    import pyarrow as pa  # takes a quarter of a second, which commands that write no table can save
     import pyarrow.parquet as pq
 
     rows = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
     with replacing(path) as part, pq.ParquetWriter(part, rows.schema) as writer:
-        # `datasets` rejects a file whose first row group is empty, but reads one without row groups.
+        # `datasets` rejects a file whose first row group is empty, but reads a file without row groups.
         for start, end in _groups(rows, rows_per_group, bytes_per_group):
             writer.write_table(rows.slice(start, end - start), row_group_size=rows_per_group)
 
@@ -231,7 +232,7 @@ def _groups(rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | N
 
 
 def _content_sizes(column: pa.ChunkedArray) -> Any:
-    """Bytes of texts and files in each row, by content alone: how a table is laid out in memory changes nothing."""
+    """Bytes of texts and files in each row, counting only content, so the memory layout of a table does not matter."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -241,7 +242,8 @@ def _content_sizes(column: pa.ChunkedArray) -> Any:
         fields = [pc.struct_field(column, number) for number in range(kind.num_fields)]
         return sum(map(_content_sizes, fields), np.zeros(len(column), np.int64))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        # Lists are stored end to end, so the size of a row is the difference of the running totals at its ends.
+        # Lists are stored one after the other, so a row's size is the difference between the running totals at its
+        # ends.
         ends = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64).cumsum()
         totals = np.concatenate([[0], _content_sizes(pc.list_flatten(column)).cumsum()])
         return np.diff(totals[np.concatenate([[0], ends])])
@@ -251,12 +253,12 @@ def _content_sizes(column: pa.ChunkedArray) -> Any:
 
 
 def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0) -> None:
-    """Removes files that killed processes left half-written, if their last write is `older_than` seconds ago.
+    """Removes files that killed processes left half-written, if their last write is over `older_than` seconds ago.
 
-    The caller holds the folder's lock, unless it asks for old files only. `names` is a pattern: `**/*` includes all
+    The caller must hold the folder's lock, unless it removes only old files. `names` is a pattern; `**/*` includes all
     subfolders.
     """
-    for path in sorted(folder.glob(f"{names}{PART}")):  # before anything goes
+    for path in sorted(folder.glob(f"{names}{PART}")):  # lists all files before removing any
         if not _PART_NAME.fullmatch(path.name):
             continue
         with suppress(OSError):  # another process was faster
@@ -265,9 +267,9 @@ def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0
 
 
 def try_lock(folder: Path, seconds: float = 0.0) -> FileLock | None:
-    """The lock of a folder, which is created if missing, or None if another process still holds it after `seconds`."""
-    # A kernel lock (flock) ends with its process, however that dies. A file that only stands for a lock would lock the
-    # folder forever after a kill.
+    """Locks a folder, creating it if missing. Returns None if another process still holds the lock after `seconds`."""
+    # A kernel lock (flock) ends with its process, however that dies. A plain marker file would lock the folder forever
+    # after a kill.
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE)
     try:
@@ -279,22 +281,22 @@ def try_lock(folder: Path, seconds: float = 0.0) -> FileLock | None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of an output folder, and removes what a killed process left half-written in it.
+    """Holds the lock of an output folder, and removes half-written files of killed processes.
 
-    A folder that was made for it and stays empty is removed again.
+    A folder that was created for the lock and stays empty is removed again.
 
     Raises:
-        ValueError: where another process holds it, or the folder cannot be written to.
+        ValueError: if another process holds the lock, or the folder is not writable.
     """
     is_new = not folder.exists()
     try:
         lock = try_lock(folder, LOCK_SECONDS)
     except OSError as error:
-        raise ValueError(f"{folder} cannot be written to: {error}. Choose another folder.") from error
+        raise ValueError(f"{folder} is not writable: {error}. Choose another folder.") from error
     if lock is None:
         raise ValueError(f"{folder} is in use by another process. Wait until it ends, or choose another folder.")
     try:
-        # Safe only under the lock: nobody else writes here, so every temporary file belongs to a dead process.
+        # This is safe only under the lock: nobody else writes here, so every temporary file belongs to a dead process.
         remove_unfinished(folder)
         yield
     finally:
@@ -308,43 +310,43 @@ def check_free_file(path: Path, overwrite: bool, *, option: str) -> None:
     if path.is_dir():
         raise ValueError(f"{path} is a folder, expected a file. Pass another --{option}.")
     if path.exists() and not overwrite:
-        raise ValueError(f"{path} is there already. Pass --overwrite, or another --{option}.")
+        raise ValueError(f"{path} already exists. Pass --overwrite, or another --{option}.")
 
 
 def check_free_folder(
     folder: Path, overwrite: bool, *, written: Sequence[str], whole: bool = False, option: str = "output_dir"
 ) -> None:
-    """Raises for an output folder in which files would be lost.
+    """Raises if files would be lost in an output folder.
 
     Args:
         folder: output folder; it need not exist.
-        overwrite: whether the user lets earlier output be replaced.
-        written: files that are replaced, or that mark a folder as earlier output if all of it is replaced.
+        overwrite: whether the user allows replacing earlier output.
+        written: files that are replaced or, with `whole`, that mark a folder as earlier output.
         whole: whether the folder is replaced with all its content, as by `replacing_folder`.
-        option: its command-line option, for the message.
+        option: command-line option of the folder, for the message.
 
     Raises:
-        ValueError: for a file, for one of `written` without `overwrite`, and, if the `whole` folder is replaced, even
-            with `overwrite`, for files without one of `written`.
+        ValueError: if `folder` is a file, or if it contains one of `written` and `overwrite` is False. With `whole`,
+            also if it contains files but none of `written`, even with `overwrite`.
     """
-    # A whole folder without a file of ours is somebody else's, such as a home folder given by mistake. --overwrite
-    # allows replacing earlier output and must not be enough to delete that.
+    # A folder without any of our files belongs to somebody else, for example a home folder passed by mistake.
+    # --overwrite allows replacing earlier output and must not be enough to delete such a folder.
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, expected a folder. Pass another --{option}.")
-    there = sorted(name for name in os.listdir(folder) if name != LOCK_FILE) if folder.is_dir() else []
-    ours = [name for name in written if name in there]
-    if whole and there and not ours:
-        others = ", ".join(there[:3]) + (", ..." if len(there) > 3 else "")
+    existing = sorted(name for name in os.listdir(folder) if name != LOCK_FILE) if folder.is_dir() else []
+    ours = [name for name in written if name in existing]
+    if whole and existing and not ours:
+        others = ", ".join(existing[:3]) + (", ..." if len(existing) > 3 else "")
         raise ValueError(
-            f"{folder} holds other files ({others}), which would be deleted: it has no {written[0]}. Pass another "
+            f"{folder} has no {written[0]} but contains other files ({others}), which would be deleted. Pass another "
             f"--{option}."
         )
     if ours and not overwrite:
-        raise ValueError(f"{folder} holds {ours[0]} already. Pass --overwrite, or another --{option}.")
+        raise ValueError(f"{folder} already contains {ours[0]}. Pass --overwrite, or another --{option}.")
 
 
 def _part(path: Path) -> Path:
-    # Containers that share a folder may have the same host name and process ids, hence the random end.
+    # The random suffix is needed because containers that share a folder may have the same host name and process ids.
     return path.with_name(f"{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}{PART}")
 
 
@@ -368,7 +370,7 @@ def _sync_folder(folder: Path) -> None:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # some network file systems have no such call for folders
+        with suppress(OSError):  # some network file systems do not support this call for folders
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

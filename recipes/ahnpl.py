@@ -1,8 +1,8 @@
 """AHNPL: negatives shifted into image space, contrasts within each modality and adaptive margins, with its controls.
 
-`accelerate launch recipes/ahnpl.py` runs it on the built-in sandbox, `--report ablation` its parts one by one.
-`--config` names another recipe, any field is an override, and `torchrun --nproc_per_node 2` does the same on two
-processes.
+Run `accelerate launch recipes/ahnpl.py` to train it on the built-in sandbox; `--report ablation` trains its parts
+separately. `--config` selects another recipe, every field can be overridden, and `torchrun --nproc_per_node 2` runs
+the same training on two processes.
 """
 
 from hfcomp.experiments.command import main

@@ -1,8 +1,8 @@
 """C2LIP: images contrasted with the noun phrases of their captions, no hard negatives, with its base and controls.
 
-`accelerate launch recipes/c2lip.py` runs it on the built-in sandbox, `--report ablation` its parts one by one.
-`--config` names another recipe, any field is an override, and `torchrun --nproc_per_node 2` does the same on two
-processes.
+Run `accelerate launch recipes/c2lip.py` to train it on the built-in sandbox; `--report ablation` trains its parts
+separately. `--config` selects another recipe, every field can be overridden, and `torchrun --nproc_per_node 2` runs
+the same training on two processes.
 """
 
 from hfcomp.experiments.command import main

@@ -1,7 +1,7 @@
-"""CLEAR GLASS: groups of pairs of one concept, contrasted with easily confused groups, with its controls.
+"""CLEAR GLASS: groups of pairs that share a concept, contrasted with easily confused groups, with its controls.
 
-`accelerate launch recipes/clear_glass.py` runs it on the built-in sandbox. `--config` names another recipe, any field
-is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
+Run `accelerate launch recipes/clear_glass.py` to train it on the built-in sandbox. `--config` selects another recipe,
+every field can be overridden, and `torchrun --nproc_per_node 2` runs the same training on two processes.
 """
 
 from hfcomp.experiments.command import main

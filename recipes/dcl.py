@@ -1,7 +1,7 @@
 """Decoupled contrastive learning: no positive in the denominator, with its base and controls.
 
-`accelerate launch recipes/dcl.py` runs it on the built-in sandbox. `--config` names another recipe, any field
-is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
+Run `accelerate launch recipes/dcl.py` to train it on the built-in sandbox. `--config` selects another recipe, every
+field can be overridden, and `torchrun --nproc_per_node 2` runs the same training on two processes.
 """
 
 from hfcomp.experiments.command import main

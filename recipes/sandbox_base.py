@@ -1,7 +1,7 @@
 """Trains the sandbox's bundled base models: contrastive pretraining on alt-text, captions, then a dose of hard pairs.
 
-The dose makes a base graded: like CLIP on SugarCrepe it is right more often than chance, but not often, where words
-have to be bound. `PROFILE` says what that means in numbers, and the smallest dose inside it is taken.
+The dose makes a base graded: like CLIP on SugarCrepe, it is right more often than chance, but not by much, if words
+must be bound. `PROFILE` defines this in numbers, and the smallest dose inside it is chosen.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.stages import train_stage
 from hfcomp.writing import replacing_folder, write_text
 
-# First words, then where things are among others, then captions of the grammar, then pairs that differ in one word.
+# Phases in order: words, places of things among others, captions of the grammar, and pairs that differ in one word.
 WORDS, PLACES, CAPTIONS, PAIRS = "words", "places", "captions", "pairs"
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the training of a base; all values are our choice, found by trial."""
+    """A phase in the training of a base. All values are our choice, found by trial."""
 
     kind: str
     rows: int
     steps: int
-    learning_rate: float  # at its height, after the warm-up; then a cosine to 0
-    batch_size: int = 128  # of captions and pairs half are alt-texts that are replayed
+    learning_rate: float  # peak after the warm-up, followed by a cosine decay to 0
+    batch_size: int = 128  # for captions and pairs, half of it are replayed alt-texts
     warmup_steps: int = 50
 
     @property
@@ -75,7 +75,7 @@ class Phase:
         }
 
 
-# Factor on the vision tower's position embeddings at the start: they begin so small that places are learned last.
+# Initial factor on the vision tower's position embeddings, which are otherwise so small that places are learned last.
 POSITION_SCALE = 15.0
 PHASES = {
     "clip": (
@@ -97,18 +97,18 @@ PROFILE: Mapping[str, tuple[float, float]] = {
     "replace_obj": (0.809, 1.0),
     "replace_rel": (0.642, 0.742),
 }
-"""Caption choice of a base after its dose: within 5 points of CLIP ViT-B/32's on SugarCrepe (Huang et al. 2025,
-Table 2), or 10 where the words alone decide. Sizes, textures and numbers are in replace_att."""
+"""Bounds for the caption choice of a base after its dose: within 5 points of CLIP ViT-B/32 on SugarCrepe (Huang et al.
+2025, Table 2), or within 10 if words alone suffice. Sizes, textures and numbers belong to replace_att."""
 SCORED_SCENES, SCORED_ITEMS = 2, 400
-"""Seed and number of the scenes of each kind that choose the dose; reports have 0, development 1, the guard 1000."""
+"""Seed and number per kind of the scenes that choose the dose. Reports use seed 0, development 1, the guard 1000."""
 OWN_SCENES = 2_000_000
-"""Added to a base's seed: the seed of scenes that its last two phases train on and no other split has."""
-# Of SigLIP at the start, as its authors have them.
+"""Offset added to a base's seed for the scenes of its last two phases, which no other split uses."""
+# Initial values for SigLIP, as set by its authors.
 SIGLIP_SCALE, SIGLIP_BIAS = 10.0, -10.0
 
 
 def fresh_model(architecture: str, folder: Path, *, seed: int) -> tuple[nn.Module, Any]:
-    """A model with random weights and its processor; `folder` receives SigLIP's SentencePiece model."""
+    """Creates a model with random weights and its processor; SigLIP's SentencePiece model is written to `folder`."""
     set_seed(seed)
     if architecture == "clip":
         model, processor = CLIPModel(sandbox_clip_config()), sandbox_processor()
@@ -124,7 +124,7 @@ def fresh_model(architecture: str, folder: Path, *, seed: int) -> tuple[nn.Modul
 
 
 def train_phase(name: str, phase: Phase, model: nn.Module, processor: Any, folder: Path, *, seed: int) -> StageSummary:
-    """Trains a phase in `folder`, which is kept if it is finished there."""
+    """Trains a phase in `folder`; a phase that is already finished there is kept."""
     if phase.replays:
         rows = training_set(phase.rows, OWN_SCENES + seed)
         replayed = pretraining_set(phase.rows, OWN_SCENES + seed, places=True)
@@ -145,23 +145,23 @@ def train_phase(name: str, phase: Phase, model: nn.Module, processor: Any, folde
 
 
 def base_profile(folder: Path, items: int) -> dict[str, float]:
-    """Caption choice of a model by subset of SugarCrepe, 0 to 1, on `items` scenes a kind that choose the dose."""
+    """Caption choice of a model by SugarCrepe subset, 0 to 1, on `items` scenes per kind of the dose selection."""
     kinds = load_benchmark(sandbox_benchmarks(items, SCORED_SCENES)[0])
     table = Evaluator(print, [kinds])(Embedder(folder))
-    of_kind = table[table["metric"] == "caption choice"].groupby("subset")["value"].mean()
+    by_kind = table[table["metric"] == "caption choice"].groupby("subset")["value"].mean()
     groups = {group[0]: list(group) for group in AVERAGES[0].groups or ()}
-    return {name: round(float(of_kind[group].mean()), 4) for name, group in groups.items()}
+    return {name: round(float(by_kind[group].mean()), 4) for name, group in groups.items()}
 
 
 def distance(profile: Mapping[str, float]) -> float:
-    """Sum of distances of a profile from the intervals of `PROFILE`; 0 inside all of them."""
+    """Sum of the distances of a profile from the intervals in `PROFILE`; 0 if it is inside all of them."""
     return round(sum(max(low - profile[name], profile[name] - high, 0.0) for name, (low, high) in PROFILE.items()), 4)
 
 
 def train_doses(
     architecture: str, start: Path, processor: Any, work: Path, *, seed: int, doses: Sequence[Phase], items: int
 ) -> Iterator[tuple[Phase, Path, StageSummary, dict[str, float]]]:
-    """Each dose from the same model, the smallest first, with what it scores; ends after one inside `PROFILE`."""
+    """Trains each dose from the same model, smallest first, and yields it with its scores; stops inside `PROFILE`."""
     for dose in doses:
         folder = work / f"pairs-{dose.steps}"
         name = f"{architecture}, a dose of {dose.steps} steps"
@@ -183,9 +183,9 @@ def make_base(
     command: str,
     work: Path,
 ) -> Path:
-    """Pretrains a base and writes it in fp16 to `folder`, with `base.json` beside it.
+    """Pretrains a base and writes it to `folder` in fp16, together with `base.json`.
 
-    What is in the folder is replaced once the new model is complete. Finished phases in `work` are kept.
+    Replaces the content of the folder once the new model is complete. Finished phases in `work` are kept.
     """
     with replacing_folder(folder) as made:
         model, processor = fresh_model(architecture, work / "fresh", seed=seed)
@@ -220,23 +220,23 @@ def make_base(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Trains the base that the command line names."""
-    description = "Trains a base model of the sandbox: contrastive pretraining on alt-text, captions, and hard pairs."
+    """Trains the base that the command line selects."""
+    description = "Train a base model of the sandbox: contrastive pretraining on alt-text, captions and hard pairs."
     parser = ArgumentParser(description=description, formatter_class=ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--architecture", choices=ARCHITECTURES, default="clip", help="which of the two")
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="clip", help="Model architecture")
     parser.add_argument(
-        "--output_dir", type=Path, help="folder of the model, replaced if it is there; unset: the cache"
+        "--output_dir", type=Path, help="Model folder, replaced if it exists. Unset: a folder in the cache"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of weights and scenes")
-    parser.add_argument("--no_pairs", action="store_true", help="without the dose of hard pairs: a blind base")
-    parser.add_argument("--work_dir", type=Path, help="folder of the phases, where a killed run goes on; unset: none")
-    parser.add_argument("--items", type=int, default=SCORED_ITEMS, help="of each kind, that choose the dose")
+    parser.add_argument("--seed", type=int, default=0, help="Random seed for weights and scenes")
+    parser.add_argument("--no_pairs", action="store_true", help="Skip the dose of hard pairs, for a blind base")
+    parser.add_argument("--work_dir", type=Path, help="Folder of the phases, to resume a killed run. Unset: none")
+    parser.add_argument("--items", type=int, default=SCORED_ITEMS, help="Scored scenes per kind that choose the dose")
     for name in ("steps", "rows"):
-        parser.add_argument(f"--{name}", type=int, help="of each phase; unset: the shipped base's")
+        parser.add_argument(f"--{name}", type=int, help=f"Number of {name} per phase. Unset: as in the shipped base")
     options = parser.parse_args(arguments)
     given = {name: getattr(options, name) for name in ("steps", "rows") if getattr(options, name) is not None}
     phases = [replace(phase, **given) for phase in PHASES[options.architecture]]
-    doses = [] if options.no_pairs else [replace(one, **given) for one in (DOSES[:1] if given else DOSES)]
+    doses = [] if options.no_pairs else [replace(dose, **given) for dose in (DOSES[:1] if given else DOSES)]
     words = [f"--architecture {options.architecture} --seed {options.seed}", *(f"--{k} {v}" for k, v in given.items())]
     words += ["--no_pairs"] if options.no_pairs else []
     words += [f"--items {options.items}"] if options.items != SCORED_ITEMS else []
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def cached_folder(command: str) -> Path:
-    """Where a base is kept without --output_dir: one for each command and version of this file."""
+    """Folder of a base without --output_dir; there is one for each command and version of this file."""
     digest = hashlib.sha256(Path(__file__).read_bytes() + command.encode()).hexdigest()[:12]
     return Path(HF_HOME) / "hfcomp" / "bases" / digest
 

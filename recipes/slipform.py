@@ -1,7 +1,8 @@
 """Slipform: the Cement loss on hard negative pairs, with its base and controls.
 
-`accelerate launch recipes/slipform.py` runs it on the built-in sandbox; `--config recipes/slipform/vit_b32_coco.yaml`
-is the paper's setting, any field is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
+Run `accelerate launch recipes/slipform.py` to train it on the built-in sandbox. `--config
+recipes/slipform/vit_b32_coco.yaml` selects the paper's setting, every field can be overridden, and `torchrun
+--nproc_per_node 2` runs the same training on two processes.
 """
 
 from hfcomp.experiments.command import main

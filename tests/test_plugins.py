@@ -116,7 +116,7 @@ def test_the_study_trains_what_its_file_says(training, tmp_path, capsys):
 
 BROKEN = [
     ("hfcomp.commands", "other", "loud:THING", "THING = 3", "is not a hfcomp.cli.Command"),
-    ("hfcomp.commands", "train", "loud", "USAGE = SUMMARY = ''", "the name is taken. Expected one other than train, "),
+    ("hfcomp.commands", "train", "loud", "USAGE = SUMMARY = ''", "the name is taken. Expected .* other than train, "),
     ("hfcomp.benchmarks", "other", "loud:THING", "THING = 3", "is not a hfcomp.evaluation.spec.Benchmark"),
     ("hfcomp.benchmarks", "sugarcrepe", "loud:THING", "THING = 3", "the name is taken"),
     ("hfcomp.benchmarks", "other", "loud:NONE", "", "cannot be imported: AttributeError: .*NONE"),
@@ -125,7 +125,7 @@ BROKEN = [
     ("hfcomp.builders", "other", "loud:THING", "THING = 3", "is not a hfcomp.factory.builder.Builder"),
     (
         *("hfcomp.builders", "mine", "loud:MAGIC", "from hfcomp.factory.magic.options import MAGIC"),
-        "expected the name 'magic', which the Builder itself has",
+        "expected the name 'magic'",
     ),
 ]
 USES = {
@@ -146,7 +146,7 @@ def test_a_broken_entry_point_is_an_error_that_names_package_and_entry_point(
     message,
 ):
     install({"loud": text}, {group: {name: place}})
-    place = f"package loud: the entry point {name} = {place} of the group {group}"
+    place = f"package loud: entry point {name} = {place} in the group {group}"
     with pytest.raises((ValueError, SystemExit), match=f"{place}:? {message}"):
         USES[group]()
 
@@ -155,7 +155,7 @@ def test_the_help_shows_a_broken_command_and_all_others(install, capsys):
     install({"loud": "THING = 3"}, {"hfcomp.commands": {"other": "loud:THING"}})
     cli.main(["--help"])
     shown = capsys.readouterr().out
-    assert "  hfcomp train RECIPE" in shown and "error: package loud: the entry point other" in shown
+    assert "  hfcomp train RECIPE" in shown and "error: package loud: entry point other" in shown
 
 
 def test_commands_of_ours_need_no_package_of_others(install, capsys):

@@ -47,7 +47,7 @@ def test_a_title_that_begins_with_a_quote_swallows_no_row(tmp_path):
     table, rows = read(write(tmp_path / "a.tsv", tsv(UNQUOTED)))
     assert rows == UNQUOTED and table.columns == NAMES and not table.is_quoted
     (note,) = table.notes
-    assert "its quotes are read as characters of the texts" in note and "begins in line 3" in note
+    assert "quotes are read as ordinary characters" in note and "begins in line 3" in note
 
 
 @pytest.mark.parametrize("last", ["end of a 12", "a\n"])
@@ -84,7 +84,7 @@ def test_rows_inside_a_quoted_text_are_refused_by_the_line_of_the_quote(tmp_path
     assert [row[1] for row in read(write(tmp_path / "a.csv", fixed))[1]] == ["a", '"stop', "b", 'the 12"', "c"]
 
 
-@pytest.mark.follows("hfcomp/reading.py", "Double a quote inside a text, and put such a text in")
+@pytest.mark.follows("hfcomp/reading.py", "Double every quote inside a text, and enclose the text")
 def test_a_quote_that_is_not_closed_names_both_lines(tmp_path):
     text = 'image,caption\n0.png,a\n1.png,"stop\n2.png,b\n'
     with pytest.raises(ValueError, match=r"line 4: unexpected end of data \(the row begins in line 3\)\. Double"):
@@ -92,10 +92,10 @@ def test_a_quote_that_is_not_closed_names_both_lines(tmp_path):
     assert len(read(write(tmp_path / "a.csv", text.replace('"stop', '"""stop"')))[1]) == 3
 
 
-@pytest.mark.follows("hfcomp/text_tables.py", "needs quotes around")
+@pytest.mark.follows("hfcomp/text_tables.py", "quotes around it.")
 def test_a_row_with_another_number_of_cells_is_named(tmp_path):
     text = "image,caption\n0.png,a cat, and a dog\n"
-    with pytest.raises(ValueError, match=r"line 2: found 3 fields, \[.*\]; expected 2.* A text with a comma needs"):
+    with pytest.raises(ValueError, match=r"line 2: found 3 fields, \[.*\]; expected 2.* a comma needs"):
         read(write(tmp_path / "a.csv", text))
     assert read(write(tmp_path / "a.csv", 'image,caption\n0.png,"a cat, and a dog"\n'))[1][0][1] == "a cat, and a dog"
 
@@ -133,7 +133,7 @@ def test_marks_of_encodings_are_followed(tmp_path, encoding):
     assert read(write(tmp_path / "a.csv.gz", packed))[1] == [["0.png", "café"]]
 
 
-@pytest.mark.follows("hfcomp/text_tables.py", "Save the file as UTF-8; of a Western European one, ")
+@pytest.mark.follows("hfcomp/text_tables.py", "Save the file as UTF-8. For a Western European file, ")
 def test_another_encoding_is_named_by_line_row_and_byte_with_a_command_that_converts_it(tmp_path):
     text = 'image,caption\n0.png,"two\nlines"\n1.png,café\n'
     with pytest.raises(ValueError) as error:
@@ -144,9 +144,9 @@ def test_another_encoding_is_named_by_line_row_and_byte_with_a_command_that_conv
     assert read(tmp_path / "utf8-my table.csv")[1][1] == ["1.png", "café"]
 
 
-@pytest.mark.follows("hfcomp/text_tables.py", "is named twice. Rename or remove one of them.")
+@pytest.mark.follows("hfcomp/text_tables.py", "duplicate column {twice!r}. Rename or remove one of them.")
 def test_a_column_that_is_named_twice_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"line 1: the column 'caption' is named twice"):
+    with pytest.raises(ValueError, match=r"line 1: duplicate column 'caption'"):
         read(write(tmp_path / "a.csv", "caption,caption\na,b\n"))
     assert read(write(tmp_path / "a.csv", "caption,other\na,b\n"))[0].columns == ["caption", "other"]
 
@@ -156,7 +156,7 @@ def test_columns_without_a_name_are_called_as_pandas_calls_them(tmp_path):
     assert read(tmp_path / "a.csv")[0].columns == ["Unnamed: 0", "caption"]
 
 
-@pytest.mark.follows("hfcomp/text_tables.py", "Fetch it again.")
+@pytest.mark.follows("hfcomp/text_tables.py", "Download it again.")
 def test_a_compressed_file_that_was_cut_is_named(tmp_path):
     whole = gzip.compress(b"caption\n" + b"a dog\n" * 1000)
     with pytest.raises(ValueError, match=r"a\.csv\.gz cannot be decompressed"):

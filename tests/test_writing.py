@@ -113,16 +113,18 @@ def test_output_that_would_replace_something_is_refused(tmp_path):
     folder.mkdir()
     (folder / "notes.txt").touch()
     check_free_folder(folder, False, **given)
-    with pytest.raises(ValueError, match=r"out holds other files \(notes\.txt\), .* no a\.json\..* --output\."):
+    with pytest.raises(ValueError, match=r"out has no a\.json but contains other files \(notes\.txt\).* --output\."):
         check_free_folder(folder, True, whole=True, option="output", **given)
     (folder / "b.md").touch()
     for whole in (False, True):
         check_free_folder(folder, True, whole=whole, **given)
-        with pytest.raises(ValueError, match=r"out holds b\.md already\. Pass --overwrite, or another --output_dir"):
+        with pytest.raises(
+            ValueError, match=r"out already contains b\.md\. Pass --overwrite, or another --output_dir"
+        ):
             check_free_folder(folder, False, whole=whole, **given)
     check_free_file(folder / "c.md", False, option="page")
     check_free_file(folder / "b.md", True, option="page")
-    with pytest.raises(ValueError, match=r"b\.md is there already\. Pass --overwrite, or another --page"):
+    with pytest.raises(ValueError, match=r"b\.md already exists\. Pass --overwrite, or another --page"):
         check_free_file(folder / "b.md", False, option="page")
     with pytest.raises(ValueError, match="out is a folder, expected a file"):
         check_free_file(folder, True, option="page")

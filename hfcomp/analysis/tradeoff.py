@@ -42,7 +42,7 @@ from hfcomp.experiments.studies.plans import Name
 from hfcomp.experiments.study import Study, evaluation_scoring
 from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.lines import Line
-from hfcomp.reporting.report import Report, Section, titled
+from hfcomp.reporting.report import Report, Section, figure_title
 from hfcomp.reporting.saving import publish
 from hfcomp.schemas import Strict, parse
 from hfcomp.statistics.summary import BASE
@@ -255,7 +255,7 @@ def tradeoff_report(
     pairs, tied = (lambda line: [] if brief else _pairs(line)), list(results.tie_lines())
     *numbers, _ = tables.sections_of_lines(lines, pairs, reference=None, brief=brief)
     sections = [
-        Section("", [study_figure(FIGURE, titled(title, facts["caveat"]), results)]),
+        Section("", [study_figure(FIGURE, figure_title(title, facts["caveat"]), results)]),
         Section("What the paper found, and what is found here", list(verdict_lines(results.findings))),
         *numbers,
         Section("Ties", [tables.ties(tied)]),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hfcomp.annotate.options import CandidateOptions, DraftOptions, ServeOptions
-from hfcomp.options import Options, Spelling, command_parser, declared, make_options
+from hfcomp.options import Options, Spelling, command_parser, declared_options, make_options
 from hfcomp.reading import check_place
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
     """The options of the candidates, taken out of those that were given; None without a source."""
-    names = [name for name in declared(CandidateOptions) if name in given]
+    names = [name for name in declared_options(CandidateOptions) if name in given]
     if names and "source" not in names:
         given_names = ", ".join(f"--{name}" for name in names)
         raise ValueError(

@@ -14,7 +14,7 @@ from hfcomp.annotate.people_file import Passwords, PeopleFile, SharedPassword
 from hfcomp.data.annotations.masks import THRESHOLD
 from hfcomp.factory.images.options import DType
 from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
-from hfcomp.options import THIS_MACHINE, Amount, Count, Device, Options, Share, Size, Spelling, declared
+from hfcomp.options import THIS_MACHINE, Amount, Count, Device, Options, Share, Size, Spelling, declared_options
 
 DEFAULT_SEGMENTER = "CIDAS/clipseg-rd64-refined"
 """The paper's (section 4)."""
@@ -178,7 +178,7 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
         """The settings that decide what a draft of an item is, besides the files of the models."""
         # The facts of the proposer already include the request options.
         recorded = [
-            name for name, one in declared(type(self)).items() if one.is_recorded and name != "request_options"
+            name for name, one in declared_options(type(self)).items() if one.is_recorded and name != "request_options"
         ]
-        model = {} if self.writer != "rules" else declared(LanguageModelOptions)
+        model = {} if self.writer != "rules" else declared_options(LanguageModelOptions)
         return {name: getattr(self, name) for name in recorded if name not in model}

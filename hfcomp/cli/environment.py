@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from hfcomp.data.publishing import TOKEN
-from hfcomp.reporting.format import counted
+from hfcomp.reporting.format import count_text
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.statistics.results import package_versions
 from hfcomp.store import cache_folder, default_limit, size_text
@@ -188,7 +188,7 @@ def find_devices() -> Iterator[Finding]:
 
     memory = psutil.virtual_memory()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    shown = f"{counted(cores, 'core')}, {counted(torch.get_num_threads(), 'thread')}"
+    shown = f"{count_text(cores, 'core')}, {count_text(torch.get_num_threads(), 'thread')}"
     found = f"{shown}, {size_text(memory.total)} of memory, "
     yield _computing("CPU", f"{found}{size_text(memory.available)} free", torch, "cpu")
     number = torch.cuda.device_count() if torch.cuda.is_available() else 0

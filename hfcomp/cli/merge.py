@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hfcomp.merging.options import SweepOptions
-from hfcomp.options import Options, Spelling, check_models, command_parser, declared, make_options
+from hfcomp.options import Options, Spelling, check_models, command_parser, declared_options, make_options
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     options = make_options(MergeOptions, given)
     base, tuned, folder, overwrite = options.base, options.tuned, options.output_dir, options.overwrite
-    changed = [name for name, value in given.items() if value != declared(SweepOptions)[name].default]
+    changed = [name for name, value in given.items() if value != declared_options(SweepOptions)[name].default]
     if changed and not options.sweep:
         raise ValueError(f"--{changed[0]} only applies to --sweep. Remove it, or use --sweep instead of --alpha.")
     check_models((base, tuned))

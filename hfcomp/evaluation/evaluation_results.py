@@ -24,7 +24,7 @@ from hfcomp.reading import nearest
 from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.pages.items import DEFAULT_PAGE, ItemBrowser, PageOptions
-from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.report import Lines, Report, Section, Table, figure_title
 from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, render_markdown, save_report
 from hfcomp.reporting.terminal import WIDTH, render_terminal
 from hfcomp.statistics import Outcomes, summarize
@@ -304,7 +304,7 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     lines, reference, models = evaluation.lines, evaluation.reference, list(evaluation.models)
     caveat = SYNTHETIC if any(line["benchmark"].split()[0] == "sandbox" for line in lines) else ""
     names = ", ".join(models) if len(models) <= MOST_NAMED else f"{len(models)} models"
-    title = f"Composition and general abilities of {names}{titled('', caveat)}"
+    title = f"Composition and general abilities of {names}{figure_title('', caveat)}"
     figure = tables.figure_of_lines(FIGURE, title, lines)
     compared = [name for name in models if any(reference in line["differences"].get(name, {}) for line in lines)]
     pairs = [(name, str(reference)) for name in compared]

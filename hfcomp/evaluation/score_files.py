@@ -22,7 +22,7 @@ from hfcomp.evaluation.loaded import Loaded
 from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.reading import nearest, parse_json
-from hfcomp.reporting.format import counted
+from hfcomp.reporting.format import count_text
 from hfcomp.text_tables import open_table, plain_cell
 from hfcomp.writing import replacing, write_bytes, write_csv, write_parquet
 
@@ -101,11 +101,11 @@ class ScoreFile:
                 # Rows are kept with the scores, so every message can name one.
                 row = next(iter(own.values()))[0]
                 raise ValueError(
-                    f"{self.path}, row {row}: found the benchmark {name!r} ({counted(len(own), 'row')}), "
+                    f"{self.path}, row {row}: found the benchmark {name!r} ({count_text(len(own), 'row')}), "
                     f"expected one of {', '.join(names)}.{nearest(name, names)}"
                 )
             if name not in names:
-                notes.append(f"{self.path}: {counted(len(own), 'score')} of {name} not used: it is not evaluated")
+                notes.append(f"{self.path}: {count_text(len(own), 'score')} of {name} not used: it is not evaluated")
         # The scores are not needed yet. Looking them up reports missing and unknown pairs.
         for one in loaded:
             if one.benchmark.name in self._scores:
@@ -244,8 +244,8 @@ def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str],
             log(f"{one.benchmark.name}: left out: {error.reason}")
             continue
         table = _table(pairs, path.with_name(f"{path.stem}_images"))
-        parts = f"{counted(len(pairs.keys), 'image')} with {counted(len(pairs.texts), 'text')}"
-        log(f"{one.benchmark.name}: {counted(len(table), 'pair')}: {parts}")
+        parts = f"{count_text(len(pairs.keys), 'image')} with {count_text(len(pairs.texts), 'text')}"
+        log(f"{one.benchmark.name}: {count_text(len(table), 'pair')}: {parts}")
         tables.append(table)
     if not tables:
         raise ValueError("no benchmark can be scored from pairs of an image and a text. Name another one.")

@@ -1,4 +1,4 @@
-"""The training set of a recipe: loaded or generated, filtered, with negatives and the like, without scored images."""
+"""A recipe's training set: loads or generates rows, filters them, adds negatives, and removes scored images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hfcomp.sandbox.ratings import LABELS
 
 
 class TrainingSet(NamedTuple):
-    """What the arms of a study train on."""
+    """The rows that the arms of a study train on."""
 
     rows: Rows
     replay: Dataset | None = None  # general rows that join every batch
@@ -48,30 +48,31 @@ def load_rows(
     part: str = "",
     trainers: Sequence[type] = (),
 ) -> TrainingSet:
-    """The rows that the method and its controls train on, and those that they replay.
+    """Loads the rows that the method and its controls train on, and the rows that they replay.
 
     Args:
-        recipe: names the rows.
-        session: logs what is left out.
-        scored: images of the evaluation; rows with one are left out of both, as `overlap` says.
-        part: beginning of lines about the rows.
-        trainers: classes that train on these rows beside the recipe's own.
+        recipe: recipe that names the rows.
+        session: session that logs what is left out.
+        scored: images of the evaluation; training and replay rows with these images are handled as `overlap` says.
+        part: prefix of log lines about the rows.
+        trainers: additional trainer classes, besides the recipe's own, that train on these rows.
     """
 
     def log(note: str) -> None:
         session.log(f"{part}: {note}" if part else note)
 
     number = num_negatives(recipe)
-    with first_process_first():  # the others find what it cached
+    with first_process_first():  # the other processes then use its cache
         rows = training_rows(recipe.experiment, recipe.column_names, seed=recipe.seed, num_negatives=number, log=log)
-    read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
+    classes = (recipe.trainer_class, *trainers)
+    read = {"image", *columns_of(name for trainer in classes for name in trainer.required_features)}
     columns = [name for name in IMAGE_COLUMNS if name in read]
     config = recipe.experiment
     if RATINGS in read and config.rates_in_sandbox and not config.joins_ratings:
-        human = "; the file of human ratings is not of these rows" if config.concreteness_ratings else ""
+        human = "; the file of human ratings is not used for these rows" if config.concreteness_ratings else ""
         log(f"concreteness of the sandbox's keywords: {LABELS[config.ratings]}{human}")
-    # Fields that decide the rows. The evaluation is not among them. Images are looked up by hash once per key, so the
-    # seed is left out if it decides only texts: three seeds then share one search for scored images.
+    # Fields that determine the rows; the evaluation does not. Images are looked up by hash once per key, so the seed
+    # is left out if it determines only texts: three seeds then share one search for scored images.
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
     given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
     seeded = config.dataset == SANDBOX or config.keyword_captions_only
@@ -88,10 +89,10 @@ def load_rows(
     if config.replay_dataset:
         with first_process_first():
             replay = replay_rows(config, seed=recipe.seed, log=log)
-        log(f"replay: {len(replay):,} rows of {config.replay_dataset}, of which every model sees the same")
+        log(f"replay: {len(replay):,} rows of {config.replay_dataset}; every model sees the same ones")
         key = ["replay", values, recipe.seed]
         replay = guard(replay, columns=["image"], key=key, images_key=key, part="the replay set")
-    # Added here, so the controls need not read the images.
+    # Added here, so the controls do not read the images again.
     if not isinstance(rows, Dataset):
         replay = replay and with_image_ids(replay)
     elif replay is None:
@@ -99,10 +100,10 @@ def load_rows(
     else:
         rows, replay = with_shared_image_ids(rows, replay)
     size = fit_batch(recipe.batch, rows, log)
-    if recipe.batch.neighbors and isinstance(rows, Dataset):  # before any image is encoded to find them
+    if recipe.batch.neighbors and isinstance(rows, Dataset):  # before encoding images to find neighbors
         check_batch_images(count_images(rows), size, recipe.batch.neighbors, "--batch_size")
     if config.hard_images:
-        arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
+        arm = method_arm(recipe, rows, replay)  # checks the rows before all images are embedded
         replace(arm, arguments={**arm.arguments, "num_neighbors": 0}).check()
         with first_process_first():
             rows = _with_hard_images(config, rows, log, session.device)
@@ -110,17 +111,17 @@ def load_rows(
 
 
 def num_negatives(recipe: Recipe) -> int:
-    """Entries of a row's negatives: as many as the trainer reads, and one for the controls if it reads none."""
+    """Number of negatives per row: as many as the trainer reads, or one for the controls if it reads none."""
     return max(1, int(recipe.trainer_arguments.get("num_negatives", recipe.trainer_class.config_class.num_negatives)))
 
 
 def training_rows(
     config: ExperimentConfig, column_names: Any = None, *, seed: int, log: Log, num_negatives: int = 1
 ) -> Rows:
-    """The rows of an experiment, with those that its evaluation scores.
+    """Loads the rows of an experiment, including those that its evaluation scores.
 
-    With `captions: all` they are all first captions, then all second ones and so on. The seed is that of the sandbox's
-    scenes and of keyword negatives.
+    With `captions: all`, all first captions come first, then all second captions and so on. The seed determines the
+    sandbox's scenes and the keyword negatives.
     """
     if config.dataset == SANDBOX:
         dataset = rename_columns(_sandbox_rows(config, seed, num_negatives), column_names)
@@ -147,14 +148,14 @@ def training_rows(
     dataset = complete_rows(dataset, captions=captions, negatives=config.keyword_captions_only)
     if config.keyword_captions_only and not len(dataset):
         raise ValueError(
-            f"keyword_captions_only: no caption holds a keyword of {', '.join(config.keyword_negatives or [])}. "
-            "Other concepts, or keyword_matching: extended, find more."
+            f"keyword_captions_only: no caption contains a keyword of {', '.join(config.keyword_negatives or [])}. "
+            "Other concepts, or keyword_matching: extended, may match more captions."
         )
     return dataset
 
 
 def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
-    """The rows of a dataset under the contract's names, each with one caption unless they are streamed."""
+    """Loads a dataset with the contract's column names and one caption per row, except when streaming."""
     source = RowSource(
         name=config.dataset,
         split=config.dataset_split,
@@ -168,18 +169,18 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
     )
     dataset = read_rows(source, log)
     if config.captions == "drawn":
-        log("several captions per image: one is drawn in each epoch")
+        log("several captions per image: one is drawn every epoch")
     if config.streaming or config.captions == "drawn":
         return dataset
     return every_caption(dataset, log) if config.captions == "all" else choose_captions(dataset, config.captions, log)
 
 
 def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
-    """The rows of an experiment's replay set, with those that its evaluation scores; each has one caption."""
+    """Loads an experiment's replay rows, one caption each, including rows that its evaluation scores."""
     if config.replay_dataset == SANDBOX:
         from hfcomp.sandbox import REPLAY_SEED, pretraining_set
 
-        # Scenes as in the second phase of the bases' pretraining: what a base knows and may forget.
+        # Scenes like those in the second phase of the bases' pretraining, which a base knows and may forget.
         return pretraining_set(config.dataset_rows, REPLAY_SEED + seed, places=True)
     part = {"split": config.replay_split, "config": config.replay_config}
     dataset = load_source(config.replay_dataset, **part)
@@ -197,17 +198,17 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
         config.dataset_rows,
         seed,
         kind_weights={kind: KIND_WEIGHTS.get(kind, 1.0) for kind in kinds} if kinds else None,
-        # More negatives would draw other scenes. With keyword negatives the scenes are the same for any number.
+        # More negatives would change the scenes. With keyword negatives, the scenes are the same for any number.
         num_negatives=1 if config.keyword_negatives else num_negatives,
         edit_noise=config.edit_noise,
         edit_noise_step=config.edit_noise_step,
         caption_noise=config.caption_noise,
         false_negatives=config.false_negatives,
-        ratings="bands" if config.joins_ratings else config.ratings,  # human ones are joined afterwards
+        ratings="bands" if config.joins_ratings else config.ratings,  # human ratings are joined later
     )
 
 
 def _with_hard_images(config: ExperimentConfig, rows: Rows, log: Log, device: str | None) -> Rows:
-    """The rows with each image's nearest by the base."""
+    """Adds each image's nearest neighbors according to the base model."""
     place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), open_cache()
     return with_neighbors(rows, place=place, number=config.hard_images, log=log, cache=cache, device=device)

@@ -1,7 +1,7 @@
-"""A dry run of a study: every kind of arm trains for a few steps, and what the whole study costs is extrapolated.
+"""Dry run of a study: trains every kind of arm for a few steps and extrapolates the cost of the whole study.
 
-It loads and checks all that the study would, in a folder that is removed at the end. What the base scores, and what
-is read of it later, is not computed: the items to encode are counted, and a few of them are timed.
+It loads and checks everything that the study would, in a folder that is removed at the end. It does not score the
+base: it only counts the items to encode and times a few of them.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from hfcomp.trainers.stages import stage_config, training_sets
 
 # The first step, in which kernels and caches warm up, is not timed.
 STEPS = 4
-SHOWN = 2  # names of arms that cost the same
+SHOWN = 2  # number of names listed for arms that cost the same
 SAMPLE = {"images": 64, "texts": 256}
 BRIEF = {"max_steps": STEPS, "logging_steps": 1, "save_strategy": "no", "eval_strategy": "no", "report_to": "none"}
-BYTES = 4  # of a weight, which is trained and saved in fp32
-STATES = 2  # that AdamW keeps of a trained weight
+BYTES = 4  # bytes per weight, which is trained and saved in fp32
+STATES = 2  # AdamW states per trained weight
 ABOUT = (
-    "Times are of this machine, extrapolated from {steps} steps of each kind of run and from {images} images and "
-    "{texts} texts. Loading, statistics and the fitting of probes are not in them. Nothing was written."
+    "Times hold for this machine; they are extrapolated from {steps} steps of each kind of run and from {images} "
+    "images and {texts} texts. They do not include loading, statistics and fitting probes. Nothing was written."
 )
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What a kind of arm costs, measured in a few steps; its whole training by extrapolation."""
+    """The cost of a kind of arm, measured in a few steps and extrapolated to the whole training."""
 
     cost: StageSummary
     step_seconds: float
-    disk: int  # bytes of its model and of the checkpoints that are kept beside it
-    weights: int  # bytes of its model alone
-    alike: list[str] = field(default_factory=list)  # the arms of the kind
+    disk: int  # bytes of its model and of the checkpoints that are kept with it
+    weights: int  # bytes of only the model
+    names: list[str] = field(default_factory=list)  # names of the arms of this kind
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ class Items:
 
 @dataclass
 class DryRun(Study):
-    """A study whose arms are timed and not trained; it writes nothing that stays."""
+    """A study whose arms are timed instead of trained. It leaves no files behind."""
 
-    wanted: Path = Path()  # the folder that the study itself would take
+    wanted: Path = Path()  # folder that the study itself would use
     timings: dict[str, Timing] = field(default_factory=dict)
     items: dict[tuple[int, ...], Items] = field(default_factory=dict)
-    scored: list[Items] = field(default_factory=list)  # of each model and checkpoint that would be scored
-    guarded: int = 0  # models between the base and a trained one that would be written
+    scored: list[Items] = field(default_factory=list)  # items of each model and checkpoint that would be scored
+    guarded: int = 0  # number of interpolated models that the forgetting guard would write
     sample: Sample = field(default_factory=lambda: Sample())
-    unknown: bool = False  # whether something is scored whose items are not counted
+    unknown: bool = False  # whether the study scores something whose items are not counted
 
     @classmethod
     @contextmanager
@@ -95,9 +95,9 @@ class DryRun(Study):
         *,
         wants_more: WantsMore = lambda folder: False,
     ) -> Iterator[DryRun]:
-        """As [`Study.open`], in a folder that is removed; at the end prints what the study would cost."""
+        """Opens the study like [`Study.open`], in a temporary folder; at the end prints what the study would cost."""
         scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
-        with _passing_folder() as folder:
+        with _temporary_folder() as folder:
             session.overlap.check_and_write(folder)
             models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
             study = cls(recipe.experiment, session, scoring, folder, models, wanted=recipe.folder)
@@ -107,28 +107,28 @@ class DryRun(Study):
         session.close()
 
     def check_base(self, check: Callable[[], Any]) -> None:
-        """Checks nothing: the base is not scored."""
+        """Does nothing, because the base is not scored."""
 
     def write_report(self, write: Callable[[], Any]) -> None:
-        """Writes nothing: there are no results."""
+        """Does nothing, because there are no results."""
 
     def plan_points(self, evaluate: Evaluator, names: Sequence[str], points: int) -> None:
-        """Counts the points of the forgetting guard: each is scored, and one for each model is written."""
-        self.scored += len(names) * points * [self._items_of(evaluate)]
+        """Counts the points of the forgetting guard: all are scored, and one per model is written."""
+        self.scored += len(names) * points * [self._count_items(evaluate)]
         self.guarded += len(names)
 
     @property
-    def at_once(self) -> int:
-        # Other arms would disturb the time of an arm.
+    def num_parallel(self) -> int:
+        # Other arms running at the same time would disturb the timing.
         return 1
 
     def train(self, arm: Arm) -> StageSummary:
-        # Arms that differ only in seeds or in the content of rows cost the same: a sweep times each variant once.
+        # Arms that differ only in seeds or row contents cost the same, so a sweep times each variant once.
         kind = _kind(arm)
         if kind not in self.timings:
             self.timings[kind] = self._time(arm)
         timing = self.timings[kind]
-        timing.alike.append(arm.name)
+        timing.names.append(arm.name)
         self.models[arm.name] = self.models[BASE]
         self.costs[arm.name] = replace(timing.cost, name=arm.name)
         if arm.checkpoints is None:
@@ -151,47 +151,47 @@ class DryRun(Study):
             trainer.train()
         except torch.OutOfMemoryError as error:
             raise ValueError(
-                f"{arm.name}: batch_size={arm.batch_size} does not fit the memory of {trainer.args.device}. Set "
-                "mini_batch_size: the same loss and gradient in less memory."
+                f"{arm.name}: batch_size={arm.batch_size} does not fit into the memory of {trainer.args.device}. Set "
+                "mini_batch_size, which gives the same loss and gradient with less memory."
             ) from error
         brief = summarize_stage(arm.name, trainer, memory)
-        asked = stage_config(arm.trainer_class, place, arm.arguments, arm.batch_size)
-        # Loading and the first, slow step are constant, so only the pace of the other steps is multiplied.
-        steps = _total_steps(asked, clock.batches)
+        full_config = stage_config(arm.trainer_class, place, arm.arguments, arm.batch_size)
+        # Loading and the slow first step are constant, so only the time of the other steps is multiplied.
+        steps = _total_steps(full_config, clock.batches)
         seconds = steps * clock.seconds
         images, texts = (round(steps / brief.steps * number) for number in (brief.images, brief.texts))
         rate = round(images / max(seconds, 1e-9), 2)
         cost = replace(brief, steps=steps, images=images, texts=texts, seconds=seconds, images_per_second=rate)
-        weights = BYTES * sum(one.numel() for one in trainer.model.parameters())
-        return Timing(cost, clock.seconds, _disk(trainer.model, asked, arm, steps), weights)
+        weights = BYTES * sum(parameter.numel() for parameter in trainer.model.parameters())
+        return Timing(cost, clock.seconds, _disk_bytes(trainer.model, full_config, arm, steps), weights)
 
     def _count(self, scoring: Any) -> None:
         if scoring is None:
             return
         if not isinstance(scoring.score, Evaluator):
-            # The embeddings that a sweep follows have no items to count. The report mentions this.
+            # Embeddings that a sweep follows have no items to count. The report mentions this.
             self.unknown = True
             return
-        self.scored.append(self._items_of(scoring.score))
+        self.scored.append(self._count_items(scoring.score))
 
-    def _items_of(self, evaluate: Evaluator) -> Items:
-        key = tuple(id(one.data) for one in evaluate.loaded)
+    def _count_items(self, evaluate: Evaluator) -> Items:
+        key = tuple(id(loaded.data) for loaded in evaluate.loaded)
         if key not in self.items:
             counter = _Counter(self.sample)
-            for one in evaluate.loaded:
-                embed(one.benchmark, one.data, counter)
+            for loaded in evaluate.loaded:
+                embed(loaded.benchmark, loaded.data, counter)
             self.items[key] = Items(len(counter.images), len(counter.texts))
         return self.items[key]
 
     def _print(self) -> None:
-        report, lacking = self._report()
+        report, problem = self._report()
         render_terminal(report)
-        if lacking:
-            raise OSError(lacking)
+        if problem:
+            raise OSError(problem)
 
     def _report(self) -> tuple[Report, str]:
-        """The costs of the study, and what is wrong with the disk, if anything."""
-        training = sum(self.costs[name].seconds for one in self.timings.values() for name in one.alike)
+        """The costs of the study, and a message if the disk is too small."""
+        training = sum(self.costs[name].seconds for timing in self.timings.values() for name in timing.names)
         scoring = self.sample.seconds(self.models[BASE], self.session.device, self.scored)
         folder = self.wanted
         needed, free = self.needed, shutil.disk_usage(_existing(folder)).free
@@ -201,36 +201,38 @@ class DryRun(Study):
             ["training", f"{len(self.costs)} runs", format_duration(training)],
             ["scoring", f"{len(self.scored)} models, checkpoints and points", format_duration(scoring)],
             ["disk", str(folder), f"{_gib(needed)}, {_gib(free)} free"],
-            *([["memory of the GPU", "", _gib(_gpu_memory())]] if state.device.type == "cuda" else []),
+            *([["GPU memory", "", _gib(_gpu_memory())]] if state.device.type == "cuda" else []),
         ]
-        notes = [*self.session.notes, *(["followed embeddings are not in the estimate"] if self.unknown else [])]
+        notes = [*self.session.notes, *(["the estimate excludes followed embeddings"] if self.unknown else [])]
         report = Report(
-            f"{self.experiment.method}: a dry run",
-            verdict=[f"About {format_duration(training + scoring)} on {where}, {_gib(needed)} of disk."],
+            f"{self.experiment.method}: dry run",
+            verdict=[f"About {format_duration(training + scoring)} on {where}, {_gib(needed)} of disk space."],
             sections=[
-                Section("Runs", [_runs(self.timings.values())]),
-                Section("A model is scored on", [_items(self.items.values())]),
-                Section("Together", [Table("", ["what", "of", "cost"], rows, labels=2)]),
+                Section("Runs", [_runs_table(self.timings.values())]),
+                Section("Items scored per model", [_items_table(self.items.values())]),
+                Section("Total", [Table("", ["part", "extent", "cost"], rows, labels=2)]),
             ],
-            legend=[ABOUT.format(steps=STEPS, **{name: len(found) for name, found in self.sample.found.items()})],
+            legend=[ABOUT.format(steps=STEPS, **{name: len(items) for name, items in self.sample.examples.items()})],
             notes=notes,
             closing={"would be written to": str(folder)},
         )
-        lacking = f"{folder}: the study needs {_gib(needed)}, but {_gib(free)} are free. Make room, or pass another "
-        return report, f"{lacking}--output_dir or a smaller --save_total_limit." if needed > free else ""
+        problem = (
+            f"{folder}: the study needs {_gib(needed)}, but only {_gib(free)} are free. Free some space, or pass "
+        )
+        return report, f"{problem}another --output_dir or a smaller --save_total_limit." if needed > free else ""
 
     @property
     def needed(self) -> int:
-        """Bytes of disk that the study needs at most."""
-        # A user's own model is somewhere else and is not written again.
+        """Upper bound of the disk space that the study needs, in bytes."""
+        # A user's own model is stored elsewhere and is not written again.
         base = Path(self.models[BASE])
-        made_here = sum(path.stat().st_size for path in base.rglob("*") if self.folder in path.parents)
-        guarded = self.guarded * max((one.weights for one in self.timings.values()), default=0)
-        return made_here + guarded + sum(one.disk * len(one.alike) for one in self.timings.values())
+        base_bytes = sum(path.stat().st_size for path in base.rglob("*") if self.folder in path.parents)
+        guarded = self.guarded * max((timing.weights for timing in self.timings.values()), default=0)
+        return base_bytes + guarded + sum(timing.disk * len(timing.names) for timing in self.timings.values())
 
 
 class _StepClock(TrainerCallback):
-    """Seconds of a step, from the end of one to the end of the next: the data's too; and the batches of an epoch."""
+    """Measures seconds per step, from one step's end to the next (data loading included), and batches per epoch."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -242,13 +244,13 @@ class _StepClock(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if args.device.type == "cuda":
-            # Kernels run asynchronously: without waiting, only their launch would be timed.
+            # Kernels run asynchronously; without waiting, only their launch would be timed.
             torch.cuda.synchronize()
         self.ends.append(time.perf_counter())
 
     @property
     def seconds(self) -> float:
-        # The median, because one slow step in three (a checkpoint, another process) must not count a third.
+        # The median, because one slow step out of three (a checkpoint, another process) must not count for a third.
         lengths = np.diff(self.ends).tolist()
         return statistics.median(lengths[1:] or lengths)
 
@@ -257,21 +259,21 @@ class _StepClock(TrainerCallback):
 class Sample:
     """A few of the images and texts that would be encoded."""
 
-    found: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in SAMPLE})
+    examples: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in SAMPLE})
 
-    def add(self, kind: str, one: Any) -> None:
-        if len(self.found[kind]) < SAMPLE[kind]:
-            self.found[kind].append(one)
+    def add(self, kind: str, item: Any) -> None:
+        if len(self.examples[kind]) < SAMPLE[kind]:
+            self.examples[kind].append(item)
 
     def seconds(self, place: Path | str, device: str | None, scored: list[Items]) -> float:
-        """Seconds that a model's size takes to encode all of some items, by the pace of the sample."""
+        """Seconds that a model of this size takes to encode all items, extrapolated from the sample."""
         if not scored:
             return 0.0
         embedder, total = Embedder(place, device=device), 0.0
         encode = {"images": embedder.images, "texts": embedder.texts}
-        for kind, examples in self.found.items():
+        for kind, examples in self.examples.items():
             if examples:
-                # The first call loads the weights, which a study does once and not for each image.
+                # The first call loads the weights, which a study does once and not per image.
                 encode[kind](examples[:1])
                 start = time.perf_counter()
                 encode[kind](examples)
@@ -281,14 +283,14 @@ class Sample:
 
 
 class _Counter:
-    """An encoder that counts distinct images and texts, and gives each the same vector."""
+    """An encoder that counts distinct images and texts and returns the same vector for each of them."""
 
     def __init__(self, sample: Sample) -> None:
         self.sample, self.images, self.texts = sample, set[bytes](), set[str]()
 
     def index_images(self, images: Any, *, column: str = "image", progress: bool = False) -> Indexed:
         keys, index, first = distinct(
-            image_key(one, f"column '{column}', row {row}") for row, one in enumerate(images)
+            image_key(image, f"column '{column}', row {row}") for row, image in enumerate(images)
         )
         for key, row in zip(keys, first, strict=True):
             if key not in self.images:
@@ -305,8 +307,8 @@ class _Counter:
 
 
 @contextmanager
-def _passing_folder() -> Iterator[Path]:
-    """A folder that the main process makes for all."""
+def _temporary_folder() -> Iterator[Path]:
+    """Yields a temporary folder that the main process creates for all processes."""
     folder = run_on_main_process(lambda: tempfile.mkdtemp(prefix="hfcomp-dry-run-"))
     try:
         yield Path(folder)
@@ -315,26 +317,27 @@ def _passing_folder() -> Iterator[Path]:
 
 
 def _kind(arm: Arm) -> str:
-    """Text that decides how long a step takes and how many there are: all but names, seeds and the rows themselves."""
+    """Key of everything that determines the number and the length of steps; names, seeds and row contents do not."""
     values = {name: value for name, value in arm.arguments.items() if name not in ("seed", "data_seed")}
     rows = len(arm.rows) if has_length(arm.rows) else None
-    of_checkpoints = arm.checkpoints and arm.checkpoints.every
-    return json.dumps([str(arm.trainer_class), values, arm.batch_size, rows, of_checkpoints], default=str)
+    every = arm.checkpoints and arm.checkpoints.every
+    return json.dumps([str(arm.trainer_class), values, arm.batch_size, rows, every], default=str)
 
 
 def _total_steps(config: Any, batches: int) -> int:
-    """The optimizer's steps of a whole training, as transformers counts them; `batches` are those of an epoch."""
+    """Number of optimizer steps in the whole training, counted like transformers, from the `batches` per epoch."""
     if config.max_steps > 0:
         return config.max_steps
     return math.ceil(config.num_train_epochs * max(1, math.ceil(batches / config.gradient_accumulation_steps)))
 
 
-def _disk(model: torch.nn.Module, config: Any, arm: Arm, steps: int) -> int:
-    """Bytes of a model and of the checkpoints that are on the disk at the same time."""
-    weights = BYTES * sum(one.numel() for one in model.parameters())
-    states = BYTES * STATES * sum(one.numel() for one in model.parameters() if one.requires_grad)
+def _disk_bytes(model: torch.nn.Module, config: Any, arm: Arm, steps: int) -> int:
+    """Bytes of a model and of the checkpoints that exist on disk at the same time."""
+    weights = BYTES * sum(parameter.numel() for parameter in model.parameters())
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    states = BYTES * STATES * trained
     if arm.checkpoints is not None:
-        # Checkpoints of only the model, which are all kept until they are scored.
+        # These checkpoints contain only the model, and all of them are kept until they are scored.
         return weights * len(arm.checkpoints.steps(steps))
     every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
     written = {"no": 0, "epoch": math.ceil(config.num_train_epochs)}.get(str(config.save_strategy.value))
@@ -343,25 +346,25 @@ def _disk(model: torch.nn.Module, config: Any, arm: Arm, steps: int) -> int:
     return weights + number * (weights + (0 if config.save_only_model else states))
 
 
-def _runs(timings: Any) -> Table:
+def _runs_table(timings: Any) -> Table:
     rows = []
-    for one in timings:
-        cost, others = one.cost, len(one.alike) - SHOWN
-        name = ", ".join(one.alike[:SHOWN]) + (f" and {others} alike" if others > 0 else "")
+    for timing in timings:
+        cost, others = timing.cost, len(timing.names) - SHOWN
+        name = ", ".join(timing.names[:SHOWN]) + (f" and {others} more like these" if others > 0 else "")
         memory = f"{cost.peak_memory_gib:.2f} GiB"
-        numbers = [f"{cost.steps:,}", f"{one.step_seconds:.3g}", format_duration(cost.seconds)]
-        rows.append([name, *numbers, f"{cost.images:,}", f"{cost.texts:,}", memory, _gib(one.disk)])
-    header = ["run", "steps", "seconds a step", "time", "images", "texts", "peak memory", "disk"]
+        numbers = [f"{cost.steps:,}", f"{timing.step_seconds:.3g}", format_duration(cost.seconds)]
+        rows.append([name, *numbers, f"{cost.images:,}", f"{cost.texts:,}", memory, _gib(timing.disk)])
+    header = ["run", "steps", "seconds per step", "time", "images", "texts", "peak memory", "disk"]
     return Table("", header, rows)
 
 
-def _items(items: Any) -> Table:
-    rows = [["distinct", f"{one.images:,}", f"{one.texts:,}"] for one in items]
+def _items_table(items: Any) -> Table:
+    rows = [["distinct", f"{counts.images:,}", f"{counts.texts:,}"] for counts in items]
     return Table("", ["", "images", "texts"], rows)
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or its nearest parent that exists."""
+    """The folder itself or its nearest existing parent."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 

@@ -1,8 +1,8 @@
-"""The forgetting guard of a run: the way from the base to a trained model, and the point on it that a rule chooses.
+"""Forgetting guard of a run: interpolates between the base and a trained model and picks a point by a rule.
 
-The method is guarded, and the control `same-batch` too: what interpolation does for any model is no merit of the
-method, so the guarded method is read against the guarded control. A point is chosen on items that the report does not
-have.
+Both the method and the control `same-batch` are guarded. Interpolation helps any model, which is not a merit of the
+method, so the guarded method is compared with the guarded control. Points are chosen on items that the report does
+not contain.
 """
 
 from __future__ import annotations
@@ -32,50 +32,51 @@ from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
 from hfcomp.statistics.summary import BASE
 
-# Seed of the sandbox's scenes that choose a point. The report's scenes have seed 0.
+# Seed of the sandbox scenes that a point is chosen on. The report's scenes have seed 0.
 SEED = 1000
-OTHER_SCENES = f"scenes of another seed ({SEED}) than the report's"
-HALF = "half of the images of the evaluation; the report is of the other half"
+OTHER_SCENES = f"scenes with another seed ({SEED}) than the report's"
+HALF = "half of the evaluation images; the report covers the other half"
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What chooses the points, loaded before anything is trained."""
+    """The items that points are chosen on, loaded before anything is trained."""
 
-    evaluator: Evaluator  # of the items that choose
-    items: str  # which these are, in words
-    stamp: Mapping[str, Any]  # what their stored outcomes are of, beside the weights
-    declared: Mapping[str, Sequence[Average]]  # averages in use, by title of the benchmark
-    primary: str | None  # as a recipe names it
-    halved: bool = False  # whether the evaluation's own images are halved
-    swept: dict[str, SweepResult] = field(default_factory=dict)  # the sweeps that were made, by the model's name
+    evaluator: Evaluator  # evaluator of these items
+    items: str  # description of these items
+    stamp: Mapping[str, Any]  # everything except the weights that identifies their stored outcomes
+    declared: Mapping[str, Sequence[Average]]  # averages in use, by benchmark title
+    primary: str | None  # primary endpoint, written as in a recipe
+    halved: bool = False  # whether the evaluation's own images are split in half
+    swept: dict[str, SweepResult] = field(default_factory=dict)  # finished sweeps by model name
 
     @property
     def images(self) -> list[ScoredImages]:
-        """Images that are scored beside those of the evaluation, and so may not be trained on either."""
+        """Images that are scored in addition to those of the evaluation, and so must not be trained on either."""
         return [] if self.halved else self.evaluator.images
 
     def proxies(self, outcomes: Outcomes) -> Proxies:
         return find_proxies(outcomes, self.declared, primary=self.primary)
 
     def check(self, outcomes: Outcomes) -> None:
-        """Raises for proxies that are not scored, or images that cannot be halved."""
-        self.proxies(self.choosing(outcomes))
+        """Raises for proxies that are not scored, or images that cannot be split in half."""
+        self.proxies(self.choosing_outcomes(outcomes))
 
-    def choosing(self, outcomes: Outcomes) -> Outcomes:
+    def choosing_outcomes(self, outcomes: Outcomes) -> Outcomes:
         return split_halves(outcomes)[0] if self.halved else outcomes
 
-    def reported(self, outcomes: Outcomes) -> Outcomes:
+    def reported_outcomes(self, outcomes: Outcomes) -> Outcomes:
         return split_halves(outcomes)[1] if self.halved else outcomes
 
     def facts(self) -> dict[str, Any]:
-        return {"items": self.items, "models": {guarded_name(name): one.facts() for name, one in self.swept.items()}}
+        models = {guarded_name(name): swept.facts() for name, swept in self.swept.items()}
+        return {"items": self.items, "models": models}
 
 
 def prepare_guard(
     config: ExperimentConfig, session: Session, evaluate: Evaluator, column_names: Any = None
 ) -> Guard | None:
-    """Loads what chooses the points, if a recipe asks for it: missing data costs no training."""
+    """Loads the guard if a recipe enables it, so missing data is found before training."""
     if not config.forgetting_guard:
         return None
     declared, primary, halved = declared_averages(config), config.primary, False
@@ -95,7 +96,7 @@ def prepare_guard(
 
 
 def wants_guard(config: ExperimentConfig, folder: Path) -> bool:
-    # If it is switched on after the run has finished, the guard needs no training, and the run resumes only for it.
+    # If the guard is enabled after the run has finished, it needs no training, and the run resumes only for it.
     return config.forgetting_guard and not any(folder.rglob(RECORD_FILE))
 
 
@@ -104,7 +105,7 @@ def guarded_models(study: Study, method: str) -> list[str]:
 
 
 def guard_models(study: Study, guard: Guard, method: str) -> None:
-    """Chooses a point for the method and `same-batch`, and adds their models to the study; for the main process."""
+    """Chooses a point for the method and for `same-batch` and adds the models to the study; main process only."""
     scored = set(study.outcomes([BASE]).table["image_id"])
     for name in guarded_models(study, method):
         place = Path(study.models[name])
@@ -116,9 +117,9 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
 def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> SweepResult:
     base, tuned, config = study.models[BASE], study.models[name], study.experiment
     outcomes = _outcomes(study, guard, name)
-    # A point is chosen on items that are not in the report. On the same items the best of 11 would look better than it
-    # is.
-    choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
+    # A point is chosen on items that are not in the report. On the same items, the best of 11 points would look better
+    # than it is.
+    choosing = guard.choosing_outcomes(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
     for warning in few_images_warnings(swept):
@@ -129,7 +130,7 @@ def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: se
 
 
 def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
-    """Outcomes of all points between the base and a model, stored and scored where they are not yet."""
+    """Outcomes of all points between the base and a model, read from disk or else scored and stored."""
     base, tuned, notes = study.models[BASE], study.models[name], study.session.notes
     path = study.folder / FOLDER / "guard" / f"{name}.parquet"
     stamp = {"base": identity(base), "tuned": identity(tuned), "alphas": list(ALPHAS), **guard.stamp}
@@ -143,7 +144,7 @@ def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
 
 
 def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
-    """Outcomes of images that the report does not have; the others are counted."""
+    """Outcomes of images that the report does not contain; logs the number of the others."""
     # A COCO photograph has several names, such as COCO_val2014_000000000285.jpg and 000000000285.
     table, reported = outcomes.table, {photograph_key(name) for name in scored}
     keys = table["image_id"].map({name: photograph_key(name) for name in table["image_id"].unique()})
@@ -151,10 +152,10 @@ def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
     count = keys[known].nunique()
     if not count:
         return outcomes
-    session.log(f"forgetting guard: {count:,} images are in the report too, and choose no point")
+    session.log(f"forgetting guard: {count:,} images are also in the report and are not used to choose points")
     if known.all():
         raise ValueError(
-            "guard_benchmarks: all images are in the report too. Name other benchmarks, or leave guard_benchmarks "
-            "out: half of the images of the evaluation then choose."
+            "guard_benchmarks: all images are also in the report. Name other benchmarks, or leave guard_benchmarks "
+            "out to choose points on half of the evaluation images."
         )
     return Outcomes(table[~known])

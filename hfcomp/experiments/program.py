@@ -1,4 +1,4 @@
-"""What a recipe runs: the base, the controls and the method from it, then one evaluation and one report."""
+"""Runs a recipe: the base, the controls and the method trained from it, then a single evaluation and report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, compared_ar
 from hfcomp.experiments.data import TrainingSet, load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX, ExperimentConfig
 from hfcomp.experiments.guard import Guard, guard_models, guarded_models, prepare_guard, wants_guard
-from hfcomp.experiments.origin import default_facts, on_processes
+from hfcomp.experiments.origin import default_facts, multi_process_command
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare, published_effects, score_blind_rules
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import Recipe
@@ -43,24 +43,24 @@ from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
 
 FIRST_SEED = (
-    "The model in method/, the items of report.html and the priors of models are those of seed {seed}; seeds/ has the "
-    "models of the other seeds."
+    "The model in method/, the items in report.html and the models' priors come from seed {seed}; the models of the "
+    "other seeds are in seeds/."
 )
 
 
 def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     """Runs an experiment and returns its folder.
 
-    The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
-    their processor), `evaluation/<name>.parquet` (with `.prior.parquet` and `.scores.parquet`), `items.parquet`,
-    `blind.parquet` (what blind rules choose), `results.json`, `report.md`, `report.html`, `figure.png`, the model card
-    `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that are both
+    The folder contains `config.yaml`, `base/` (if it was created here), `controls/<name>/`, `method/` (plain models
+    with a processor), `evaluation/<name>.parquet` (with `.prior.parquet` and `.scores.parquet`), `items.parquet`,
+    `blind.parquet` (choices of the blind rules), `results.json`, `report.md`, `report.html`, `figure.png`, the model
+    card `README.md` (with `.eval_results/` if Hub benchmarks were scored), `overlap.json` (images that are both
     trained on and scored) and `finished`, written last; with `forgetting_guard` also `method-guarded/` and
-    `controls/same-batch-guarded/`. With several `seeds` these are the models of the first; those of the others are in
+    `controls/same-batch-guarded/`. With several `seeds`, these models belong to the first seed; the others are in
     `seeds/<seed>/controls/<name>/` and `seeds/<seed>/method/`.
-    A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
-    and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
-    checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
+    A killed run resumes if it is started again with the same values: finished parts are not repeated, and the numbers
+    are the same. With `push_to_hub`, the method is pushed when the run is finished; write access is checked before
+    training. With `DryRun` as the `kind` of study, the run leaves no files and pushes nothing.
     """
     experiment = recipe.experiment
     push = RunPush.of(recipe.push, experiment.method) if kind is Study else None
@@ -69,8 +69,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     evaluate = prepare(experiment, column_names=recipe.column_names, log=session.log)
     blind = run_on_main_process(partial(score_blind_rules, experiment, evaluate))
     guard = prepare_guard(experiment, session, evaluate, recipe.column_names)
-    # Everything that may be mistyped is checked before rows are loaded. A folder is taken once the rows have passed
-    # too.
+    # Checks everything that may be mistyped before rows are loaded. A folder is created only after the rows pass too.
     published_effects(experiment)
     check_rows([method_arm(recipe, None)], session)
     if push is not None:
@@ -81,10 +80,10 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     scored = [*evaluate.images, *(guard.images if guard else ())]
     rows = load_rows(recipe, session, scored)
     first = _arms(recipe, rows, session)
-    # Arms with rows of their own are the method itself on a view of its rows.
+    # Arms with other rows are the method itself on a view of its rows.
     check_rows([arm for arm in first if arm.rows is rows.rows], session)
     size = first[-1].batch_size
-    # Later seeds, `config.yaml` and the report use the batch that the first seed's rows allow.
+    # Later seeds, `config.yaml` and the report use the batch size that the first seed's rows allow.
     experiment = experiment.model_copy(update={"batch_size": size})
     given, batch = {**recipe.given, "batch_size": size}, recipe.batch._replace(rows=size)
     recipe = replace(recipe, experiment=experiment, given=given, batch=batch)
@@ -97,36 +96,40 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
         study.keep_priors = True
         if experiment.primary is not None:
             study.check_base(lambda: check(study.outcomes([BASE])))
-        every = {recipe.seeds[0]: rows}
+        rows_by_seed = {recipe.seeds[0]: rows}
         number = len(first) + (EQUAL_IMAGES in experiment.controls)
-        study.run(_arms_of_seeds(study, recipe, first, scored, every), number=number * len(recipe.seeds))
+        study.run(_arms_of_seeds(study, recipe, first, scored, rows_by_seed), number=number * len(recipe.seeds))
         if guard is not None:
             study.plan_points(guard.evaluator, guarded_models(study, experiment.method), len(ALPHAS))
-        study.write_report(lambda: _report(study, recipe, every, evaluate, guard, blind))
+        study.write_report(lambda: _report(study, recipe, rows_by_seed, evaluate, guard, blind))
     if push is not None and session.state.is_main_process:
         push.push(study.folder, print)
     return study.folder
 
 
 def _arms(recipe: Recipe, rows: TrainingSet, session: Session) -> list[Arm]:
-    """The controls, then the method; the control that waits for what the method cost is not among them."""
-    method, asked = method_arm(recipe, *rows), "controls" in recipe.given
-    return [*compared_arms(recipe.experiment, method, asked=asked, log=session.log), method]
+    """The controls, then the method, without the control that depends on the cost of the method."""
+    method, requested = method_arm(recipe, *rows), "controls" in recipe.given
+    return [*compared_arms(recipe.experiment, method, requested=requested, log=session.log), method]
 
 
 def _arms_of_seeds(
-    study: Study, recipe: Recipe, arms: Sequence[Arm], scored: Sequence[ScoredImages], every: dict[int, TrainingSet]
+    study: Study,
+    recipe: Recipe,
+    arms: Sequence[Arm],
+    scored: Sequence[ScoredImages],
+    rows_by_seed: dict[int, TrainingSet],
 ) -> Iterator[Arm]:
-    """The arms of one seed after the other; the rows of the next are loaded when these are trained.
+    """Yields the arms seed by seed, and loads a seed's rows after the arms of the previous seed are trained.
 
-    `arms` are those of the first seed; `every` receives the rows of the others.
+    `arms` belong to the first seed; `rows_by_seed` receives the rows of the others.
     """
     for seed in recipe.seeds:
-        if seed not in every:
+        if seed not in rows_by_seed:
             own = recipe.with_seed(seed)
-            every[seed] = load_rows(own, study.session, scored)
+            rows_by_seed[seed] = load_rows(own, study.session, scored)
             study.session.overlap.check_and_write(study.folder)
-            arms = _arms(own, every[seed], study.session)
+            arms = _arms(own, rows_by_seed[seed], study.session)
         method, place = arms[-1], _place(seed, recipe.seeds)
         for arm in _with_equal_images(study, arms, place):
             folder = METHOD_FOLDER if arm.name == method.name else f"{CONTROLS_FOLDER}/{arm.name}"
@@ -136,7 +139,7 @@ def _arms_of_seeds(
 
 
 def _with_equal_images(study: Study, arms: Sequence[Arm], place: str) -> Iterator[Arm]:
-    """The arms of a seed, and last the control that waits for what the method cost."""
+    """Yields the arms of a seed and then the control that depends on the cost of the method."""
     yield from arms
     if EQUAL_IMAGES in study.experiment.controls:
         method = arms[-1]
@@ -147,28 +150,28 @@ def _with_equal_images(study: Study, arms: Sequence[Arm], place: str) -> Iterato
 
 
 def _place(seed: int, seeds: Sequence[int]) -> str:
-    # Empty for the first seed, so a run of one seed has the same folders.
+    # Empty for the first seed, so a run with one seed has the same folders.
     return "" if seed == seeds[0] else f"{seed}/"
 
 
 def _models(study: Study, seeds: Sequence[int]) -> dict[str, tuple[str, int]]:
-    """Name and seed of each model in the report, the method last; a control that a seed lacks is left out."""
+    """Name and seed of each model in the report, the method last; leaves out controls that a seed lacks."""
     places, method = {_place(seed, seeds): seed for seed in seeds}, study.experiment.method
-    found: dict[str, tuple[str, int]] = {}
-    for name in sorted((one for one in study.models if "/" not in one), key=lambda one: one == method):
+    models: dict[str, tuple[str, int]] = {}
+    for name in sorted((model for model in study.models if "/" not in model), key=lambda model: model == method):
         if name == BASE or len(places) == 1:
-            found[name] = name, NO_SEED
+            models[name] = name, NO_SEED
         elif absent := [seed for place, seed in places.items() if f"{place}{name}" not in study.models]:
-            study.session.log(f"control {name} is left out of the report: seed {absent[0]} has none")
+            study.session.log(f"control {name} is left out of the report because it is missing for seed {absent[0]}")
         else:
-            found |= {f"{place}{name}": (name, seed) for place, seed in places.items()}
-    return found
+            models |= {f"{place}{name}": (name, seed) for place, seed in places.items()}
+    return models
 
 
 def _report(
     study: Study,
     recipe: Recipe,
-    every: Mapping[int, TrainingSet],
+    rows_by_seed: Mapping[int, TrainingSet],
     evaluator: Evaluator,
     guard: Guard | None,
     blind: BlindResults,
@@ -179,24 +182,24 @@ def _report(
     models = _models(study, seeds)
     names = list(dict.fromkeys(name for name, _ in models.values()))
     outcomes = study.outcomes(list(models)).relabel(models)
-    outcomes = outcomes if guard is None else guard.reported(outcomes)
+    outcomes = outcomes if guard is None else guard.reported_outcomes(outcomes)
     costs = [study.costs[name] for name in models if name in study.costs]
     declared, planned = declared_averages(experiment), [(method, SAME_BATCH)]
     lines, general = summarize_run(outcomes, names, primary=experiment.primary, declared=declared, planned=planned)
-    for one in missing_averages(outcomes, declared):
-        study.session.log(f"{one['benchmark']}: no {one['average']}, which needs {', '.join(one['absent'])}")
+    for gap in missing_averages(outcomes, declared):
+        study.session.log(f"{gap['benchmark']}: no {gap['average']}, which needs {', '.join(gap['absent'])}")
     if len(seeds) > 1:
         study.session.log(FIRST_SEED.format(seed=seeds[0]), show=False)
-    replay = every[seeds[0]].replay
+    replay = rows_by_seed[seeds[0]].replay
     data = {
-        "training": _training_facts(experiment, [one.rows for one in every.values()]),
+        "training": _training_facts(experiment, [training_set.rows for training_set in rows_by_seed.values()]),
         **({} if replay is None else {"replay": _replay_facts(recipe, replay)}),
         "evaluation": {"name": experiment.evaluation, "dataset": experiment.evaluation_dataset},
         "items": outcomes.digest,
     }
     facts = {**study.facts(recipe.given, len(seeds)), **_card_facts(recipe, study.session, evaluator)}
     facts |= {"general_average": general, "data": data}
-    # A model of a further seed is named "43/plain". The report's table lists the models of the first seed.
+    # A model trained with another seed is named "43/plain". The report's table lists the models of the first seed.
     weights = facts["models"]
     facts["models"] = {name: weights[name] for name in weights if "/" not in name}
     further = {name: weights[name]["weights"] for name in weights if "/" in name}
@@ -227,16 +230,16 @@ def _shown_items(study: Study, outcomes: Outcomes, names: Sequence[str], evaluat
 
 
 def _card_facts(recipe: Recipe, session: Session, evaluator: Evaluator) -> dict[str, Any]:
-    """Facts of the card beside the report: where each value comes from, and what data was scored."""
+    """Facts for the card that the report does not need: the origin of each value and the scored data."""
     processes = session.state.num_processes
     return {
         "recipe": recipe.origin.recipe,
-        "command": on_processes(recipe.origin.command, processes),
+        "command": multi_process_command(recipe.origin.command, processes),
         "processes": processes,
         "sources": {name: recipe.origin.sources.get(name, "") for name in recipe.given},
         **default_facts(recipe.trainer_class.config_class, recipe.given),
         "trainer_classes": class_names(recipe.trainer_class),
-        "benchmarks": {one.benchmark.name: one.facts() for one in evaluator.loaded},
+        "benchmarks": {loaded.benchmark.name: loaded.facts() for loaded in evaluator.loaded},
         "skipped": evaluator.skipped,
     }
 
@@ -255,16 +258,16 @@ def _replay_facts(recipe: Recipe, rows: Dataset) -> dict[str, Any]:
     }
 
 
-def _training_facts(config: ExperimentConfig, every: Sequence[Any]) -> dict[str, Any]:
-    """What was trained on, `every` seed's rows, with a hash of the captions unless they are streamed."""
-    captions, rows = hashlib.sha256(), every[0]
+def _training_facts(config: ExperimentConfig, rows_per_seed: Sequence[Any]) -> dict[str, Any]:
+    """Facts about the training data of all seeds, with a hash of the captions unless they are streamed."""
+    captions, rows = hashlib.sha256(), rows_per_seed[0]
     place = {"dataset": config.dataset, "config": config.dataset_config, "commit": read_commit(rows)}
     place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}
     place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
         # A stream is not read a second time.
         return {**place, "streaming": True}
-    for texts in (texts for own in every for texts in own["caption"]):
+    for texts in (texts for own in rows_per_seed for texts in own["caption"]):
         for text in texts if isinstance(texts, list) else [texts]:
             captions.update((text or "").encode() + b"\n")
     digest = captions.hexdigest()[:16]

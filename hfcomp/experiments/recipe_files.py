@@ -1,4 +1,4 @@
-"""Locates the YAML files of recipes and studies. A wrong name of a recipe is reported before a library is loaded."""
+"""Locates the YAML files of recipes and studies. A wrong recipe name is reported before any library is loaded."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ STUDIES = {
     "accuracy": "hfcomp.analysis.tradeoff:TRADEOFF",
     "ranges": "hfcomp.experiments.studies.search:SEARCH",
 }
-"""The `StudyKind`s of this library by their keys. A table, as that of the commands in `hfcomp.cli`."""
+"""The `StudyKind`s of this library by key, kept as a table like the commands in `hfcomp.cli`."""
 
 
 @dataclass(frozen=True)
 class StudyKind:
-    """A kind of study: several runs beside those of a recipe, as a YAML file says.
+    """A kind of study: several runs of a recipe, described by a YAML file.
 
     Attributes:
         key: Key that only files of this kind have. Its entry point has the same name.
         noun: Name of the kind in messages.
-        option: Option that names a file of this kind on the command line, `report` or `search`.
-        plan: Class of what a file says. `plan.read(source, path, values)` makes one from the recipe (a `RecipeFile`),
-            and from the path and the values of the file; its `recipe` is what all runs share.
-        run: Runs a plan with `Study`, or for a dry run with `DryRun`, and returns the folder.
+        option: Command-line option that takes a file of this kind, `report` or `search`.
+        plan: Class that represents a file. `plan.read(source, path, values)` creates a plan from the recipe (a
+            `RecipeFile`) and the file's path and values; its `recipe` contains what all runs share.
+        run: Function that runs a plan with `Study` (or `DryRun` for a dry run) and returns the folder.
     """
 
     key: str
@@ -45,23 +45,23 @@ class StudyKind:
 
 @cache
 def studies() -> dict[str, StudyKind]:
-    """All kinds of study by key: ours, then those of installed packages."""
+    """All kinds of study by key: first ours, then those of installed packages."""
     ours = {key: resolve_name(place) for key, place in STUDIES.items()}
     return ours | load_plugins(ENTRY_POINTS, StudyKind, ours, lambda kind: kind.key)
 
 
 def recipes_folder() -> Path:
-    """The folder of the recipes, inside the installed package or beside it in a clone."""
+    """The folder with the recipes, inside the installed package or next to it in a clone."""
     return shipped_folder("recipes", "*/*.yaml")
 
 
 def recipe_files(folder: Path) -> list[Path]:
-    """The recipes in a folder of them, without the YAML files of sweeps, studies and searches."""
+    """The recipe files in a folder, without the YAML files of sweeps, studies and searches."""
     return [path for path in sorted(folder.glob("*/*.yaml")) if "objective" in top_level_keys(path)]
 
 
 def find_recipe(name: str) -> Path:
-    """The YAML file of a recipe: a path, `method` (its sandbox) or `method/file`."""
+    """Finds the YAML file of a recipe by its path, by `method` (the sandbox recipe) or by `method/file`."""
     if Path(name).is_file():
         return Path(name)
     folder, stem = recipes_folder(), name.removesuffix(".yaml")
@@ -71,13 +71,13 @@ def find_recipe(name: str) -> Path:
     files = recipe_files(folder)
     known = [path.parent.name for path in files if path.stem == "sandbox"]
     known += [f"{path.parent.name}/{path.stem}" for path in files if path.stem != "sandbox"]
-    there = "no such file, and no recipe of that name" if name.endswith(".yaml") else "no such recipe"
-    there = f"a folder, and {there}" if Path(name).is_dir() else there
-    raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
+    problem = "no such file, and no recipe with that name" if name.endswith(".yaml") else "no such recipe"
+    problem = f"this is a folder, and {problem}" if Path(name).is_dir() else problem
+    raise FileNotFoundError(f"{name}: {problem}.{nearest(name, known)} Known: {', '.join(known)}.")
 
 
 def find_plan(recipe: str, name: str, option: str) -> Path:
-    """The YAML file of a plan that `report` or `search` names: a path, or a name beside the recipe's files."""
+    """Finds the YAML file of a plan for `report` or `search`, by its path or its name next to the recipe's files."""
     if Path(name).is_file():
         return Path(name)
     folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
@@ -85,27 +85,29 @@ def find_plan(recipe: str, name: str, option: str) -> Path:
     known = {path.stem: path for path, kind in kinds.items() if kind and kind.option == option}
     if (stem := name.removesuffix(".yaml")) in known:
         return known[stem]
-    listed = f"Known: {', '.join(known)}." if known else "It has none."
-    raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed} Or pass a file.")
+    listed = f"Known: {', '.join(known)}." if known else "This recipe has none."
+    raise FileNotFoundError(
+        f"{name}: {recipe} has no such {option}.{nearest(name, known)} {listed} You can also pass a file."
+    )
 
 
 def study_kind(keys: Collection[str]) -> StudyKind | None:
-    """The kind of study that a file with these keys is of."""
+    """The kind of study that a file with these keys describes, or None."""
     return next((kind for key, kind in studies().items() if key in keys), None)
 
 
 def top_level_keys(path: Path) -> set[str]:
-    """The keys of a file as they begin its lines: to list files, of which one may be damaged."""
+    """The keys at the beginning of lines, without parsing the file: a listing must not fail on a damaged file."""
     return set(re.findall(r"^(\w+):", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
 
 
 def check_place(field: str, value: str | None) -> None:
-    """Refuses a path without a file or folder, before anybody asks the Hub for it."""
+    """Raises for a path that does not exist, before anything requests it from the Hub."""
     if value is None or "://" in value or Path(value).exists():
         return
     below_folder = "/" in value and Path(value).parts[0] in os.listdir()
     if below_folder or "\\" in value or not may_be_hub_id(value):
         raise FileNotFoundError(
-            f"{field}={value}: no such file or folder. If another recipe leaves it there, run that one first; else "
+            f"{field}={value}: no such file or folder. If another recipe creates it, run that recipe first; otherwise "
             f"correct --{field}."
         )

@@ -1,4 +1,4 @@
-"""The processes of a run, and what is logged while it goes."""
+"""The processes of a run and the notes that it logs."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from hfcomp.data.overlap.policy import OverlapRecord
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
 from hfcomp.distributed import check_world_size
 
-# Seconds that processes wait while a single one loads and filters a large set: a day.
+# Seconds that processes wait while one of them loads and filters a large dataset: a day.
 DDP_TIMEOUT = 24 * 3600
-# The trainer's fields that concern this machine and not the training.
+# Trainer fields that concern this machine and not the training.
 MACHINE_FIELDS = ("use_cpu", "ddp_timeout", "allow_urls", "url_timeout", "disable_tqdm")
 
 
 @dataclass
 class Session:
-    """What every part of a run shares."""
+    """State that all parts of a run share."""
 
     state: PartialState
     machine: dict[str, Any] = field(default_factory=dict)  # values of `MACHINE_FIELDS`
-    notes: list[str] = field(default_factory=list)  # the logged lines, which the report repeats
+    notes: list[str] = field(default_factory=list)  # logged lines, which the report repeats
     overlap: OverlapRecord = field(default_factory=OverlapRecord)  # images that are both trained on and scored
 
     @property
     def device(self) -> str | None:
-        """The one to score on; None for a GPU if available."""
+        """Device for scoring; None for a GPU if available."""
         return "cpu" if self.machine.get("use_cpu") else None
 
     @property
     def quiet(self) -> bool:
-        """Whether no bars are shown."""
+        """Whether progress bars are hidden."""
         return bool(self.machine.get("disable_tqdm"))
 
     def log(self, note: str, *, show: bool = True) -> None:
-        """Keeps a line for the report and prints it, unless a trainer will; each line once."""
+        """Keeps a line for the report and prints it if `show` is set; each line only once."""
         if note not in self.notes:
             self.notes.append(note)
             if show:
@@ -55,7 +55,7 @@ class Session:
 
 
 def open_session(arguments: dict[str, Any]) -> Session:
-    """Starts the processes by those of the trainer's arguments that are `MACHINE_FIELDS`."""
+    """Starts the processes, using the trainer arguments that are `MACHINE_FIELDS`."""
     wait = timedelta(seconds=float(arguments.get("ddp_timeout") or DDP_TIMEOUT))
     on_cpu = bool(arguments.get("use_cpu")) or not torch.accelerator.is_available()
     state = PartialState(cpu=on_cpu, timeout=wait)
@@ -66,14 +66,14 @@ def open_session(arguments: dict[str, Any]) -> Session:
             bool(arguments.get("allow_urls")), float(arguments.get("url_timeout") or DEFAULT_TIMEOUT)
         )
     )
-    # Bars for loading and writing weights are hidden. The stages show their own.
+    # Hides the bars for loading and writing weights; the stages show their own bars.
     disable_progress_bar()
     return Session(state, {name: arguments[name] for name in MACHINE_FIELDS if name in arguments})
 
 
 def _use_all_cores(state: PartialState) -> None:
-    # `accelerate launch` sets one thread per process unless the user has set a number, and a run on the CPU would take
-    # twice as long. Its mixed precision variable tells that one thread apart from a user's own.
+    # `accelerate launch` sets one thread per process unless the user has set a number, and a CPU run would then take
+    # twice as long. Its mixed precision variable shows that the launcher, not the user, chose one thread.
     if (
         state.device.type != "cpu"
         or os.environ.get("OMP_NUM_THREADS") != "1"

@@ -1,21 +1,22 @@
-"""A study: arms that are trained from one base in one folder, scored alike, and read against each other.
+"""Studies: arms that are trained from one base in one folder, scored the same way, and compared with each other.
 
-Everything that trains is one: a method with its controls, a sweep, the study of concepts, a search. Each of them only
-defines its arms, its evaluation and its report:
+Everything that trains is a study: a method with its controls, a sweep, the study of concepts, a search. Each of them
+only defines its arms, its evaluation and its report:
 
     with Study.open(recipe, session, evaluate) as study:
-        study.check_base(lambda: check(study.outcomes([BASE])))  # what is not evaluated costs no training
+        study.check_base(lambda: check(study.outcomes([BASE])))  # finds missing evaluations before training
         study.run(arms, number)
         study.write_report(lambda: write(study.outcomes()))
 
-Arms may come from a generator. It continues once an arm is trained, and may look at what the arms before cost and
-scored (`costs`, `outcomes`) to make the next one.
+Arms may come from a generator. It continues after an arm is trained, and may use the costs and outcomes of earlier
+arms (`costs`, `outcomes`) to build the next one.
 
-A killed study resumes when it is opened again with the same values: finished arms are kept, an unfinished one
-continues from its last whole checkpoint, stored outcomes are used while weights and evaluation are the same.
+A killed study resumes when it is opened again with the same values: finished arms are kept, an unfinished arm
+continues from its last complete checkpoint, and stored outcomes are used while weights and evaluation are the same.
 
-All processes open it, run it and train; the main one alone scores and writes, in `check_base` and `write_report`:
-there the others wait for it, and fail with it. A `DryRun` is a study that times its arms and scores nothing.
+All processes open the study, run it and train. Only the main process scores and writes, in `check_base` and
+`write_report`; the others wait for it there and fail with it. A `DryRun` is a study that times its arms and scores
+nothing.
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ T = TypeVar("T")
 FOLDER = "evaluation"
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
-    **dict.fromkeys(RANDOM_MODELS, "Plumbing, not quality: the model started from random weights."),
+    **dict.fromkeys(RANDOM_MODELS, "A plumbing test, not a quality result: the model started from random weights."),
 }
 ONE_SEED = "One seed: intervals and p hold for other images on this seed, not for other seeds."
 SEVERAL_SEEDS = "{seeds} seeds: the lowest and the highest are shown next to each mean."
 
-# Fields that do not change the training: a run may resume with other values of these. Fields of the evaluation are
-# among them, because stored outcomes record which evaluation they belong to.
+# Fields that do not change the training, so a run may resume with other values of them. Evaluation fields are among
+# them, because stored outcomes record which evaluation they belong to.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
     *("use_cpu", "allow_urls", "url_timeout", "pixel_cache", "ddp_timeout", "run_name", "project", "push_to_hub"),
@@ -75,27 +76,27 @@ FREE_FIELDS = {
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "published_", "trackio_", "hub_")
-# Has a free prefix, but decides which rows are in a batch.
+# Fields with a free prefix that do change the training: they determine which rows are in a batch.
 BINDING_FIELDS = {"dataloader_drop_last"}
 
 
 @dataclass
 class Study:
-    """An open study. Only the main process knows what was scored."""
+    """An open study. Only the main process has the scored outcomes."""
 
     experiment: ExperimentConfig
     session: Session
-    scoring: Scoring | None  # of the base and of each arm's last model, where these are scored
+    scoring: Scoring | None  # scoring of the base and of each arm's last model, if these are scored
     folder: Path
-    models: dict[str, Path | str]  # where they are: the base first, then the arms that are trained
-    weights: dict[str, str] = field(default_factory=dict)  # `identity` of the models that are scored
+    models: dict[str, Path | str]  # paths of the models: first the base, then the trained arms
+    weights: dict[str, str] = field(default_factory=dict)  # `identity` of the scored models
     costs: dict[str, StageSummary] = field(default_factory=dict)
-    followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # outcomes of checkpoints, by arm, step
-    meanings: dict[str, str] = field(default_factory=dict)  # of arms whose names do not say it
+    followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # checkpoint outcomes by arm and step
+    meanings: dict[str, str] = field(default_factory=dict)  # explanations of arms whose names are not enough
     pace: Pace = field(default_factory=Pace)
-    keep_scores: bool = False  # texts and cosines beside the outcomes of the base and the arms
-    keep_priors: bool = False  # what each of them chooses without the image
-    workers: Workers | None = None  # while arms train beside each other
+    keep_scores: bool = False  # whether to keep texts and cosines with the outcomes of the base and the arms
+    keep_priors: bool = False  # whether to keep the choices of these models without the image
+    workers: Workers | None = None  # set while several arms train at the same time
     pending: dict[str, Future[StageSummary]] = field(default_factory=dict)  # arms in training, by name
 
     @classmethod
@@ -108,9 +109,9 @@ class Study:
         *,
         wants_more: WantsMore = lambda folder: False,
     ) -> Iterator[Study]:
-        """Takes a folder and writes the base to it if it is made here; at the end marks it as finished.
+        """Opens a folder and writes a newly created base to it; at the end marks the folder as finished.
 
-        Everything that may be mistyped is loaded before, as a mistake takes no folder. Without `evaluate` only
+        Callers load everything that may be mistyped before, so a mistake creates no folder. Without `evaluate`, only
         checkpoints are scored. A finished study in a folder resumes if it `wants_more`.
         """
         scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
@@ -124,47 +125,47 @@ class Study:
         session.close()
 
     def check_base(self, check: Callable[[], T]) -> T:
-        """Runs a check of what the base scores: a benchmark that is not scored costs no training."""
+        """Runs a check on the outcomes of the base, so a benchmark that is not scored is found before training."""
         return run_on_main_process(check)
 
     def plan_points(self, evaluate: Evaluator, names: Sequence[str], points: int) -> None:
-        """Announces that a report scores so many points for each of these models, which a dry run counts."""
+        """Announces the number of points that the report scores for each of these models; a dry run counts them."""
 
     def write_report(self, write: Callable[[], Any]) -> None:
-        """Runs what reads the outcomes and writes the results."""
+        """Runs the function that reads the outcomes and writes the results."""
         run_on_main_process(write)
 
     def run(self, arms: Iterable[Arm], number: int) -> None:
-        """Trains arms, `arms_at_once` at a time; `number` is for the bars, and a generator may yield fewer."""
+        """Trains arms, `arms_at_once` at a time. `number` is used for progress bars; a generator may yield fewer."""
         self.pace.stages = number
-        at_once = self.at_once
-        if at_once == 1:
+        num_parallel = self.num_parallel
+        if num_parallel == 1:
             for arm in arms:
                 self.train(arm)
             return
-        with open_workers(self.session, self.folder, at_once, number) as self.workers:
+        with open_workers(self.session, self.folder, num_parallel, number) as self.workers:
             for arm in arms:
-                self._train_beside(arm, most=2 * at_once)
+                self._train_in_worker(arm, most=2 * num_parallel)
             for name in [*self.pending]:
                 self.cost(name)
-        # In the order of the arms, not in the order in which they ended.
+        # Restores the order of the arms; they may have ended in another order.
         self.costs = {name: self.costs[name] for name in self.models if name in self.costs}
 
     @property
-    def at_once(self) -> int:
+    def num_parallel(self) -> int:
         return arms_at_once(self.experiment.arms_at_once, self.session)
 
-    def _train_beside(self, arm: Arm, most: int) -> None:
-        """Has an arm trained by a worker; waits while `most` others are in training, or the one it starts from."""
+    def _train_in_worker(self, arm: Arm, most: int) -> None:
+        """Trains an arm in a worker. Waits while `most` arms, or the arm that it starts from, are in training."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.start in self.pending:
             self.cost(arm.start)
         if arm.checkpoints is not None or (folder / SUMMARY_FILE).is_file():
-            # This process does the scoring itself, and a finished arm is only read.
+            # This process does the scoring itself, and a finished arm only needs to be read.
             self.train(arm)
             return
-        # A generator of arms loads the rows of the next seed for its next arm. Waiting here for the oldest arms keeps
-        # the rows of few seeds in memory.
+        # A generator of arms loads the rows of the next seed for its next arm. Waiting here for the oldest arms limits
+        # the number of seeds whose rows are in memory.
         for name in [*self.pending][: len(self.pending) + 1 - most]:
             self.cost(name)
         self._note_meaning(arm)
@@ -175,13 +176,13 @@ class Study:
         self.meanings |= {arm.name: arm.description} if arm.description else {}
 
     def cost(self, name: str) -> StageSummary:
-        """Cost of an arm; waits for it if it is in training."""
+        """The cost of an arm; waits for the arm if it is in training."""
         if name in self.pending:
             self.costs[name] = self.workers.result(self.pending.pop(name))
         return self.costs[name]
 
     def train(self, arm: Arm) -> StageSummary:
-        """Trains what is missing of an arm, and scores those of its checkpoints that are to be."""
+        """Trains an arm, or what is missing of it, and scores its checkpoints if it has any to score."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
             run_on_main_process(lambda: self._reopen_if_unscored(arm, folder))
@@ -194,7 +195,7 @@ class Study:
         return cost
 
     def outcomes(self, names: Sequence[str] | None = None) -> Outcomes:
-        """Outcomes of the base and of arms, by default all, in the order of `names`; for the main process."""
+        """Outcomes of the base and the arms (by default all), in the order of `names`; main process only."""
         names, tables = list(self.models) if names is None else list(names), []
         with self._bar(names) as bar:
             for number, name in enumerate(bar, start=1):
@@ -205,19 +206,19 @@ class Study:
         return Outcomes(pd.concat(tables, ignore_index=True))
 
     def score(self, place: Path | str, scoring: Scoring, name: str, weights: str | None = None) -> pd.DataFrame:
-        """Outcomes of a model, stored as `name` and scored if they are not yet; for the main process.
+        """Outcomes of a model, read from the file `name` or else scored and stored; main process only.
 
-        `weights` is the `identity` of the model, which is the default, or of the arm that it is a checkpoint of.
+        `weights` is the `identity` of the model (the default) or, for a checkpoint, of its arm.
         """
-        # A file counts only if its stamp has the same weights and the same evaluation: a folder may hold outcomes of
-        # an earlier evaluation, or of weights that a resumed run replaced.
+        # A file counts only if its stamp has the same weights and the same evaluation: a folder may contain outcomes
+        # of an earlier evaluation, or of weights that a resumed run replaced.
         path, notes = self.folder / FOLDER / f"{name}.parquet", self.session.notes
         stamp, log = {"weights": weights or identity(place), **scoring.stamp}, self.session.log
         keep_priors = self.keep_priors and scoring.score_with_details is not None
         complete = not keep_priors or read_stored(self._prior_file(name), stamp, log) is not None
         table = read_stored(path, stamp, log) if complete else None
         if table is None:
-            # Messages of scoring are kept with the outcomes and logged again when these are read.
+            # Messages logged during scoring are stored with the outcomes and logged again when these are read.
             before, embedder = len(notes), Embedder(place, device=self.session.device, cache=EmbeddingCache())
             if scoring.score_with_details is not None and (self.keep_scores or keep_priors):
                 how = {"keep_scores": self.keep_scores, "prior": prior_outcomes if keep_priors else None}
@@ -233,21 +234,21 @@ class Study:
         return table
 
     def priors(self, names: Sequence[str]) -> list[pd.DataFrame]:
-        """Outcomes of what arms choose without the image, with `prior_of` each as `arm`; after `outcomes`."""
+        """Outcomes of arms that choose without the image, named by `prior_of` as `arm`; call after `outcomes`."""
         return [read_table(self._prior_file(name))[0].assign(arm=prior_of(name)) for name in names]
 
     def scores(self, names: Sequence[str]) -> pa.Table | None:
-        """Texts and cosines of arms, as far as they were kept; for the main process, after `outcomes`."""
-        found = []
+        """Texts and cosines of arms, if they were kept; main process only, call after `outcomes`."""
+        tables = []
         for name in names:
             try:
                 scores = read_scores(self._scores_file(name))
             except ValueError as error:
-                # The page works without them. The numbers of the report come from other files.
+                # The page works without them, and the numbers of the report come from other files.
                 self.session.log(str(error))
                 continue
-            found += [] if scores is None else [label_items(scores, name)]
-        return pa.concat_tables(found) if found else None
+            tables += [] if scores is None else [label_items(scores, name)]
+        return pa.concat_tables(tables) if tables else None
 
     def _scores_file(self, name: str) -> Path:
         return self.folder / FOLDER / f"{name}.{SCORES_FILE}"
@@ -256,25 +257,25 @@ class Study:
         return self.folder / FOLDER / f"{name}.{PRIOR}.parquet"
 
     def caveat(self, seeds: int = 1) -> str:
-        """A sentence for everything that limits the numbers."""
+        """Sentences about everything that limits the numbers."""
         config = self.experiment
-        made_here = None if config.model else config.fresh_model
-        on_scenes = config.dataset == SANDBOX or config.evaluation.startswith(SANDBOX)
-        kinds = [SANDBOX] if on_scenes or made_here in SANDBOX_MODELS else []
-        kinds += [made_here] if made_here in RANDOM_MODELS else []
+        fresh = None if config.model else config.fresh_model
+        uses_scenes = config.dataset == SANDBOX or config.evaluation.startswith(SANDBOX)
+        kinds = [SANDBOX] if uses_scenes or fresh in SANDBOX_MODELS else []
+        kinds += [fresh] if fresh in RANDOM_MODELS else []
         caveats = [CAVEATS[kind] for kind in kinds]
         caveats.append(ONE_SEED if seeds == 1 else SEVERAL_SEEDS.format(seeds=seeds))
         return " ".join(caveats)
 
     def facts(self, given: Mapping[str, Any], seeds: int = 1) -> dict[str, Any]:
-        """Facts of a report beside its numbers; `given` are the fields of the recipe."""
-        models = {name: {"path": str(self.models[name]), "weights": found} for name, found in self.weights.items()}
+        """Facts of a report other than its numbers; `given` contains the fields of the recipe."""
+        models = {name: {"path": str(self.models[name]), "weights": weights} for name, weights in self.weights.items()}
         return {
             "hfcomp_version": __version__,
             "method": self.experiment.method,
             "caveat": self.caveat(seeds),
             "notes": self.session.notes,
-            # Listed once for all seeds whose rows overlap alike.
+            # Listed once for all seeds whose rows overlap in the same way.
             "overlap": list({facts["note"]: facts for facts in self.session.overlap.facts.values()}.values()),
             "config": given,
             **({"models": models} if models else {}),
@@ -282,59 +283,59 @@ class Study:
         }
 
     def _score_checkpoints(self, arm: Arm, folder: Path, total: int) -> None:
-        weights, found, kept = identity(folder), {}, arm.checkpoints
+        weights, outcomes, kept = identity(folder), {}, arm.checkpoints
         with self._bar(kept.steps(total)) as bar:
             bar.set_description(f"scoring checkpoints: {arm.name}")
             for step in bar:
                 checkpoint = folder / f"checkpoint-{step}"
                 place = folder if step == total else checkpoint
-                found[step] = self.score(place, kept.scoring(step), f"{kept.folder}/{step}", weights)
+                outcomes[step] = self.score(place, kept.scoring(step), f"{kept.folder}/{step}", weights)
                 remove_checkpoint(checkpoint)
-        self.followed[arm.name] = found
+        self.followed[arm.name] = outcomes
 
     def _reopen_if_unscored(self, arm: Arm, folder: Path) -> None:
-        # Checkpoints are removed once they are scored. If the evaluation has changed since, only training brings them
-        # back: without its summary the arm counts as unfinished.
+        # Checkpoints are removed after they are scored. If the evaluation has changed since, only training can
+        # recreate them: without its summary, the arm counts as unfinished.
         if not (folder / SUMMARY_FILE).is_file():
             return
         weights, kept = identity(folder), arm.checkpoints
-        for step in kept.steps(read_summary(folder).steps)[:-1]:  # the last one is the arm's own model
+        for step in kept.steps(read_summary(folder).steps)[:-1]:  # the last step is the arm's own model
             stamp = {"weights": weights, **kept.scoring(step).stamp}
             path = self.folder / FOLDER / kept.folder / f"{step}.parquet"
             if not (folder / f"checkpoint-{step}").is_dir() and read_stored(path, stamp, self.session.log) is None:
                 return (folder / SUMMARY_FILE).unlink()
 
-    def _bar(self, of: Sequence[str | int]) -> tqdm:
-        return tqdm(of, disable=self.session.quiet, leave=False)
+    def _bar(self, items: Sequence[str | int]) -> tqdm:
+        return tqdm(items, disable=self.session.quiet, leave=False)
 
 
 def evaluation_scoring(config: ExperimentConfig, evaluate: Evaluator, column_names: Any, **stamp: Any) -> Scoring:
-    """A scoring by loaded benchmarks."""
-    # A digest of the items, because a file may have been edited since they were scored.
-    items = {one.benchmark.name: one.digest for one in evaluate.loaded}
+    """A scoring on loaded benchmarks."""
+    # Includes a digest of the items, because a file may have been edited since they were scored.
+    items = {loaded.benchmark.name: loaded.digest for loaded in evaluate.loaded}
     settings = {**stamp, **evaluation_settings(config, column_names), "items": items}
     return Scoring(evaluate, settings, evaluate.score_with_details)
 
 
 def evaluation_settings(config: ExperimentConfig, column_names: Any) -> dict[str, Any]:
-    """Fields that decide stored outcomes, beside the weights: another evaluation or version scores anew."""
-    items = {"dataset", "dataset_config"}  # say which items are scored, beside the fields of the evaluation
+    """Settings that, with the weights, identify stored outcomes: another evaluation or version scores again."""
+    items = {"dataset", "dataset_config"}  # these determine the scored items, together with the evaluation fields
     fields = config.model_dump()
     chosen = {name: value for name, value in fields.items() if name in items or name.startswith("evaluation")}
     return {**chosen, "column_names": column_names, "hfcomp_version": __version__}
 
 
 def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -> pd.DataFrame | None:
-    """The outcomes in a file, if their stamp is this one; what was logged when they were scored is logged again."""
+    """Reads the outcomes from a file if their stamp matches, and repeats the messages logged when they were scored."""
     if not path.is_file():
         return None
     try:
-        table, found = read_table(path)
+        table, stored_stamp = read_table(path)
     except ValueError:
-        log(f"{path} is damaged: its outcomes are scored again")
+        log(f"{path} is damaged: scoring its outcomes again")
         return None
-    notes = found.pop("notes", [])
-    if found != stamp:
+    notes = stored_stamp.pop("notes", [])
+    if stored_stamp != stamp:
         return None
     for note in notes:
         log(note)
@@ -342,7 +343,7 @@ def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
-    # Renamed first: a process that is killed meanwhile would leave a part, which would be taken for the whole.
+    # Renames the folder first: a process killed during removal would otherwise leave a part that looks complete.
     scored = checkpoint.with_name("scored")
     shutil.rmtree(scored, ignore_errors=True)
     if checkpoint.is_dir():

@@ -1,4 +1,4 @@
-"""What a study sends to the trackers of `report_to`: a run for each arm, and one for its results."""
+"""Tracking of a study with the trackers in `report_to`: one tracker run per arm, and one for the results."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ RESULTS = "results"
 
 
 def tracked_arm(folder: Path, arm: Arm) -> TrackedRun:
-    """The run of an arm, with its first training pairs as a picture.
+    """The tracker run of an arm, with a picture of its first training pairs.
 
-    The runs of a study are a group, named by `run_name` or else by the study's folder.
+    The tracker runs of a study form a group, named after `run_name` or, if unset, after the study's folder.
     """
     name, rows, given = arm.name, arm.rows, arm.arguments
 
@@ -37,7 +37,7 @@ def tracked_arm(folder: Path, arm: Arm) -> TrackedRun:
 
 
 def example_pairs(name: str, rows: Any) -> bytes:
-    """A PNG of an arm's first rows as the trainer reads them; nothing for a stream, whose rows are not read twice."""
+    """A PNG of an arm's first rows as the trainer reads them; empty for a stream, whose rows are not read twice."""
     rows = rows.dataset if isinstance(rows, TrainingRows) else rows
     if not isinstance(rows, Dataset):
         return b""
@@ -47,8 +47,8 @@ def example_pairs(name: str, rows: Any) -> bytes:
 
 
 def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Line]) -> None:
-    """Sends the figure, which is absent without matplotlib, and the table of results as the group's run `results`."""
-    # An arm that is never trained: its config names the trackers.
+    """Sends the table of results, and the figure if matplotlib is installed, as the tracker run `results`."""
+    # This arm is never trained; only its config is needed, which names the trackers.
     arm = method_arm(recipe, None, name=RESULTS)
     names = stage_config(arm.trainer_class, folder, arm.arguments, arm.batch_size).report_to
     if not names:
@@ -63,7 +63,7 @@ def results_table(lines: Sequence[Line]) -> tuple[list[str], list[list]]:
     header = [*KEYS, "aspect", "model", "value", "low", "high", "chance"]
     rows = []
     for line in lines:
-        for model, found in line["models"].items():
-            shown = [found.get(name) for name in ("value", "low", "high")]
-            rows.append([*(line[key] for key in KEYS), line["aspect"], model, *shown, line["chance"]])
+        for model, estimate in line["models"].items():
+            numbers = [estimate.get(name) for name in ("value", "low", "high")]
+            rows.append([*(line[key] for key in KEYS), line["aspect"], model, *numbers, line["chance"]])
     return header, rows

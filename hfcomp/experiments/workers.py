@@ -1,4 +1,4 @@
-"""Arms trained at the same time, each in a process of its own with a share of the CPU's threads."""
+"""Trains several arms at the same time, each in a separate process with a share of the CPU threads."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from hfcomp.workers import end_with
 
 # A forked process inherits torch's thread pools without their threads, and may hang in its first parallel operation.
 START_METHOD = "spawn"
-REFRESH = 0.5  # seconds between two looks at the steps
+REFRESH = 0.5  # seconds between updates of the step count
 DIED = (
-    "a process that trained a model ended unexpectedly, for example out of memory. Finished models are kept. Pass "
-    "--arms_at_once 1 to train the others one after the other."
+    "a process that trained a model ended unexpectedly, for example because it ran out of memory. Finished models are "
+    "kept. Pass --arms_at_once 1 to train the others one after the other."
 )
-_steps: Any = None  # of all workers, in a worker
+_steps: Any = None  # in a worker: the step counter shared by all workers
 
 
 def arms_at_once(number: int, session: Session) -> int:
     """Number of arms that train at the same time: 1 unless they train on the CPU in a single process."""
     state = session.state
     if number > 1 and (state.num_processes > 1 or state.device.type != "cpu"):
-        session.log("arms_at_once is for training on the CPU in one process: runs are trained one after the other")
+        session.log("arms_at_once works only on a CPU in a run with one process; training runs one after the other")
         return 1
     return number
 
 
 @dataclass
 class Workers:
-    """Processes that train arms, and a bar with the steps of all of them."""
+    """Processes that train arms, and a progress bar that counts the steps of all of them."""
 
-    folder: Path  # of the study
+    folder: Path  # folder of the study
     pool: ProcessPoolExecutor
     steps: Any
     bar: tqdm
@@ -65,15 +65,15 @@ class Workers:
         return self.futures[-1]
 
     def result(self, future: Future[StageSummary]) -> StageSummary:
-        """Waits for an arm; raises what any of them raised."""
+        """Waits for an arm; raises the error of any arm that failed."""
         while True:
             done, _ = wait([future], REFRESH)
             self.bar.n = self.steps.value
             self.bar.refresh()
             try:
-                # All arms are checked, not only this one: otherwise an error of the last would wait for the first.
-                for one in filter(Future.done, self.futures):
-                    one.result()
+                # Checks all arms, not only this one; otherwise an error in the last arm would wait for the first.
+                for finished in filter(Future.done, self.futures):
+                    finished.result()
             except BrokenProcessPool:
                 raise ChildProcessError(DIED) from None
             if done:
@@ -82,7 +82,7 @@ class Workers:
 
 @contextmanager
 def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iterator[Workers]:
-    """Processes for so many arms at a time, which end with the block, an interrupt or this process."""
+    """Starts `number` worker processes, which end with the block, an interrupt or this process."""
     context = multiprocessing.get_context(START_METHOD)
     stop, alive = context.Pipe(duplex=False)
     steps, threads = context.Value("q", 0), max(1, torch.get_num_threads() // number)
@@ -92,7 +92,7 @@ def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iter
         yield Workers(folder, pool, steps, bar, runs)
         pool.shutdown()
     finally:
-        # Workers hold the other end. They end when it closes, even if this process is killed and closes nothing.
+        # Workers hold the other end of the pipe. They end when it closes, even if this process is killed.
         alive.close()
         pool.shutdown(wait=False, cancel_futures=True)
         bar.close()
@@ -104,7 +104,7 @@ def _start_worker(arguments: dict[str, Any], threads: int, stop: Any, steps: Any
     # Ctrl-C reaches the whole process group. The parent process handles it and ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(stop,), daemon=True).start()
-    # A session would take its 1 for a launcher's default, and use all cores.
+    # A session would take the value 1 for a launcher's default and use all cores.
     os.environ.pop("OMP_NUM_THREADS", None)
     open_session(arguments)
     torch.set_num_threads(threads)
@@ -117,8 +117,8 @@ def _train(study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSumma
 @contextmanager
 def _without_main(trainer_class: type) -> Iterator[None]:
     # A spawned process runs the caller's script again to rebuild its `__main__`. A script without the guard `if
-    # __name__ == "__main__"` would start the study again, so workers get an empty one, unless the trainer is defined
-    # in it.
+    # __name__ == "__main__"` would start the study again, so workers get an empty `__main__`, unless the trainer is
+    # defined in it.
     main = sys.modules["__main__"]
     if trainer_class.__module__ != "__main__":
         sys.modules["__main__"] = ModuleType("__main__")

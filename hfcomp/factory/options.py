@@ -26,7 +26,7 @@ from hfcomp.options import (
     Size,
     Spelling,
     UrlTimeout,
-    declared,
+    declared_options,
 )
 from hfcomp.parsing import DEFAULT_PARSER
 from hfcomp.parsing.tokens import CaptionChoice
@@ -127,7 +127,7 @@ class BuildOptions(Options):
     def words(self) -> list[str]:
         """The command that builds the dataset, without local paths and without options that do not affect its rows."""
         words = ["hfcomp", "build", self.what, "--source", without_local_paths(self.source)]
-        for option in declared(type(self)).values():
+        for option in declared_options(type(self)).values():
             value = getattr(self, option.name)
             text = ",".join(value) if isinstance(value, tuple) else str(value)
             if option.is_recorded and value != option.default:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from hfcomp.factory.options import BuildOptions
 from hfcomp.hub.options import AllowUnknown, Card, Private, PushOptions, Revision
-from hfcomp.options import Needs, Options, Spelling, command_parser, declared, make_options
+from hfcomp.options import Needs, Options, Spelling, command_parser, declared_options, make_options
 
 Folders = Path | Mapping[str, Path]
 TARGET = "push_to_hub"
@@ -137,4 +137,4 @@ def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
 
 def _has_any_license(kind: type[BuildOptions]) -> bool:
     """Whether the options have an `any_license` of their own."""
-    return "any_license" in declared(kind)
+    return "any_license" in declared_options(kind)

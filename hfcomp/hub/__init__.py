@@ -1,1 +1,1 @@
-"""What goes to the Hub: built datasets, and the metrics as Spaces."""
+"""Publishing on the Hub: built datasets, trained models, and the metrics as Spaces."""

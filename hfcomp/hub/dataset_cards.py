@@ -1,4 +1,4 @@
-"""The card of a pushed dataset: its configurations for `load_dataset`, and what the cards of the built sets say."""
+"""The card of a pushed dataset: its configurations for `load_dataset`, and the texts of the built sets' cards."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CONFIG = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class SetFolders:
-    """Where the configurations of a dataset are on this machine.
+    """Folders of a dataset's configurations on this machine.
 
     Attributes:
-        configs: the folder of each, or of each part; the first is what `load_dataset` takes by default.
-        whole: the folder of the card of all of them, if they were built together and are all that was.
+        configs: folder of each configuration, or of each part; `load_dataset` loads the first by default.
+        whole: folder of the card that covers all of them, if they are exactly what one build wrote.
     """
 
     configs: Mapping[str, Path]
@@ -33,13 +33,13 @@ class SetFolders:
 
     @classmethod
     def of(cls, folders: Path | str | Mapping[str, Path | str]) -> SetFolders:
-        """One built set, one with several configurations or parts in its folder, or several sets by configuration."""
+        """Accepts a built set, a set with several configurations or parts in its folder, or sets by configuration."""
         if isinstance(folders, str | Path):
             folder = Path(folders)
             views = read_views(folder)
             if views is not None:
                 return cls({part: folder / part for part in part_names(views)}, folder)
-            # A set with several configurations has one card that names them, and a folder for each next to it.
+            # A set with several configurations has one card that lists them, and a folder for each next to the card.
             names = [entry.get("config_name", DEFAULT) for entry in _stated_configs(folder)]
             several = names and all((folder / name).is_dir() for name in names)
             whole = folder if (folder / CARD).is_file() else None
@@ -48,23 +48,24 @@ class SetFolders:
         if wrong or not folders:
             raise ValueError(
                 f"config {wrong[0] if wrong else ''!r}: expected a name of letters, digits, - and _ for each folder, "
-                f"other than {DEFAULT!r} where there are several."
+                f"and not {DEFAULT!r} if there are several folders."
             )
-        found = {name: Path(folder) for name, folder in folders.items()}
-        several = next((name for name, folder in found.items() if name != DEFAULT and read_views(folder)), None)
-        if several:
+        configs = {name: Path(folder) for name, folder in folders.items()}
+        nested = next((name for name, folder in configs.items() if name != DEFAULT and read_views(folder)), None)
+        if nested:
             raise ValueError(
-                f"config {several!r}: {found[several]} has configurations of its own. Push it alone, by its folder."
+                f"config {nested!r}: {configs[nested]} already has several configurations. Push it separately, by its "
+                "folder."
             )
-        return cls.of(found[DEFAULT]) if DEFAULT in found else cls(found)
+        return cls.of(configs[DEFAULT]) if DEFAULT in configs else cls(configs)
 
     def place(self, config: str) -> str:
-        """Where a configuration's files are in the repository, with a slash at the end; the only one's at the top."""
+        """Folder of a configuration in the repository, ending in a slash; empty (the top) for a single one."""
         return "" if config == DEFAULT else f"{config}/"
 
 
 def card_path(folder: Path) -> Path | None:
-    """The card of a built set: its own, or that of the set which it is a configuration of, or None."""
+    """The card of a built set: its own or, for a configuration, the card of the whole set. None if it has none."""
     if (folder / CARD).is_file():
         return folder / CARD
     place = folder.resolve()
@@ -73,21 +74,21 @@ def card_path(folder: Path) -> Path | None:
 
 
 def set_card(folders: SetFolders, repository: str, template: Path | None = None) -> str:
-    """The text of the `README.md` of a repository."""
+    """The text of a repository's `README.md`."""
     opening = DatasetCard.load(template) if template else None
     if folders.whole:
-        card = _loaded(folders.whole / CARD)
+        card = _load_card(folders.whole / CARD)
         if opening is None:
-            return _addressed(card.content, repository)
-        data, parts = card.data.to_dict(), ["## This build", _demoted(card.text)]
+            return _insert_address(card.content, repository)
+        data, parts = card.data.to_dict(), ["## This build", _demote_headings(card.text)]
     else:
-        data, parts = _together(folders)
+        data, parts = _combine_cards(folders)
     text = opening.text.strip() if opening else f"# {repository.rpartition('/')[2]}"
-    known = _known(opening.data) if opening else {}
-    if "license" in known:  # its name and link go with it
+    known = _template_metadata(opening.data) if opening else {}
+    if "license" in known:  # its name and link belong to it
         data = {key: value for key, value in data.items() if not key.startswith("license")}
     head = f"---\n{DatasetCardData(**data | known).to_yaml()}\n---"
-    return _addressed("\n\n".join([head, text, *parts]) + "\n", repository)
+    return _insert_address("\n\n".join([head, text, *parts]) + "\n", repository)
 
 
 def _stated_configs(folder: Path) -> list[dict[str, Any]]:
@@ -96,8 +97,8 @@ def _stated_configs(folder: Path) -> list[dict[str, Any]]:
     return getattr(DatasetCard.load(folder / CARD).data, "configs", None) or []
 
 
-def _together(folders: SetFolders) -> tuple[dict[str, Any], list[str]]:
-    """The metadata and the sections of sets that were built one by one."""
+def _combine_cards(folders: SetFolders) -> tuple[dict[str, Any], list[str]]:
+    """The metadata and the sections of sets that were built separately."""
     cards = {name: _card(folder) for name, folder in folders.configs.items()}
     rows = {name: (read_manifest(folder) or {"rows": 0})["rows"] for name, folder in folders.configs.items()}
     lines = ["| configuration | rows |", "|---|---|", *(f"| `{name}` | {number:,} |" for name, number in rows.items())]
@@ -116,29 +117,29 @@ def _card(folder: Path) -> DatasetCard:
     path = card_path(folder)
     if path is None:
         raise ValueError(
-            f"{folder} has no {CARD}. Give the `hfcomp build` command that made the set again: it writes the card "
-            "and keeps everything else."
+            f"{folder} has no {CARD}. Repeat the `hfcomp build` command that built the set: it writes the card and "
+            "keeps everything else."
         )
-    return _loaded(path)
+    return _load_card(path)
 
 
-def _loaded(path: Path) -> DatasetCard:
-    """A card without its checksum, which is of the whole text."""
+def _load_card(path: Path) -> DatasetCard:
+    """Loads a card without its checksum, which covers the whole text."""
     return DatasetCard(without_text_checksum(DatasetCard.load(path).content))
 
 
 def _section(card: DatasetCard, folders: Mapping[str, Path]) -> list[str]:
-    """A card's text below the names of its configurations, without how they are loaded one by one."""
+    """A card's text below the names of its configurations, without the code that loads each of them."""
     split = _split(next(iter(folders.values())))
-    # The card of a set built together calls a configuration by its folder's name, which may not be the name that it is
-    # pushed under.
+    # The card of configurations that were built together uses their folder names, which may differ from the names that
+    # they are pushed under.
     inside = {name: folder for name, folder in folders.items() if not (folder / CARD).is_file()}
     parts = [f"## {', '.join(f'`{name}`' for name in folders)}"]
     if inside:
         own = ", ".join(f"`{name}` is `{folder.resolve().name}`" for name, folder in inside.items())
-        parts.append(f"Built together with other configurations. In the text about all of them, {own}.")
+        parts.append(f"Built together with other configurations. The text below covers all of them; in it, {own}.")
     stated = [entry["config_name"] for entry in getattr(card.data, "configs", None) or ()]
-    return [*parts, _demoted(card.text.replace(loading_text(stated, split), "") if stated else card.text)]
+    return [*parts, _demote_headings(card.text.replace(loading_text(stated, split), "") if stated else card.text)]
 
 
 def _configs(folders: SetFolders) -> list[dict[str, Any]]:
@@ -146,7 +147,7 @@ def _configs(folders: SetFolders) -> list[dict[str, Any]]:
     for name in folders.configs:
         split = _split(folders.configs[name])
         files = [{"split": split, "path": f"{folders.place(name)}{DATA}/{split}-*.parquet"}]
-        # Without a default `load_dataset` of several configurations raises until the user names one.
+        # With several configurations and no default, `load_dataset` raises until the user names a configuration.
         entries.append({"config_name": name, "data_files": files} | ({} if entries else {"default": True}))
     return entries
 
@@ -157,33 +158,33 @@ def _split(folder: Path) -> str:
 
 
 def _metadata(cards: Mapping[str, DatasetCard], rows: int) -> dict[str, Any]:
-    """What the cards of the configurations state together."""
+    """The combined metadata of the configurations' cards."""
     keys = ("license", "license_name", "license_link")
     licenses = [{key: card.data.get(key) for key in keys if card.data.get(key)} for card in cards.values()]
-    # Several licenses make `other` for the repository; each section states its own.
-    is_one = all(one == licenses[0] for one in licenses)
-    facts: dict[str, Any] = (licenses[0] or {"license": UNKNOWN}) if is_one else {"license": "other"}
+    # Different licenses become `other` for the repository; each section states its own license.
+    is_shared = all(license_entry == licenses[0] for license_entry in licenses)
+    facts: dict[str, Any] = (licenses[0] or {"license": UNKNOWN}) if is_shared else {"license": "other"}
     facts["size_categories"] = [size_category(rows)]
     for key in ("tags", "source_datasets"):
-        stated = [one for card in cards.values() for one in getattr(card.data, key, None) or ()]
+        stated = [value for card in cards.values() for value in getattr(card.data, key, None) or ()]
         if stated:
             facts[key] = list(dict.fromkeys(stated))
     return facts
 
 
-def _known(data: DatasetCardData) -> dict[str, Any]:
+def _template_metadata(data: DatasetCardData) -> dict[str, Any]:
     return {key: value for key, value in data.to_dict().items() if value and key not in ("configs", "size_categories")}
 
 
-def _demoted(text: str) -> str:
-    """A card's text as a section of another: without its title, headings a level down."""
+def _demote_headings(text: str) -> str:
+    """Turns a card's text into a section of another card: removes its title and lowers headings by one level."""
     lines, fence = [], ""
     for line in text.strip().splitlines():
-        # A `#` in a block of code is a comment of shell or Python, not a heading.
-        found = _FENCE.match(line)
-        if found and not fence:
-            fence = found[1]
-        elif found and found[1].startswith(fence):
+        # In a code block, `#` starts a shell or Python comment, not a heading.
+        match = _FENCE.match(line)
+        if match and not fence:
+            fence = match[1]
+        elif match and match[1].startswith(fence):
             fence = ""
         elif not fence and line.startswith("# "):
             continue
@@ -193,5 +194,5 @@ def _demoted(text: str) -> str:
     return "\n".join(lines).strip()
 
 
-def _addressed(text: str, repository: str) -> str:
+def _insert_address(text: str, repository: str) -> str:
     return with_text_checksum(str(without_local_paths(text.replace(PLACE, repository))))

@@ -1,4 +1,4 @@
-"""Built sets as datasets of the Hub: their Parquet files as they are, with card and manifest."""
+"""Publishes built datasets on the Hub: unchanged Parquet files, with card and manifest."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from hfcomp.hub.repositories import Repository
 
 KIND = "dataset"
 _OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/(?:train|test)-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
-_OF_PARTS = (VIEWS, HIERARCHY)
+_PART_FILES = (VIEWS, HIERARCHY)
 _SHOWN = 3
 Log = Callable[[str], None]
 
 
 class NotPublishableError(ValueError):
-    """A set with rows or columns that may not be published: another one has to be built, or they be allowed."""
+    """A built set has rows or columns that may not be published; build another set, or allow them."""
 
 
 def push_built_sets(
@@ -46,11 +46,11 @@ def push_built_sets(
     """Pushes one built set, or several as the configurations of one dataset.
 
     Every file is verified against its manifest first. Files are uploaded in groups and become visible in one commit at
-    the end, so that a push that breaks changes nothing and the same call resumes: the Hub knows the files that it has
-    by their hash. Files of an earlier push that are no part of this one are removed in the same commit.
+    the end, so a push that fails changes nothing and the same call resumes it: the Hub recognizes files that it
+    already has by their hash. Files left from an earlier push are removed in the same commit.
 
-    `folders` is the folder of a set of `hfcomp build` with one configuration or several, or several sets by
-    configuration, of which the first is the default one. Returns the address of the repository.
+    `folders` is the folder of a set that `hfcomp build` wrote, with one configuration or several, or a mapping from
+    configuration to set, whose first entry is the default. Returns the address of the repository.
     """
     repository = Repository.of(options, KIND, api)
     sets = SetFolders.of(folders)
@@ -65,9 +65,9 @@ def push_built_sets(
         verify_set(folder, log=lambda _: None)
         check_publishable(folder, allow_unknown_licenses=options.allow_unknown_licenses)
         log(f"{name}: {rows:,} rows of {folder}, verified")
-    files = {sets.place(name) + file: path for name, one in sets.configs.items() for file, path in _files(one)}
+    files = {sets.place(name) + file: path for name, folder in sets.configs.items() for file, path in _files(folder)}
     if sets.whole and read_views(sets.whole):
-        files |= {name: sets.whole / name for name in _OF_PARTS}
+        files |= {name: sets.whole / name for name in _PART_FILES}
     files = {CARD: set_card(sets, options.repo, options.card).encode(), **files}
     if options.dry_run:
         log(f"would push to {options.repo}{' (private)' * options.private}: {', '.join(files)}")
@@ -81,31 +81,31 @@ def push_built_sets(
 
 
 def check_repository(options: PushOptions, *, api: Any = None) -> None:
-    """Makes the repository and checks that a set may be pushed to it, before the set is built."""
+    """Creates the repository and checks that a set may be pushed to it, before the set is built."""
     repository = Repository.of(options, KIND, api)
     _stale_files(repository.open().files, {}, repository)
 
 
 def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> None:
     """Checks that a built set may be published: no concreteness ratings, and licenses that allow adaptation."""
-    # Read from the rows and not from the manifest: what counts is what would be published.
-    paths = [folder / one["file"] for one in _manifest(folder)["shards"]]
+    # Checks the rows, not the manifest, because the rows are what would be published.
+    paths = [folder / shard["file"] for shard in _manifest(folder)["shards"]]
     for name in _columns(paths):
         if "concreteness" in name and (number := sum(map(_rated_rows, _column(paths, name)))):
             raise NotPublishableError(
                 f"{folder}: column {name!r} has concreteness ratings in {number:,} rows, and their license (CC "
-                "BY-NC-ND) does not allow to publish them. Build the set into another folder without the column, "
-                "`hfcomp build WHAT --columns NAMES`: hfcomp joins the ratings from your own file when a set is "
-                "loaded (a recipe's concreteness_ratings)."
+                "BY-NC-ND) does not allow publishing them. Build the set into another folder without the column, "
+                "`hfcomp build WHAT --columns NAMES`. hfcomp joins the ratings from your own file when it loads a set "
+                "(a recipe's concreteness_ratings)."
             )
     licenses = _licenses(folder, paths)
-    adaptable = any(map(allows_adaptation, licenses))  # else no row would be left
+    adaptable = any(map(allows_adaptation, licenses))  # otherwise no row would be left
     fix = (
         "Build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
         if adaptable
         else "Build it from images that may be adapted."
     )
-    _refuse(folder, licenses, False, "a license that forbids adaptation", fix)
+    _reject_licenses(folder, licenses, False, "a license that forbids adaptation", fix)
     if not allow_unknown_licenses:
         fix = "Pass --allow_unknown_licenses if all may be published"
         fix += (
@@ -113,7 +113,7 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
             if adaptable
             else "."
         )
-        _refuse(folder, licenses, None, "no known license", fix)
+        _reject_licenses(folder, licenses, None, "no known license", fix)
 
 
 def _check_whole(folder: Path) -> None:
@@ -128,23 +128,25 @@ def _manifest(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     if manifest is None:
         raise ValueError(
-            f"{folder} is not a set of `hfcomp build`: it has no {MANIFEST} of one, and no card that names its "
+            f"{folder} was not built by `hfcomp build`: it has no {MANIFEST}, and no card that lists its "
             "configurations."
         )
     return manifest
 
 
-def _refuse(folder: Path, licenses: Mapping[str | None, int], verdict: bool | None, what: str, fix: str) -> None:
-    found = {name: number for name, number in licenses.items() if allows_adaptation(name) is verdict}
-    if found:
-        names = ", ".join(f"{name or 'none'}: {number:,}" for name, number in list(found.items())[:_SHOWN])
+def _reject_licenses(
+    folder: Path, licenses: Mapping[str | None, int], verdict: bool | None, what: str, fix: str
+) -> None:
+    rejected = {name: number for name, number in licenses.items() if allows_adaptation(name) is verdict}
+    if rejected:
+        names = ", ".join(f"{name or 'none'}: {number:,}" for name, number in list(rejected.items())[:_SHOWN])
         raise NotPublishableError(
-            f"{folder}: {sum(found.values()):,} of {sum(licenses.values()):,} rows have {what} ({names}). {fix}"
+            f"{folder}: {sum(rejected.values()):,} of {sum(licenses.values()):,} rows have {what} ({names}). {fix}"
         )
 
 
 def _licenses(folder: Path, paths: Sequence[Path]) -> Counter[str | None]:
-    """How many rows have which license: that of the column, else of the card, the set's own or one for all sets."""
+    """Counts rows by license, taken from the column or otherwise from the card (the set's own or a shared one)."""
     counts: Counter[str | None] = Counter()
     if LICENSE in _columns(paths):
         for column in _column(paths, LICENSE):
@@ -167,25 +169,26 @@ def _column(paths: Sequence[Path], name: str) -> Iterator[Any]:
 def _rated_rows(column: Any) -> int:
     # One column may hold a rating per row or a list of them, one for each negative.
     return sum(
-        any(one is not None for one in (cell if isinstance(cell, list) else [cell])) for cell in column.to_pylist()
+        any(rating is not None for rating in (cell if isinstance(cell, list) else [cell]))
+        for cell in column.to_pylist()
     )
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """What is sent, by its place in the folder: what `hfcomp build verify` accepts where it is fetched."""
-    names = [*(one["file"] for one in _manifest(folder)["shards"]), MANIFEST, SET_ASIDE_FILE]
+    """Yields the files to upload with their path in the folder; `hfcomp build verify` accepts a download of them."""
+    names = [*(shard["file"] for shard in _manifest(folder)["shards"]), MANIFEST, SET_ASIDE_FILE]
     return ((name, folder / name) for name in names if (folder / name).is_file())
 
 
-def _stale_files(there: Collection[str], files: Mapping[str, Any], repository: Repository) -> list[str]:
-    """Files of an earlier push, which `load_dataset` would read beside the new ones."""
-    # Only folders with a manifest of ours are ours to clean: other people's Parquet files may have the same names.
-    pushed = {name.removesuffix(MANIFEST) for name in there if name.rpartition("/")[2] == MANIFEST}
-    ours = [name for name in there if (found := _OURS.fullmatch(name)) and found[1] in pushed]
-    others = [name for name in there if name.endswith(".parquet") and name not in ours]
+def _stale_files(existing: Collection[str], files: Mapping[str, Any], repository: Repository) -> list[str]:
+    """Files of an earlier push, which `load_dataset` would read along with the new ones."""
+    # Cleans only folders with our manifest, because other people's Parquet files may have the same names.
+    pushed = {name.removesuffix(MANIFEST) for name in existing if name.rpartition("/")[2] == MANIFEST}
+    ours = [name for name in existing if (match := _OURS.fullmatch(name)) and match[1] in pushed]
+    others = [name for name in existing if name.endswith(".parquet") and name not in ours]
     if others:
         raise ValueError(
-            f"{repository.what} has data that no `hfcomp push-dataset` brought there: "
+            f"{repository.what} contains data that was not uploaded by `hfcomp push-dataset`: "
             f"{', '.join(others[:_SHOWN])}. Choose another repository, or remove these files on the Hub."
         )
-    return sorted({*ours, *(name for name in _OF_PARTS if name in there and VIEWS in there)} - set(files))
+    return sorted({*ours, *(name for name in _PART_FILES if name in existing and VIEWS in existing)} - set(files))

@@ -1,4 +1,4 @@
-"""Each metric as a Space, for `evaluate.load("<namespace>/<metric>")`."""
+"""Publishes each metric as a Space, for `evaluate.load("<namespace>/<metric>")`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def module_files(name: str) -> list[str]:
 def push_metric(api: Any, name: str, namespace: str, *, private: bool = False) -> str:
     """Creates the Space if it does not exist, uploads the metric's files and returns the Space's address."""
     # The Space has the metric's name with its underscores: `evaluate.load("me/recall_at_k")` requests
-    # `recall_at_k.py` from it, and under another name would request a file that is not there.
+    # `recall_at_k.py` from it; under another name, it would request a file that does not exist.
     space = f"{namespace}/{name}"
     with one_line_refusals(f"Space {space}"):
         address = api.create_repo(space, repo_type="space", space_sdk="gradio", private=private, exist_ok=True)

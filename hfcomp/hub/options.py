@@ -8,26 +8,26 @@ from typing import Annotated
 
 from hfcomp.options import Options, Spelling
 
-Private = Annotated[bool, "A new repository is private; a public one that exists is refused."]
+Private = Annotated[bool, "Create the repository as private; an existing public one is rejected."]
 Revision = Annotated[
-    str | None, Spelling("BRANCH"), "Branch to push to, made from main if it is missing (default: main)."
+    str | None, Spelling("BRANCH"), "Branch to push to, created from main if missing (default: main)."
 ]
 Card = Annotated[
     Path | None,
     Spelling("FILE"),
-    "README.md whose text and metadata come first, as dataset_builders/negatives/README.md.",
+    "README.md whose text and metadata open the card, for example dataset_builders/negatives/README.md.",
 ]
-AllowUnknown = Annotated[bool, "Push rows without a known license too; you know that all may be published."]
+AllowUnknown = Annotated[bool, "Also push rows without a known license, because you know that all may be published."]
 
 
 @dataclass(kw_only=True)
 class RepositoryOptions(Options):
     """Repository."""
 
-    repo: Annotated[str, Spelling("NAME"), "Id on the Hub, as my-org/my-name."]
+    repo: Annotated[str, Spelling("NAME"), "Hub id of the repository, for example my-org/my-name."]
     private: Private = False
     revision: Revision = None
-    dry_run: Annotated[bool, "Check everything, list what would be sent, and send nothing."] = False
+    dry_run: Annotated[bool, "Check everything and list the files to upload, without uploading them."] = False
 
 
 @dataclass(kw_only=True)
@@ -42,5 +42,7 @@ class PushOptions(RepositoryOptions):
 class ModelPushOptions(RepositoryOptions):
     """Model."""
 
-    model: Annotated[str | None, "Its folder in that of a run, as controls/plain (default: method)."] = None
-    force: Annotated[bool, "Replace what others committed; the history keeps it."] = False
+    model: Annotated[
+        str | None, "Folder of the model inside the run folder, for example controls/plain (default: method)."
+    ] = None
+    force: Annotated[bool, "Replace what others committed; the Git history keeps it."] = False

@@ -1,4 +1,4 @@
-"""A Hub repository that files go to: all of them in one commit, errors in one line, and a record of pushes."""
+"""Uploads to a Hub repository: all files in one commit, one-line errors, and a record of pushes."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from hfcomp.writing import write_json
 Kind = Literal["model", "dataset"]
 TITLES: dict[Kind, str] = {"model": "model", "dataset": "dataset"}
 MAIN = "main"
-# Files that are uploaded before the next ones begin. An interrupted push does not send finished groups again.
-FILES_AT_A_TIME = 16
-# Includes the bases: an unreachable Hub is only an error of the HTTP client, a missing login only an OSError, and an
-# upload that breaks a RuntimeError with either as its cause.
+# Files per upload batch. An interrupted push does not resend finished batches.
+FILES_PER_BATCH = 16
+# Includes the base classes: an unreachable Hub raises only an error of the HTTP client, a missing login only an
+# OSError, and a failed upload a RuntimeError with either of them as its cause.
 _ERRORS = (*HfHubHTTPError.__bases__, HFValidationError, RuntimeError)
 _LOGIN = "Log in with `hf auth login` and a token with write access to the namespace, then repeat the command"
-_CONNECTION = "The Hub was not reached: check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, then repeat the command"
-_LATER = "The Hub was reached but did not do it: repeat the command later"
+_CONNECTION = "The Hub is unreachable: check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, then repeat the command"
+_LATER = "The Hub answered but could not complete the request: repeat the command later"
 _BUSY = 429
-_CONFLICT = "Another commit came in between: repeat the command"
+_CONFLICT = "Someone else committed during the push: repeat the command"
 _CONFLICTS = (409, 412)
 PUSHED_FILE = "pushed.json"
 PUSHES = "pushes"
-# Files of a repository that was created but never pushed to.
+# Files in a repository that was created but never pushed to.
 EMPTY = {".gitattributes"}
-ADVICE = "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of its own, or "
+ADVICE = "Pass --force to replace them (the Git history keeps them), --revision BRANCH for a separate branch, or "
 ADVICE += "another --repo."
 
 
 @contextmanager
 def one_line_refusals(what: str) -> Iterator[None]:
-    """Turns every error of the Hub into a ValueError of one line; `what` is pushed, such as `Space me/recall_at_k`."""
+    """Turns every Hub error into a one-line ValueError. `what` names the repository: `Space me/recall_at_k`."""
     try:
         yield
     except _ERRORS as error:
-        said = f"{error} {error.__cause__ or ''}" if isinstance(error, RuntimeError) else str(error)
-        line = " ".join(TOKEN.sub("TOKEN", said).split()).removesuffix(".")
+        message = f"{error} {error.__cause__ or ''}" if isinstance(error, RuntimeError) else str(error)
+        line = " ".join(TOKEN.sub("TOKEN", message).split()).removesuffix(".")
         # The error itself may hold the token.
         raise ValueError(f"{what} was not pushed: {line}. {_advice(error)}") from None
 
@@ -57,7 +57,7 @@ def _advice(error: BaseException) -> str:
         return "Choose another name."
     is_upload = isinstance(error, RuntimeError)
     advice = _how_to_go_on((error.__cause__ if is_upload else None) or error)
-    return f"{advice}." if advice == _LOGIN and not is_upload else f"{advice}: what was uploaded is not sent again."
+    return f"{advice}." if advice == _LOGIN and not is_upload else f"{advice}; finished uploads are not repeated."
 
 
 def _how_to_go_on(cause: BaseException) -> str:
@@ -65,36 +65,36 @@ def _how_to_go_on(cause: BaseException) -> str:
         status = cause.response.status_code
         return _LATER if status >= 500 or status == _BUSY else _CONFLICT if status in _CONFLICTS else _LOGIN
     if isinstance(cause, OSError) and not isinstance(cause, ConnectionError | TimeoutError):
-        return _LOGIN  # no token, or one of a wrong form
+        return _LOGIN  # no token, or a malformed one
     return _CONNECTION
 
 
 @dataclass(frozen=True)
 class State:
-    """What is in a repository.
+    """The contents of a branch of a repository.
 
     Attributes:
-        head: the last commit of the branch.
-        files: their paths there.
-        is_as_main: whether it is another branch than main and holds nothing of its own.
+        head: last commit of the branch.
+        files: paths of the files in the repository.
+        equals_main: whether this is a branch other than main that has no commits of its own.
     """
 
     head: str
     files: Collection[str]
-    is_as_main: bool = False
+    equals_main: bool = False
 
 
 @dataclass
 class Repository:
-    """A model or dataset of the Hub.
+    """A Hub model or dataset.
 
     Attributes:
-        name: its id.
+        name: repository id.
         kind: model or dataset.
-        private: whether a new one is.
-        branch: that is pushed to.
-        api: a `huggingface_hub.HfApi`; by default one with the login of this machine.
-        address: once it is open.
+        private: whether to create a new repository as private.
+        branch: branch to push to.
+        api: a `huggingface_hub.HfApi`; defaults to one with the login of this machine.
+        address: URL of the repository, set when it is opened.
     """
 
     name: str
@@ -123,21 +123,21 @@ class Repository:
 
             self.api = HfApi()
         with one_line_refusals(self.what):
-            # A name without a namespace is the user's own, which only the answer of create_repo tells.
+            # A name without a namespace belongs to the logged-in user; only the response of create_repo says who.
             if "/" not in self.name or not self.api.repo_exists(self.name, repo_type=self.kind):
                 made = self.api.create_repo(
                     self.name, repo_type=self.kind, private=self.private or None, exist_ok=True
                 )
                 self.name = made.repo_id
-            # With exist_ok alone, a repository without write access would pass too.
+            # With exist_ok, a repository without write access would also pass.
             self.api.auth_check(self.name, repo_type=self.kind, write=True)
             # `private=True` has no effect on a repository that exists.
             is_private = self.api.repo_info(self.name, repo_type=self.kind).private
         self.address = f"{self.api.endpoint}/{'datasets/' * (self.kind == 'dataset')}{self.name}"
         if self.private and not is_private:
             raise ValueError(
-                f"{self.what} exists and is public, and a private one was asked for. Make it private in its settings, "
-                "or choose another name."
+                f"{self.what} exists and is public, but --private was passed. Make it private in its settings, or "
+                "choose another name."
             )
         with one_line_refusals(self.what):
             if self.branch != MAIN:
@@ -145,7 +145,7 @@ class Repository:
             return self.state()
 
     def state(self) -> State:
-        """What is on the branch now."""
+        """Reads the current state of the branch."""
         head, main = (
             self.api.repo_info(self.name, repo_type=self.kind, revision=revision).sha
             for revision in (self.branch, MAIN)
@@ -156,17 +156,17 @@ class Repository:
     def commit(self, files: Mapping[str, Path | bytes], removed: Iterable[str], message: str, onto: State) -> str:
         """Uploads files, the largest first, and makes all of them visible in one commit.
 
-        What was uploaded before is not sent again: the Hub knows it by its hash. Where nothing changes there is no
-        commit. Files and `removed` are named by their place in the repository; `onto` is what it held, and another
-        commit since is refused.
+        Files that were uploaded before are not sent again, because the Hub recognizes them by their hash. If nothing
+        changes, there is no commit. The keys of `files` and the entries of `removed` are paths in the repository;
+        `onto` is the expected state, and the commit fails if another one was made since.
         """
         where = {"repo_type": self.kind, "revision": self.branch}
         with one_line_refusals(self.what):
             added = additions(files)
-            for start in range(0, len(added), FILES_AT_A_TIME):
-                group = added[start : start + FILES_AT_A_TIME]
-                # In groups, each complete before the next: an interrupted push loses at most one group. The files
-                # become visible with the commit below.
+            for start in range(0, len(added), FILES_PER_BATCH):
+                group = added[start : start + FILES_PER_BATCH]
+                # Each batch is complete before the next starts, so an interrupted push loses at most one batch. The
+                # files become visible with the commit below.
                 self.api.preupload_lfs_files(self.name, additions=group, free_memory=False, **where)
             operations = [*added, *(CommitOperationDelete(path_in_repo=place) for place in removed)]
             done = self.api.create_commit(
@@ -175,22 +175,23 @@ class Repository:
         return done.oid
 
     def has(self, files: Mapping[str, Path | bytes], state: State) -> bool:
-        """Whether all of these files are there with the same content."""
+        """Whether the repository already has all of these files with the same content."""
         if not files.keys() <= set(state.files):
             return False
         with one_line_refusals(self.what):
-            found = self.api.get_paths_info(self.name, list(files), repo_type=self.kind, revision=state.head)
-        # Large files are known by the SHA-256 of their content, small ones by git's hash of the blob.
-        there = {one.path: one.lfs.sha256 if one.lfs else one.blob_id for one in found}
+            infos = self.api.get_paths_info(self.name, list(files), repo_type=self.kind, revision=state.head)
+        # Large files are identified by the SHA-256 of their content, small ones by git's hash of the blob.
+        hashes = {info.path: info.lfs.sha256 if info.lfs else info.blob_id for info in infos}
         return all(
-            there.get(one.path_in_repo) in (one.upload_info.sha256.hex(), _git_hash(one)) for one in additions(files)
+            hashes.get(file.path_in_repo) in (file.upload_info.sha256.hex(), _git_hash(file))
+            for file in additions(files)
         )
 
 
 def additions(files: Mapping[str, Path | bytes]) -> list[CommitOperationAdd]:
-    """Files as the operations of a commit, the largest first."""
+    """Commit operations that add files, the largest first."""
     added = [CommitOperationAdd(path_in_repo=place, path_or_fileobj=file) for place, file in files.items()]
-    return sorted(added, key=lambda one: -one.upload_info.size)
+    return sorted(added, key=lambda operation: -operation.upload_info.size)
 
 
 def _git_hash(file: CommitOperationAdd) -> str:
@@ -199,20 +200,20 @@ def _git_hash(file: CommitOperationAdd) -> str:
 
 
 def pushes_of(folder: Path) -> list[dict[str, str]]:
-    """The pushes from a folder: `address` and `branch` of the repository, and the `commit`."""
+    """Reads the recorded pushes from a folder: `address` and `branch` of the repository, and the `commit`."""
     path = folder / PUSHED_FILE
     if not path.is_file():
         return []
-    return read_checked(path, "Remove it: the next push needs --force then.")[PUSHES]
+    return read_checked(path, "Remove it; the next push then needs --force.")[PUSHES]
 
 
 def was_pushed(folder: Path, repository: Repository) -> bool:
-    return any(_is_to(one, repository) for one in pushes_of(folder))
+    return any(_is_to(push, repository) for push in pushes_of(folder))
 
 
 def record_push(folder: Path, repository: Repository, commit: str) -> None:
-    """Records a push, by which a later one from the same folder knows that it may replace it."""
-    pushes = [one for one in pushes_of(folder) if not _is_to(one, repository)]
+    """Records a push. A later push from the same folder may then replace it."""
+    pushes = [push for push in pushes_of(folder) if not _is_to(push, repository)]
     pushes.append({"address": repository.address, "branch": repository.branch, "commit": commit})
     write_json(folder / PUSHED_FILE, {PUSHES: pushes})
 
@@ -226,10 +227,10 @@ def check_replaceable(
     advice: str = ADVICE,
 ) -> None:
     """Raises ValueError, with `advice`, if an open repository holds more than what was pushed from a folder."""
-    known = {one["commit"] for one in pushes_of(folder) if _is_to(one, repository)} if folder else set()
-    if state.head in known or state.is_as_main or set(state.files) <= EMPTY:
+    known = {push["commit"] for push in pushes_of(folder) if _is_to(push, repository)} if folder else set()
+    if state.head in known or state.equals_main or set(state.files) <= EMPTY:
         return
-    # The Hub's answer to a push may get lost after the commit: then the head is unknown, but the files are all there.
+    # The Hub's response to a push may get lost after the commit. The head is then unknown, but all files match.
     if files is not None and repository.has(files, state):
         return
     with one_line_refusals(repository.what):
@@ -238,8 +239,8 @@ def check_replaceable(
         )[0]
     others = sorted(set(state.files) - EMPTY)
     raise ValueError(
-        f"{repository.what} was not pushed: its branch {repository.branch} has {len(others)} files that did not come "
-        f"from {folder or 'this run'} (last commit {last.commit_id[:8]}: {last.title!r}). {advice}"
+        f"{repository.what} was not pushed: its branch {repository.branch} has {len(others)} files that were not "
+        f"pushed from {folder or 'this run'} (last commit {last.commit_id[:8]}: {last.title!r}). {advice}"
     )
 
 

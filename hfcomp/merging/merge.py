@@ -28,7 +28,7 @@ from hfcomp.modeling import base_of_adapter, load_processor
 from hfcomp.modeling.interpolation import Interpolation, check_alpha, load_interpolation
 from hfcomp.reporting.cards.card import write_card
 from hfcomp.reporting.cards.runs import copy_figure
-from hfcomp.reporting.report import Report, Section, titled
+from hfcomp.reporting.report import Report, Section, figure_title
 from hfcomp.reporting.saving import REPORT_FILE, publish
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
@@ -223,7 +223,7 @@ def _report(swept: SweepResult, results: EvaluationResults, folder: Path, *, bri
     alpha = f"{swept.chosen.alpha:g}"
     title = f"Between base and tuned model: alpha {alpha}"
     chosen = f"Alpha {alpha} is chosen: it has {swept.rule}."
-    figure = front_figure(FIGURE, titled(title, report.caveat), {TUNED: swept})
+    figure = front_figure(FIGURE, figure_title(title, report.caveat), {TUNED: swept})
     sections = [
         Section("", [figure]),
         Section("Points", [points_table(TUNED, swept, brief=brief)]),

@@ -1,1 +1,1 @@
-"""Reports as plain data, and their renderers: terminal and Markdown; one module draws figures."""
+"""Reports as plain data, their renderers for terminal, Markdown and HTML, and a module that draws figures."""

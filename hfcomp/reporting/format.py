@@ -1,4 +1,4 @@
-"""Numbers as text (values, differences, intervals and p, `-` for what is not known), and texts without controls."""
+"""Formats numbers as text (values, differences, intervals, p; `-` for unknown) and writes out control characters."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Any
 from hfcomp.metrics.units import PERCENT, Unit
 
 Estimate = Mapping[str, Any]
-"""A number: `value`, and what is known of `low`, `high`, `p`, `q`, `p_holm`, `smallest`, `lowest` and `highest`."""
+"""A number: `value`, and if known `low`, `high`, `p`, `q`, `p_holm`, `smallest`, `lowest` and `highest`."""
 UNKNOWN = "-"
 SIGNIFICANT = 0.05
-"""Where there is no interval, a difference is significant with a p below that."""
-# Control characters except for tab and line feed, such as the escape sequences of a terminal, and those that turn the
-# direction of what follows them (the embeddings, overrides and isolates of Unicode's UAX 9).
+"""Largest p of a significant difference that has no interval (exclusive)."""
+# Control characters except for tab and line feed, such as terminal escape sequences, and characters that change the
+# direction of the following text (the embeddings, overrides and isolates of Unicode's UAX 9).
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
-    r"""A text of data or a model with its control characters written out, such as `\x1b` and `\u202e`."""
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+    r"""Writes out the control characters of a text from data or a model, for example as `\x1b` or `\u202e`."""
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def number(value: float | None) -> float:
-    """NaN for what a file holds as null."""
+    """Converts a value to float; null in a file becomes NaN."""
     return math.nan if value is None else float(value)
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 row`, `1,165 rows`: a number with what is counted, whose plural ends in -s."""
+def count_text(count: int, noun: str) -> str:
+    """A count with its noun, such as `1 row` or `1,165 rows`; the plural must end in -s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def decimal(value: float | None, unit: Unit = PERCENT, sign: str = "") -> str:
-    """`94.0` for 0.94 in percent; with the sign "+", of a difference, `+94.0`."""
+    """`94.0` for 0.94 in percent; with `sign="+"`, for differences, `+94.0`."""
     known = number(value)
     if math.isnan(known):
         return UNKNOWN
-    # Adding 0.0 turns -0.0, which is what a small negative number rounds to, into 0.0.
+    # Adding 0.0 turns -0.0, the result of rounding a small negative number, into 0.0.
     return f"{round(unit.factor * known, unit.decimals) + 0.0:{sign}.{unit.decimals}f}"
 
 
@@ -55,7 +55,7 @@ def interval(estimate: Estimate | None, unit: Unit = PERCENT, sign: str = "") ->
 
 
 def with_interval(estimate: Estimate | None, unit: Unit = PERCENT, sign: str = "") -> str:
-    """`94.0 [92.1, 95.9]`, or over seeds `94.0 (93.0 to 95.2)`, as far as it is known."""
+    """`94.0 [92.1, 95.9]`, or over seeds `94.0 (93.0 to 95.2)`, without parts that are unknown."""
     known = estimate or {}
     text = decimal(known.get("value"), unit, sign)
     if "lowest" in known:
@@ -70,9 +70,9 @@ def p_value(p: float | None) -> str:
 
 
 def direction(change: Estimate | None) -> int | None:
-    """1 or -1 for a significant difference, 0 for another one, `None` where that is not known.
+    """1 or -1 for a significant difference, 0 for a difference that is not significant, `None` if unknown.
 
-    Significant is one whose interval leaves 0 out, and where there is no interval, one whose p is below 0.05.
+    A difference is significant if its interval excludes 0 or, without an interval, if its p is below 0.05.
     """
     if change is None:
         return None

@@ -10,14 +10,14 @@ from hfcomp.reporting.format import Estimate, number, with_interval
 from hfcomp.reporting.lines import Line, unit_of_line
 
 EDGE = 0.02
-"""How near to chance or to 1 all models of a line are that is at the floor or at the ceiling."""
+"""Largest distance from chance, or from 1, of all models of a line at the floor or at the ceiling."""
 FLOOR, CEILING = "floor", "ceiling"
 
 
 def edge_of(line: Line) -> str:
     """`FLOOR` if no model's value is more than `EDGE` above chance, `CEILING` if none is more than that below 1.
 
-    Without a chance the floor is at 0. Lines in other units than percent, or of which lower is better, have neither.
+    Without chance, the floor is at 0. Lines in units other than percent, or for which lower is better, have neither.
     """
     known = [number((one or {}).get("value")) for one in line["models"].values()]
     if not known or unit_of_line(line) != PERCENT or line["metric"] in LOWER_IS_BETTER or any(map(math.isnan, known)):
@@ -28,15 +28,15 @@ def edge_of(line: Line) -> str:
 
 
 def with_edge(label: str, line: Line) -> str:
-    """A label with the floor or the ceiling that its line is at."""
+    """A label, marked if its line is at the floor or the ceiling."""
     edge = edge_of(line)
     return f"{label} ({edge})" if edge else label
 
 
 def difference(line: Line, model: str, reference: str) -> Estimate | None:
-    """Model minus reference, either way round that the line has it.
+    """Model minus reference, also if the line has only the reverse difference.
 
-    Without interval where the line has the two values only, none for a model absent.
+    Without an interval if the line has only the two values; None if a model is missing.
     """
     known: Estimate | None = line.get("differences", {}).get(model, {}).get(reference)
     if known is not None or not {model, reference} <= line["models"].keys():
@@ -52,12 +52,12 @@ def _negated_bounds(change: Estimate) -> Estimate:
 
 
 def as_last(lines: Iterable[Line], model: str) -> list[Line]:
-    """The same lines with a model in the last column, where tables and cards have the one that they are about."""
+    """The same lines with a model in the last column, where tables and cards expect their main model."""
     # Sorting is stable, so the other models keep their order.
     return [{**line, "models": dict(sorted(line["models"].items(), key=lambda it: it[0] == model))} for line in lines]
 
 
 def points_of(change: Estimate | None, line: Line) -> str:
-    """A difference with its interval and its unit, for a sentence."""
+    """A difference with its interval and unit, for use in a sentence."""
     unit = unit_of_line(line)
     return with_interval(change, unit, "+") + (" points" if unit == PERCENT else f" ({unit.note})")

@@ -1,9 +1,9 @@
-"""Lines of results: how they are named and grouped, and which stand for the others.
+"""Lines of results: names, grouping, and the lines that represent others.
 
-A line is one benchmark, subset and metric with the value of every model, as `summarize` makes it: a mapping with
-`benchmark`, `subset`, `metric`, `aspect` (`composition` or `general`), `chance`, `items`, `images`, `models` (name to
-estimate) and `differences` (name to reference to estimate); means over subsets have `average`, the primary endpoint
-`primary`, its name. A line may bring the `unit` of its numbers; others have that of their metric.
+A line is one benchmark, subset and metric with the value of every model, as created by `summarize`. It is a mapping
+with `benchmark`, `subset`, `metric`, `aspect` (`composition` or `general`), `chance`, `items`, `images`, `models`
+(name to estimate) and `differences` (name to reference to estimate). Means over subsets have `average`; the primary
+endpoint has `primary`, its name. A line may have the `unit` of its numbers; otherwise the unit of its metric applies.
 """
 
 from __future__ import annotations
@@ -17,36 +17,38 @@ Line = dict[str, Any]
 KEYS = ("benchmark", "subset", "metric")
 ASPECTS = {"composition": "Composition", "general": "General abilities"}
 MOST_SUBSETS = 12
-"""Of a metric with more subsets than that, the averages stand for them; where there are none, the first ones."""
+"""Maximum number of subsets per metric; beyond it, averages represent them or, without averages, the first ones."""
 
 
 def models_of(lines: Sequence[Line]) -> list[str]:
-    """The models in the order of columns."""
+    """The models in the order of the columns."""
     return list(lines[0]["models"]) if lines else []
 
 
 def num_seeds(lines: Iterable[Line]) -> int:
-    """Number of seeds that the models were trained with; 1 if values are of a single one."""
-    return max((len((one or {}).get("seeds", [0])) for line in lines for one in line["models"].values()), default=1)
+    """Number of seeds that the models were trained with; 1 if values come from a single seed."""
+    estimates = (estimate for line in lines for estimate in line["models"].values())
+    return max((len((estimate or {}).get("seeds", [0])) for estimate in estimates), default=1)
 
 
 def parts_of(line: Line, lines: Sequence[Line]) -> list[list[Line]]:
-    """The lines that a mean is made of, one list for each of its parts; of another line itself."""
-    known = {tuple(one[key] for key in KEYS): one for one in lines if not one.get("average")}
+    """The lines that a mean consists of, as one list per part; for any other line, the line itself."""
+    known = {tuple(subset[key] for key in KEYS): subset for subset in lines if not subset.get("average")}
     groups = [[tuple(key)] for key in line.get("lines", ())]
     if not groups:
-        groups = [[(line["benchmark"], one, line["metric"]) for one in group] for group in line.get("groups") or ()]
-    found = [[known[key] for key in group if key in known] for group in groups]
-    return [part for part in found if part] or [[line]]
+        benchmark, metric = line["benchmark"], line["metric"]
+        groups = [[(benchmark, subset, metric) for subset in group] for group in line.get("groups") or ()]
+    parts = [[known[key] for key in group if key in known] for group in groups]
+    return [part for part in parts if part] or [[line]]
 
 
-def of_aspect(lines: Iterable[Line], aspect: str) -> list[Line]:
-    """The lines of `composition` or of `general` abilities."""
+def select_aspect(lines: Iterable[Line], aspect: str) -> list[Line]:
+    """Selects the lines of an aspect, `composition` or `general`."""
     return [line for line in lines if line["aspect"] == aspect]
 
 
 def subsets_of(lines: Iterable[Line]) -> list[Line]:
-    """The lines that are no averages."""
+    """The lines that are not averages."""
     return [line for line in lines if not line.get("average")]
 
 
@@ -56,23 +58,23 @@ def primary_of(lines: Iterable[Line]) -> Line | None:
 
 
 def general_of(lines: Iterable[Line], average: Line | None) -> Line | None:
-    """The mean of general abilities, named by how many lines it is of; a single line stands for itself."""
-    abilities = subsets_of(of_aspect(lines, "general"))
+    """The mean of general abilities, named by its number of lines; a single line represents itself."""
+    abilities = subsets_of(select_aspect(lines, "general"))
     if average is None or len(abilities) < 2:
         return abilities[0] if len(abilities) == 1 else None
     return {**average, "benchmark": "", "subset": f"average of {len(abilities)} lines", "metric": ""}
 
 
-def grouped(lines: Iterable[Line], *keys: str) -> list[list[Line]]:
-    """Lines that have these keys in common, averages first, in the order of first appearance."""
-    found: dict[tuple[Any, ...], list[Line]] = {}
+def group_lines(lines: Iterable[Line], *keys: str) -> list[list[Line]]:
+    """Groups lines by these keys, in the order of first appearance, with averages first in each group."""
+    groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in lines:
-        found.setdefault(tuple(line[key] for key in keys), []).append(line)
-    return [sorted(part, key=lambda line: not line.get("average")) for part in found.values()]
+        groups.setdefault(tuple(line[key] for key in keys), []).append(line)
+    return [sorted(part, key=lambda line: not line.get("average")) for part in groups.values()]
 
 
 def strictest(lines: Sequence[Line]) -> list[Line]:
-    """Of a benchmark with `group` lines those and the primary endpoint, of any other all."""
+    """For a benchmark with `group` lines, only these and the primary endpoint; for any other benchmark, all lines."""
     headed = {line["benchmark"] for line in lines if line["metric"] == HEADLINE_METRIC}
     return [
         line
@@ -82,18 +84,18 @@ def strictest(lines: Sequence[Line]) -> list[Line]:
 
 
 def standing(lines: Sequence[Line], most: int = 0) -> list[Line]:
-    """Of each benchmark's metric with more subsets than `most` the averages, else the first of them; of others all."""
+    """Replaces the subsets of a metric by its averages, or by the first subsets, if there are more than `most`."""
     kept: list[Line] = []
-    for part in grouped(lines, "benchmark", "metric"):
+    for part in group_lines(lines, "benchmark", "metric"):
         averages = [line for line in part if line.get("average")]
         kept += part if len(part) - len(averages) <= most else averages or part[:MOST_SUBSETS]
     return kept
 
 
 def foremost(lines: Sequence[Line]) -> list[Line]:
-    """Of the strictest metric of each benchmark the first average, or the lines that stand for it."""
+    """The first average of each benchmark's strictest metric, or the lines that represent it."""
     kept: list[Line] = []
-    for part in grouped(strictest(standing(lines)), "benchmark"):
+    for part in group_lines(strictest(standing(lines)), "benchmark"):
         kept += [line for line in part if line.get("average")][:1] or part
     return kept
 
@@ -104,7 +106,7 @@ def has_ties(lines: Iterable[Line]) -> bool:
 
 
 def unit_of_line(line: Line) -> Unit:
-    """The unit of a line; of a mean over lines of several metrics the one that all have."""
+    """The unit of a line; for a mean over several metrics, their common unit or `MIXED`."""
     if "unit" in line:
         given: Unit = line["unit"]
         return given
@@ -113,54 +115,54 @@ def unit_of_line(line: Line) -> Unit:
 
 
 def with_note(text: str, line: Line) -> str:
-    """A text with the unit of a line behind it, where that is not percent."""
+    """A text followed by the unit of a line, unless the unit is percent."""
     note = unit_of_line(line).note
     return f"{text} ({note})" if note else text
 
 
 def all_percent(lines: Iterable[Line]) -> bool:
-    """Whether all numbers are percentages, so that differences are points."""
+    """Whether all numbers are percentages, which makes differences points."""
     return all(unit_of_line(line) == PERCENT for line in lines)
 
 
 def name_of(line: Line) -> str:
-    """Benchmark, subset unless it is all, and metric."""
+    """The name of a line: benchmark, subset (unless it is `all`) and metric."""
     return " ".join(line[key] for key in KEYS if line[key] and (key, line[key]) != ("subset", "all"))
 
 
 def blocks(lines: Sequence[Line]) -> list[list[Line]]:
-    """The lines of a table each: of a benchmark, or of its metric where it has several; then those that are alone."""
-    alone: list[Line] = []
+    """Groups lines into tables: by benchmark, or by metric if a metric has several lines; single lines come last."""
+    single: list[Line] = []
     several: list[list[Line]] = []
-    for part in grouped(lines, "benchmark"):
-        metrics = grouped(part, "metric")
+    for part in group_lines(lines, "benchmark"):
+        metrics = group_lines(part, "metric")
         if len(part) == 1:
-            alone += part
+            single += part
         else:
             several += [part] if all(len(own) == 1 for own in metrics) else metrics
-    return [*several, alone] if alone else several
+    return [*several, single] if single else several
 
 
 def counts(lines: Sequence[Line]) -> str:
-    """`400 items of 380 images`, `100 to 400 items of ...`; empty where that is not known.
+    """`400 items of 380 images` or `100 to 400 items of ...`; empty if unknown.
 
-    An average counts where its subsets are not among the lines.
+    An average counts only if its subsets are not among the lines.
     """
-    found = []
+    spans = []
     whole = {line["benchmark"] for line in subsets_of(lines)}
     chosen = [line for line in lines if not line.get("average") or line["benchmark"] not in whole]
     for key in ("items", "images"):
         known = sorted({line[key] for line in chosen if line.get(key) is not None})
         if known:
             span = f"{known[0]:,}" if len(known) == 1 else f"{known[0]:,} to {known[-1]:,}"
-            found.append(f"{span} {key.removesuffix('s') if known == [1] else key}")
-    return " of ".join(found)
+            spans.append(f"{span} {key.removesuffix('s') if known == [1] else key}")
+    return " of ".join(spans)
 
 
 def distinct_labels(lines: Sequence[Line], *, notes: bool = True) -> tuple[str, list[str]]:
-    """What all lines have in common, and what distinguishes each from the others; a single line has its whole name.
+    """The common part of the lines' names, and a label that distinguishes each line; a single line keeps its name.
 
-    With `notes` they say the unit of numbers that are not percentages, and which line is the primary endpoint.
+    With `notes`, the texts include the unit of numbers that are not percentages and mark the primary endpoint.
     """
     differing = [key for key in KEYS if len({line[key] for line in lines}) > 1] or KEYS
     same = {key: lines[0][key] for key in KEYS if key not in differing}

@@ -11,7 +11,7 @@ from hfcomp.reporting.report import Table
 
 
 def costs(stages: Sequence[Mapping[str, Any]]) -> Table:
-    """What training runs cost, each with the entries of a `StageSummary`, as far as they are known of all of them."""
+    """The costs of training runs: the entries of `StageSummary` that are known for all of them."""
     columns = {
         "run": "{name}",
         "steps": "{steps:,.0f}",
@@ -29,7 +29,7 @@ def costs(stages: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def mean_stages(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of `StageSummary` as means of the runs whose names are the same behind the last slash."""
+    """Means of the entries of `StageSummary` over runs whose names are equal after the last slash."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for stage in stages:
         found.setdefault(stage["name"].rpartition("/")[2], []).append(stage)
@@ -41,7 +41,7 @@ def mean_stages(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def facts_table(entries: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A row for each model; only facts that some model has get a column."""
+    """A table with one row per model; only facts that some model has get a column."""
     keys = list(dict.fromkeys(key for facts in entries.values() for key, value in facts.items() if value is not None))
     rows = [
         [name, *("" if facts.get(key) is None else str(facts[key]) for key in keys)] for name, facts in entries.items()
@@ -50,7 +50,7 @@ def facts_table(entries: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def made_table(*parts: Mapping[str, Any]) -> Table:
-    """How something was made: names and values, as far as they are set; without secrets."""
+    """Names and values that document how a result was made, if they are set, without secrets."""
     known = {name: value for part in parts for name, value in part.items() if value is not None}
     rows = [[name, str(value)] for name, value in known.items() if "token" not in name]
     return Table("", ["what", "value"], rows, labels=2)

@@ -1,4 +1,4 @@
-"""A panel that shows how items are spread over two quantities: densities, dots, means and curves by name."""
+"""A panel that shows the distribution of items over two quantities: densities, dots, means and curves by name."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from hfcomp.metrics.units import Unit
 from hfcomp.reporting.format import Estimate, number
 
 DOTS = 3000
-"""Dots of a name in a panel: more would hide each other."""
+"""Maximum number of dots per name in a panel; more would hide each other."""
 BINS = 40
 SPREAD = 0.3
-"""Of the distance between ticks, from the first name's means to the last one's: intervals would hide each other."""
+"""Distance between the means of the first and the last name, as a share of the tick distance; separates intervals."""
 
 Places = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""`[n]` across and `[n]` up."""
+"""Horizontal and vertical coordinates, `[n]` each."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A panel whose layers have a value for each name.
+    """A panel whose layers have an entry for each name.
 
     Attributes:
         axes: Names of the horizontal and the vertical axis.
-        densities: Values whose distribution is outlined, with a dotted line at the median.
-        dots: Points, of which at most `DOTS`, drawn at random, are shown.
-        means: Horizontal places and estimates, whose intervals are bars. Joined by lines unless there are curves.
-        reference: Places of a dotted black line, such as chance.
-        ticks: Names of horizontal places.
+        densities: Values whose distribution is drawn as an outline, with a dotted line at the median.
+        dots: Points; at most `DOTS` of them, chosen at random, are shown.
+        means: Horizontal positions and estimates, with intervals as bars. Joined by lines unless there are curves.
+        reference: Points of a dotted black line, such as chance.
+        ticks: Labels of horizontal positions.
         unit: Unit of means and reference.
-        equal: Whether both axes have one scale and no ticks.
+        equal: Whether both axes share one scale and have no ticks.
     """
 
     title: str
@@ -52,16 +52,16 @@ class Plot:
     def names(self) -> Sequence[str]:
         return list(dict.fromkeys([*self.densities, *self.dots, *self.means, *self.curves]))
 
-    def filled(self) -> bool:
+    def has_data(self) -> bool:
         places = [*self.dots.values(), *self.curves.values()]
         values = [*self.densities.values(), *self.means.values(), *(across for across, _ in places)]
-        return any(len(one) for one in values)
+        return any(len(layer) for layer in values)
 
 
 def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> None:
-    """Draws the layers of a panel into matplotlib's axes; `styles` are color and marker by name."""
+    """Draws the layers of a panel into matplotlib axes; `styles` has color and marker by name."""
     _draw_densities(axes, panel.densities, styles)
-    # The same dots in every run, so that a figure changes only when its data does.
+    # Chooses the same dots in every run, so a figure changes only when its data changes.
     generator = np.random.default_rng(0)
     for name, (across, up) in panel.dots.items():
         color, marker = styles[name]
@@ -69,7 +69,7 @@ def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> 
         size = 16 if panel.equal else 9 if len(shown) < 300 else 4
         look = {"marker": marker, "alpha": 0.75} if panel.equal else {"alpha": 0.35, "linewidths": 0}
         axes.scatter(across[shown], up[shown], s=size, color=color, zorder=2, **look)
-    # Named places leave room next to them. On a scale of numbers a shift would be another number.
+    # Named positions leave room for a shift. On a numeric scale, a shifted position would be another number.
     spread = SPREAD if panel.ticks else 0.0
     for place, name in enumerate(panel.means):
         shift = spread * (place / max(1, len(panel.means) - 1) - 0.5)
@@ -93,7 +93,7 @@ def _draw_densities(
     if not densities:
         return
     whole = np.concatenate(list(densities.values()))
-    # The same bins for all names, so that outlines can be compared. They have some width even if all values are equal.
+    # Uses the same bins for all names to make outlines comparable. They have some width even if all values are equal.
     edges = np.linspace(whole.min(), whole.max() + 1e-9, BINS + 1)
     for name, values in densities.items():
         color = styles[name][0]
@@ -104,7 +104,7 @@ def _draw_densities(
 def _draw_means(axes: Any, panel: Plot, name: str, shift: float, style: tuple[str, str]) -> None:
     color, marker = style
     value, low, high = (
-        panel.unit.factor * np.array([number(one[key]) for _, one in panel.means[name]])
+        panel.unit.factor * np.array([number(estimate[key]) for _, estimate in panel.means[name]])
         for key in ("value", "low", "high")
     )
     across = [place + shift for place, _ in panel.means[name]]

@@ -1,4 +1,4 @@
-"""A report as plain data: texts, tables and figures in sections, which know nothing of what was run."""
+"""A report as plain data: sections with texts, tables and figures, independent of what was run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hfcomp.reporting.figures import Figure
 class Table:
     """A table of texts.
 
-    `labels` is how many columns from the left are names; the others are numbers, which are never broken. `models` is
-    how many columns from the right are of one model each: where their names do not fit, models become rows.
+    The first `labels` columns contain names; the others contain numbers, which are never broken. Each of the last
+    `models` columns belongs to one model; if the model names do not fit, models become rows.
     """
 
     title: str
@@ -25,7 +25,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image that is no drawing: the name of its file, what it shows, and the content of the PNG."""
+    """An image that is not drawn from data: file name, title, and PNG content."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Lines:
-    """Texts of which each begins a line; if `whole`, the terminal does not break long ones: they can be copied."""
+    """Texts that each start on a new line. If `whole`, the terminal does not break them, so they can be copied."""
 
     texts: Sequence[str]
     title: str = ""
@@ -51,9 +51,9 @@ class Section:
     title: str
     parts: Sequence[Part]
 
-    def shown(self) -> list[Part]:
-        # Reports are put together from whatever was evaluated; what does not exist is an empty part, left out here and
-        # not by each renderer.
+    def nonempty_parts(self) -> list[Part]:
+        # Reports are built from whatever was evaluated. Missing parts are empty; they are dropped here, not in each
+        # renderer.
         return [part for part in self.parts if not _is_empty(part)]
 
 
@@ -62,13 +62,13 @@ class Report:
     """A report: title, verdict, sections, notes.
 
     Attributes:
-        caveat: What limits everything that the report says.
+        caveat: Limits of everything that the report says.
         verdict: Sentences that a reader must not miss.
-        sections: In this order, if they exist: gain vs. forgetting, composition, general abilities, differences, ties,
-            cost, data, models, how it was made.
+        sections: Sections in this order, if they exist: gain vs. forgetting, composition, general abilities,
+            differences, ties, cost, data, models, how it was made.
         legend: Paragraphs on how to read the numbers.
-        notes: What a reader of the numbers has to know in addition.
-        closing: Last lines in the terminal: where files are and what to do next, by a word for each.
+        notes: Additional remarks on the numbers.
+        closing: Last lines in the terminal, each with a keyword: paths of the files and the next step.
     """
 
     title: str
@@ -79,22 +79,23 @@ class Report:
     notes: Sequence[str] = ()
     closing: Mapping[str, str] = field(default_factory=dict)
 
-    def shown(self) -> list[Section]:
-        """The sections that are not empty, the notes among them."""
-        return [one for one in (*self.sections, Section("Notes", [Lines(self.notes, whole=True)])) if one.shown()]
+    def nonempty_sections(self) -> list[Section]:
+        """The sections that are not empty, including the notes."""
+        sections = (*self.sections, Section("Notes", [Lines(self.notes, whole=True)]))
+        return [section for section in sections if section.nonempty_parts()]
 
     def images(self) -> Iterator[Figure | Picture]:
-        """All figures and pictures, the empty ones too."""
+        """Yields all figures and pictures, including empty ones."""
         for section in self.sections:
             yield from (part for part in section.parts if isinstance(part, Figure | Picture))
 
 
-def titled(title: str, caveat: str) -> str:
-    """The title of a figure, which says what the caveat says: that its numbers are synthetic."""
+def figure_title(title: str, caveat: str) -> str:
+    """The title of a figure, marked as synthetic if the caveat says so."""
     return f"{title} (synthetic)" if caveat.lower().startswith("synthetic") else title
 
 
 def _is_empty(part: Part) -> bool:
     if isinstance(part, Figure):
-        return not part.filled()
+        return not part.nonempty_panels()
     return not (part.content if isinstance(part, Picture) else part.rows if isinstance(part, Table) else part.texts)

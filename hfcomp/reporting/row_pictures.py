@@ -1,4 +1,4 @@
-"""A picture of rows of a training set: images, masks, captions and negatives as the trainer will read them."""
+"""Draws rows of a training set: images, masks, captions and negatives as the trainer will read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hfcomp.parsing.word_changes import changed_words
 from hfcomp.writing import replacing
 
 LONGEST = 300
-"""Characters of a value that are shown."""
+"""Maximum number of characters shown per value."""
 _NEGATIVE = (
     ("negative_kinds", ""),
     ("negative_categories", ""),
@@ -31,39 +31,39 @@ _OFFSETS = ("negative_spans", "concept_spans")
 FONT_SIZE = 15
 LINE = 20  # pixels from one line of text to the next
 GAP = 12
-BETWEEN = 36  # pixels between rows of the dataset side by side
+BETWEEN = 36  # pixels between dataset rows that are drawn side by side
 # Photographs are shown with this longest side; smaller images are enlarged by the largest integer factor within it.
 PANEL = 224
 MOST_NEGATIVES = 4
 WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#EDEDED"
 MARKED = "#FFE08A"  # behind the words that differ
-# Faint inside, since an edit may be a change of color; the outline shows where it is.
+# The inside is faint, because an edit may be a change of color; the outline shows its place.
 TINT, TINT_SHARE = (255, 64, 32), 0.15
-# Titles of a panel's columns in the picture.
+# Titles of the panels by column.
 TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
 
 
 def negative_facts(row: Mapping[str, Any], place: int) -> str:
-    """Kind, category, keyword and concreteness of a negative, those that are given; `place` counts from 0."""
-    found = []
+    """Kind, category, keyword and concreteness of a negative, if given; `place` counts from 0."""
+    facts = []
     for column, title in _NEGATIVE:
         value = entry(row, column, place)
         if value not in (None, ""):
-            found.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
-    return ", ".join(found)
+            facts.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
+    return ", ".join(facts)
 
 
 def other_facts(row: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[str, str]]:
-    """The row's other columns, such as concepts, groups and levels, as names and values, without empty ones."""
-    shown = (name for name in columns if name not in _SHOWN_ELSEWHERE + _OFFSETS)
-    found = ((name, _text(row[name])) for name in shown)
-    return [(name, value) for name, value in found if value]
+    """Names and values of the row's other columns, such as concepts, groups and levels, without empty ones."""
+    others = (name for name in columns if name not in _SHOWN_ELSEWHERE + _OFFSETS)
+    values = ((name, _text(row[name])) for name in others)
+    return [(name, value) for name, value in values if value]
 
 
 def _text(value: Any) -> str:
     if value is None or value in ("", [], {}):
         return ""
-    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+    if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
         text = ", ".join(map(str, value))
     elif isinstance(value, list | dict):
         text = json.dumps(value, ensure_ascii=False, default=str)
@@ -74,7 +74,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text before it is wrapped: its color, and the numbers of its words that are marked."""
+    """A text that is not wrapped yet, its color, and the positions of the words to mark."""
 
     text: str
     color: str
@@ -99,31 +99,33 @@ def draw_gallery(
     labels: Sequence[str] | None = None,
     heading: str = "",
 ) -> Path:
-    """Draws rows of a training set in the column contract of `hfcomp.data.columns`.
+    """Draws rows of a training set whose columns follow the column contract of `hfcomp.data.columns`.
 
-    A row shows its image, the mask (tinted, with an outline) over the negative image, the negative image, and below
-    them caption, positive captions, and each negative caption with kind, category, keyword and concreteness. The words
-    in which the negative differs are marked; in the caption, those of the first negative. Columns that the set does
-    not have are left out; what is null in a row is shown as a grey panel. The font has Latin letters only.
+    For each row, draws the image, the mask (tinted, with an outline) over the negative image, and the negative image.
+    Below them are the caption, positive captions, and each negative caption with kind, category, keyword and
+    concreteness. Marks the words in which a negative differs; in the caption, marks those of the first negative.
+    Columns that the dataset does not have are left out; null images are drawn as a gray panel. The font has only Latin
+    letters.
 
     Args:
         dataset: a `datasets.Dataset` with at least `image` and `caption`.
-        path: of the PNG.
-        rows: which rows, in this order.
-        columns: rows of the dataset side by side.
-        scale: whole factor of enlargement of every image, nearest neighbor. By default as large as fits 224 pixels,
-            and larger images are shrunk to that.
-        labels: what stands below the images of each of `rows`; by default its number and `image_id`.
-        heading: above all.
+        path: PNG file to write.
+        rows: numbers of the rows to draw, in this order.
+        columns: number of dataset rows to draw side by side.
+        scale: integer enlargement factor for every image, with nearest-neighbor resampling. By default the largest
+            factor that fits in 224 pixels; larger images are shrunk to 224 pixels.
+        labels: text below the images of each of `rows`; defaults to its number and `image_id`.
+        heading: text at the top.
 
     Returns:
         `path`.
 
     Raises:
-        ValueError: no rows, a row that the set does not have, a missing column, `columns` or `scale` below 1.
+        ValueError: for no rows, a row that the dataset does not have, a missing column, or `columns` or `scale` below
+            1.
     """
     _check(dataset, rows, columns, scale)
-    # Images stay bytes until `decode_image` opens them: it has the limits for untrusted files, and errors that name
+    # Images stay bytes until `decode_image` opens them, because it has limits for untrusted files and its errors name
     # the column and the row.
     for name, feature in dataset.features.items():
         if isinstance(feature, ImageFeature):
@@ -133,7 +135,7 @@ def draw_gallery(
     if labels is None:
         labels = [_label(row, dataset[row].get("image_id")) for row in rows]
     cells = [_cell(dataset[row], row, label, shown, scale, font) for row, label in zip(rows, labels, strict=True)]
-    # One width for all, so that the rows stand in columns.
+    # All rows have the same width to align them in columns.
     width = max(sum(_stride(*panel, font) for panel in cell.panels) for cell in cells)
     sheets = [_draw_cell(cell, width, font) for cell in cells]
     picture = _arrange(sheets, columns, heading, font)
@@ -147,11 +149,11 @@ def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -
     require_columns(dataset, ("image", "caption"), needed_by="draw_gallery")
     outside = [row for row in rows if not 0 <= row < len(dataset)]
     if outside or not len(rows):
-        found = f"{outside[:5]}, which do not exist" if outside else "none"
-        raise ValueError(f"rows: expected some of 0 to {len(dataset) - 1} of the dataset, found {found}.")
+        problem = f"{outside[:5]}, which do not exist" if outside else "none"
+        raise ValueError(f"rows: found {problem}; expected row numbers from 0 to {len(dataset) - 1}.")
     for name, value in (("columns", columns), ("scale", 1 if scale is None else scale)):
         if value < 1:
-            raise ValueError(f"{name}={value}: expected a whole number of at least 1.")
+            raise ValueError(f"{name}={value}: expected a whole number, at least 1.")
 
 
 def _label(row: int, image: Any) -> str:
@@ -163,7 +165,7 @@ def _cell(row: Mapping[str, Any], index: int, label: str, shown: Sequence[str], 
         name: decode_image(row[name], where=f"column '{name}', row {index}") for name in shown if row[name] is not None
     }
     sized = {name: _resize(image, scale) for name, image in images.items() if name != "mask"}
-    # The mask says where the negative image was edited, so it is drawn over that image.
+    # The mask shows where the negative image was edited, so it is drawn over that image.
     if "mask" in images:
         below = "negative_image" if "negative_image" in images else "image"
         sized["mask"] = _highlight_mask(sized[below], images["mask"])
@@ -176,13 +178,13 @@ def _resize(image: Image.Image, scale: int | None) -> Image.Image:
     if scale is None and longest > PANEL:
         size = [max(1, round(side * PANEL / longest)) for side in image.size]
         return image.resize(size, Image.Resampling.LANCZOS)
-    # Drawn scenes are small; enlarged by a whole factor they keep their sharp edges.
+    # Drawn scenes are small; an integer enlargement factor keeps their sharp edges.
     factor = scale or PANEL // longest
     return image.resize([side * factor for side in image.size], Image.Resampling.NEAREST)
 
 
 def _highlight_mask(image: Image.Image, mask: Image.Image) -> Image.Image:
-    # Nearest neighbor: a mask has no values in between.
+    # Nearest neighbor, because a mask has no intermediate values.
     area = mask.convert("L").resize(image.size, Image.Resampling.NEAREST).point(lambda value: 255 * (value > 127))
     tinted = Image.composite(Image.blend(image, Image.new("RGB", image.size, TINT), TINT_SHARE), image, area)
     outline = ImageChops.subtract(area.filter(ImageFilter.MaxFilter(5)), area)
@@ -190,7 +192,7 @@ def _highlight_mask(image: Image.Image, mask: Image.Image) -> Image.Image:
 
 
 def _stride(title: str, panel: Image.Image, font: Any) -> int:
-    # A narrow image is as wide as its title.
+    # A narrow image takes the width of its title.
     return max(panel.width, math.ceil(font.getlength(title))) + GAP
 
 
@@ -205,7 +207,7 @@ def _texts(row: Mapping[str, Any], label: str) -> list[_Text]:
     captions = [caption] if isinstance(caption, str) else list(caption or [])
     negatives = [(place, text) for place, text in enumerate(row.get("negative_captions") or []) if text]
     texts = [_Text(label, GRAY)]
-    # With several captions nothing says which of them a negative was made from, so no words are marked.
+    # With several captions, it is unknown which of them a negative was made from, so no words are marked.
     first = negatives[0][1] if negatives and len(captions) == 1 else None
     texts += [_Text(text, BLACK, frozenset() if first is None else changed_words(text, first)) for text in captions]
     texts += [_Text(f"also true: {text}", BLACK) for text in row.get("positive_captions") or []]
@@ -223,10 +225,10 @@ def _texts(row: Mapping[str, Any], label: str) -> list[_Text]:
 
 
 def _wrap(text: str, width: int, font: Any) -> list[list[tuple[int, str]]]:
-    """Lines of at most `width` pixels as words with their numbers; a word is broken only if longer than a line."""
+    """Wraps a text into lines of numbered words, at most `width` pixels wide; breaks only words longer than a line."""
     lines: list[list[tuple[int, str]]] = [[]]
     for number, word in enumerate(text.split()):
-        if font.getlength(_joined([*lines[-1], (number, word)])) > width and lines[-1]:
+        if font.getlength(_join([*lines[-1], (number, word)])) > width and lines[-1]:
             lines.append([])
         while font.getlength(word) > width and len(word) > 1:
             fits = next(end for end in range(len(word) - 1, 0, -1) if end == 1 or font.getlength(word[:end]) <= width)
@@ -237,7 +239,7 @@ def _wrap(text: str, width: int, font: Any) -> list[list[tuple[int, str]]]:
     return lines
 
 
-def _joined(line: Sequence[tuple[int, str]]) -> str:
+def _join(line: Sequence[tuple[int, str]]) -> str:
     return " ".join(word for _, word in line)
 
 
@@ -255,28 +257,28 @@ def _draw_cell(cell: _Cell, width: int, font: Any) -> Image.Image:
     for number, (line, text) in enumerate(lines):
         y = below + LINE * number
         _mark(draw, line, text.marked, y, font)
-        draw.text((0, y), _joined(line), fill=text.color, font=font)
+        draw.text((0, y), _join(line), fill=text.color, font=font)
     return sheet
 
 
 def _mark(draw: Any, line: Sequence[tuple[int, str]], marked: frozenset[int], y: int, font: Any) -> None:
-    # The place of a word is the width of all words before it with their blanks, because the line is drawn in one piece
-    # and letters are kerned.
+    # A word starts at the width of all words before it including spaces, because the line is drawn as a whole and
+    # letters are kerned.
     for place, (number, word) in enumerate(line):
         if number in marked:
-            before = _joined([*line[:place], (0, "")]) if place else ""
+            before = _join([*line[:place], (0, "")]) if place else ""
             left = font.getlength(before)
             draw.rectangle((left, y, left + font.getlength(word), y + LINE - 2), fill=MARKED)
 
 
 def _arrange(sheets: Sequence[Image.Image], columns: int, heading: str, font: Any) -> Image.Image:
-    """Sheets in a grid below the heading, each grid row as high as its highest sheet."""
+    """Arranges sheets in a grid below the heading; each grid row is as high as its highest sheet."""
     columns = min(columns, len(sheets))
     grid = [sheets[start : start + columns] for start in range(0, len(sheets), columns)]
     heights = [max(sheet.height for sheet in line) for line in grid]
     width = sheets[0].width
     whole = columns * (width + BETWEEN) - BETWEEN
-    above = [_joined(line) for line in _wrap(heading, whole, font)] if heading else []
+    above = [_join(line) for line in _wrap(heading, whole, font)] if heading else []
     y = GAP + LINE * len(above)
     picture = Image.new("RGB", (whole + 2 * GAP, sum(heights) + GAP * len(grid) + y), WHITE)
     draw = ImageDraw.Draw(picture)

@@ -1,8 +1,8 @@
-"""The record of a finished run of a recipe: written and read here, filled by `hfcomp.experiments`.
+"""The record of a finished recipe run: this module reads and writes it, `hfcomp.experiments` fills it.
 
-It is the `results.json` of the run's folder. The models lie beside it: that of the method in `method/`, those of
-controls in `controls/<name>/`, those of further seeds in `seeds/<seed>/`, and what the forgetting guard chose for a
-model beside it, as `method-guarded/`.
+The record is `results.json` in the run's folder. The models are in the same folder: the method in `method/`, controls
+in `controls/<name>/`, models of other seeds in `seeds/<seed>/`, and models chosen by the forgetting guard next to the
+original model, as `method-guarded/`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ ADJUSTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What is known of a run; `hfcomp.statistics.results` says what the keys of its file are.
+    """Facts about a run, in the order of the file; `hfcomp.statistics.results` documents the keys.
 
-    They are in the order of the file. What a run does not have, or an earlier version did not write, is None and left
-    out of the file.
+    Facts that a run does not have, or that an earlier version did not write, are None and are left out of the file.
     """
 
     hfcomp_version: str
-    # The model that the run is about, last among its models.
+    # Main model of the run, the last of its models.
     method: str
     caveat: str
     notes: Sequence[str]
@@ -64,31 +63,32 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The record in a run's folder. Raises FileNotFoundError for a run that is not finished."""
+        """Reads the record in a run's folder. Raises FileNotFoundError for a run that is not finished."""
         return cls.of(read_checked(folder / RESULTS_FILE, LOST))
 
     @classmethod
     def of(cls, contents: Mapping[str, Any]) -> Self:
-        # Keys of other versions are skipped: the card of an old run shows what this version can read. Early runs have
+        # Ignores keys of other versions, so the card of an old run shows what this version can read. Early runs have
         # no `general_average`.
-        names = [one.name for one in fields(cls)]
+        names = [attribute.name for attribute in fields(cls)]
         return cls(**{"general_average": None} | {name: contents[name] for name in names if name in contents})
 
     def contents(self) -> dict[str, Any]:
-        """What its file holds of it."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        # A None that is known is written: a run without general abilities has `general_average: null`.
-        needed = {one.name for one in fields(self) if one.default is MISSING}
+        """The content of its file."""
+        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+        # Required fields are written even if they are None: a run without general abilities has
+        # `general_average: null`.
+        needed = {attribute.name for attribute in fields(self) if attribute.default is MISSING}
         return {name: value for name, value in values.items() if value is not None or name in needed}
 
     @property
-    def guarded(self) -> Mapping[str, Any]:
-        """What the forgetting guard chose, by the model's name, and on which items."""
+    def guarded_points(self) -> Mapping[str, Any]:
+        """The points that the forgetting guard chose, by model name, with the items that they were chosen on."""
         guard = self.guard or {"models": {}, "items": None}
         return {name: {**chosen, "on": guard["items"]} for name, chosen in guard["models"].items()}
 
     def model_folder(self, name: str) -> str:
-        """Where a model of the first seed is, in the folder of the run."""
+        """The folder of a model of the first seed, relative to the folder of the run."""
         trained = unguarded_name(name)
         folder = METHOD_FOLDER if trained == self.method else f"{CONTROLS_FOLDER}/{trained}"
         return folder if name == trained else str(guarded_folder(Path(folder)))

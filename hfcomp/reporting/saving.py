@@ -1,4 +1,4 @@
-"""A report as Markdown, and as files: `report.md` with its figures, `report.html`, beside the JSON of its result."""
+"""Writes a report as files: `report.md` with its figures and `report.html`, next to the JSON of the result."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def publish(
     page: bool = True,
     items: ItemBrowser | None = None,
 ) -> None:
-    """Writes a JSON file, then its report beside it, and if `shown` prints what of it fits a terminal.
+    """Writes a JSON file and its report next to it; if `shown`, prints a brief report in the terminal.
 
-    `report` makes the report, with `brief` for the terminal or whole; `page` and `items` are those of `save_report`.
+    `report` builds the full report, or a brief one with `brief`; `page` and `items` are passed to `save_report`.
     """
-    # The JSON first: if drawing fails or is interrupted, a report can be made from it again, but not the reverse.
+    # Writes the JSON first: if drawing fails or is interrupted, a report can be built from the JSON, but not vice
+    # versa.
     write_results(path, contents)
     save_report(report(brief=False), path.parent, page=page, items=items)
     if shown:
@@ -48,68 +49,71 @@ def save_report(
     page: bool = True,
     items: ItemBrowser | None = None,
 ) -> None:
-    """Writes `report.md`, `report.html`, figures and pictures, each whole or not at all; the folder is made.
+    """Writes `report.md`, `report.html`, figures and pictures, each atomically; creates the folder.
 
-    Without matplotlib (the extra `plots`) figures are not drawn, of which `say` receives a line; those of an earlier
-    run are removed, as are figures and pictures that would be empty, and the page where none is asked for.
+    Without matplotlib (the extra `plots`), figures are not drawn and `say` receives a line about it. Files of an
+    earlier run that this run does not write are removed: missing or empty figures and pictures, and the page if
+    `page` is False.
     """
-    # Pictures before the texts that show them: whoever opens the report meanwhile finds no broken link. What this run
-    # does not write is removed, or a new report would stand next to old figures.
-    there: dict[str, bytes] = {}
+    # Writes pictures before the texts that show them, so nobody opens a report with broken links. Files that this run
+    # does not write are removed; otherwise a new report would be next to old figures.
+    written: dict[str, bytes] = {}
     for image in report.images():
         try:
-            content = image.content if isinstance(image, Picture) else draw(image) if image.filled() else b""
+            content = image.content if isinstance(image, Picture) else draw(image) if image.nonempty_panels() else b""
         except ImportError:
-            say(f"{image.name} is not drawn: pip install 'hfcomp[plots]'")
+            say(f"{image.name} was not drawn because matplotlib is missing: pip install 'hfcomp[plots]'")
             content = b""
         if not content:
             (folder / image.name).unlink(missing_ok=True)
             continue
         write_bytes(folder / image.name, content)
-        there[image.name] = content
-    write_text(folder / REPORT_FILE, render_markdown(report, there))
+        written[image.name] = content
+    write_text(folder / REPORT_FILE, render_markdown(report, written))
     if page:
-        write_text(folder / PAGE_FILE, report_page(report, there, items))
+        write_text(folder / PAGE_FILE, report_page(report, written, items))
     else:
         (folder / PAGE_FILE).unlink(missing_ok=True)
 
 
 def render_markdown(report: Report, images: Collection[str] = ()) -> str:
-    """A report without its closing words as the text of a file, with the figures and pictures that are beside it."""
-    parts = [f"# {escaped(report.title)}", escaped(report.caveat)]
-    parts += [f"**{escaped(sentence)}**" for sentence in report.verdict]
-    parts += map(escaped, report.legend)
-    for section in report.shown():
+    """Renders a report as Markdown, without its closing lines, with links to the figures and pictures in `images`."""
+    parts = [f"# {escape_markdown(report.title)}", escape_markdown(report.caveat)]
+    parts += [f"**{escape_markdown(sentence)}**" for sentence in report.verdict]
+    parts += map(escape_markdown, report.legend)
+    for section in report.nonempty_sections():
         parts += section_blocks(section, images)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def section_blocks(section: Section, images: Collection[str] = (), *, level: int = 2) -> list[str]:
-    """The title of a section, as a heading of that level, and its parts as blocks of Markdown; none if it is empty."""
-    found = [text for part in section.shown() for text in _part(part, images, level + 1)]
-    return [*([f"{'#' * level} {escaped(section.title)}"] if section.title else []), *found] if found else []
+    """The title of a section, as a heading of this level, and its parts as Markdown; [] for an empty section."""
+    blocks = [text for part in section.nonempty_parts() for text in _part(part, images, level + 1)]
+    return [*([f"{'#' * level} {escape_markdown(section.title)}"] if section.title else []), *blocks] if blocks else []
 
 
 def _part(part: Part, images: Collection[str], level: int) -> Iterator[str]:
     if isinstance(part, Figure | Picture):
         if part.name in images:
-            yield f"![{escaped(part.title)}]({part.name})"
+            yield f"![{escape_markdown(part.title)}]({part.name})"
         return
     if part.title:
-        yield f"{'#' * level} {escaped(part.title)}"
-    yield "\n".join(markdown_table(part) if isinstance(part, Table) else [f"- {escaped(text)}" for text in part.texts])
+        yield f"{'#' * level} {escape_markdown(part.title)}"
+    yield "\n".join(
+        markdown_table(part) if isinstance(part, Table) else [f"- {escape_markdown(text)}" for text in part.texts]
+    )
 
 
 def markdown_table(table: Table) -> list[str]:
-    """The lines of a table, whatever its texts hold."""
+    """The lines of a Markdown table; its texts may contain any characters."""
     alignment = ["---" if index < table.labels else "---:" for index in range(len(table.header))]
-    header, *rows = [[escaped(cell) for cell in cells] for cells in (table.header, *table.rows)]
+    header, *rows = [[escape_markdown(cell) for cell in cells] for cells in (table.header, *table.rows)]
     return ["| " + " | ".join(cells) + " |" for cells in (header, alignment, *rows)]
 
 
-def escaped(text: str) -> str:
-    """A text for Markdown. Names come from datasets: they may neither end a cell or a line, be HTML, nor link."""
-    # Entities instead of backslashes, which not every renderer reads inside a table. A "<" before a number or a blank
-    # is "less than" and stays.
+def escape_markdown(text: str) -> str:
+    """Escapes a text for Markdown. Names come from datasets and must not end a cell or a line, be HTML, or link."""
+    # Uses entities, because not every renderer reads backslashes inside a table. A "<" before a number or a space
+    # means "less than" and stays.
     line = visible(" ".join(text.split())).replace("|", "&#124;").replace("](", "&#93;(")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

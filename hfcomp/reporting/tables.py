@@ -1,4 +1,4 @@
-"""Lines of results as the sections, tables and the figure of a report: values, differences, gain beside forgetting."""
+"""Builds sections, tables and the figure of a report from lines of results (values, differences, forgetting)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hfcomp.reporting.lines import (
     models_of,
     name_of,
     num_seeds,
-    of_aspect,
     parts_of,
     primary_of,
+    select_aspect,
     standing,
     unit_of_line,
     with_note,
@@ -37,24 +37,24 @@ TIE_RULES = {"wrong": "counted as wrong", "half": "counted as half right", "win"
 NO_TIES = "No ties: no model scored a right and a wrong candidate alike."
 IMAGES = (
     "Brackets are image-clustered bootstrap intervals (95%); averages are resampled over all their lines at once. "
-    "p is from a sign-flip test over images."
+    "p comes from a sign-flip test over images."
 )
 SEVERAL_SEEDS = (
-    "Intervals (95%) and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
-    "variance of images added, and no narrower than the image-clustered bootstrap interval. Values are means over "
-    "seeds, in parentheses the lowest and the highest seed; differences are paired by seed too."
+    "Intervals (95%) and p cover other images and other seeds: a t-interval over the means of the {seeds} seeds with "
+    "the variance of images added, at least as wide as the image-clustered bootstrap interval. Values are means over "
+    "seeds, with the lowest and the highest seed in parentheses; differences are also paired by seed."
 )
 READING = (
-    "Accuracy, recall and other fractions are in percent, other metrics in the unit behind their name. {intervals} "
-    "Differences are in points, paired by item; ~ marks those whose interval holds 0. {adjusted} Detectable: the "
-    "difference that the set would find in 80% of the cases. {ties}"
+    "Accuracy, recall and other fractions are in percent, other metrics in the unit after their name. {intervals} "
+    "Differences are in points, paired by item; ~ marks differences whose interval includes 0. {adjusted} Detectable: "
+    "the difference that this dataset would detect in 80% of cases. {ties}"
 )
 ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and Hochberg)."
-# Up to this number of models the terminal has room for intervals.
+# Up to this number of models, the terminal has room for intervals.
 MOST_INTERVALS = 2
 # Longer model names appear in the titles of tables of differences.
 LONGEST_NAME = 16
-# A figure of more rows than this keeps the lines that stand for others, then the foremost, and draws MOST_ROWS.
+# A figure with more rows than this keeps only representative lines, then only the foremost, and draws MOST_ROWS.
 MANY_ROWS = 24
 MOST_ROWS = 40
 VALUES = "percent, 95% intervals (dotted: chance)"
@@ -62,7 +62,7 @@ MEANS = "percent, lowest to highest seed; base: 95% interval (dotted: chance)"
 CHANGES = "points against {reference}, 95% intervals (left of 0: forgotten)"
 
 Pairs = Sequence[tuple[str, str]]
-"""Models, each with its reference."""
+"""Pairs of a model and its reference."""
 
 
 def sections_of_lines(
@@ -75,13 +75,13 @@ def sections_of_lines(
     brief: bool = False,
     edges: bool = False,
 ) -> list[Section]:
-    """Gain beside forgetting, composition, general abilities, differences and ties.
+    """The sections gain vs. forgetting, composition, general abilities, differences and ties.
 
-    Differences of a line are those of its `pairs`. Gain and forgetting are read against the reference; `general`, the
-    mean of general abilities, is shown beside the primary endpoint. In brief, tables fit a terminal, and some lines
-    stand for others. With `edges`, lines at the floor or at the ceiling are marked.
+    `pairs` returns the model pairs whose differences a line shows. Gain and forgetting are differences from the
+    reference; `general`, the mean of general abilities, is shown next to the primary endpoint. In the brief form,
+    tables fit in a terminal, and some lines represent others. With `edges`, lines at the floor or ceiling are marked.
     """
-    parts = {words: of_aspect(lines, aspect) for aspect, words in ASPECTS.items()}
+    parts = {words: select_aspect(lines, aspect) for aspect, words in ASPECTS.items()}
     composition, abilities = parts.values()
     compared = [
         name for name in models_of(lines) if any(reference in line["differences"].get(name, {}) for line in abilities)
@@ -90,7 +90,7 @@ def sections_of_lines(
     shown = [standing(part) if brief else part for part in parts.values()]
     minus = [table for part in shown for table in differences([(line, pairs(line)) for line in part])]
     return [
-        Section("Gain beside forgetting", [_gains(lines, general, reference), _changes(gains, compared, reference)]),
+        Section("Gain vs. forgetting", [_gains(lines, general, reference), _changes(gains, compared, reference)]),
         *(Section(words, values(part, brief=brief, edges=edges)) for words, part in parts.items()),
         Section("Differences", minus),
         Section("Ties", [ties(standing(lines, MOST_SUBSETS) if brief else lines, rule=tie)]),
@@ -98,10 +98,11 @@ def sections_of_lines(
 
 
 def merge_sections(parts: Mapping[str, Sequence[Section]]) -> list[Section]:
-    """The sections of several reports, by name, as those of one, in which tables say of which they are."""
+    """Merges the sections of several reports, given by name; table titles start with the name of their report."""
     return [
         Section(
-            same[0].title, [_name(part, name) for name, one in zip(parts, same, strict=True) for part in one.parts]
+            same[0].title,
+            [_name(part, name) for name, section in zip(parts, same, strict=True) for part in section.parts],
         )
         for same in zip(*parts.values(), strict=True)
     ]
@@ -118,9 +119,9 @@ def legend(
     tie: str = "wrong",
     brief: bool = False,
 ) -> str:
-    """How the numbers are read: what brackets and p are, how p is adjusted, and what ties count, if any are."""
+    """Explains how to read the numbers: brackets, p, the adjustment of p, and the rule for ties if there are any."""
     stars = f" {STAR}" if brief and len(models_of(lines)) > MOST_INTERVALS else ""
-    known = any("tie_rate" in (one or {}) for line in lines for one in line["models"].values())
+    known = any("tie_rate" in (estimate or {}) for line in lines for estimate in line["models"].values())
     ties = f"Ties are {TIE_RULES[tie]}." if has_ties(lines) or not known else NO_TIES
     seeds = num_seeds(lines)
     intervals = SEVERAL_SEEDS.format(seeds=seeds) if seeds > 1 else IMAGES
@@ -128,11 +129,11 @@ def legend(
 
 
 def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -> list[Table]:
-    """A table for each benchmark and metric that has several lines, and one for those that are alone.
+    """One table for each benchmark and metric that has several lines, and one table for single lines.
 
-    In brief, the averages stand for many subsets, and only few models have intervals.
+    In the brief form, averages represent many subsets, and intervals are shown only for few models.
     """
-    found = []
+    result = []
     for own in blocks(standing(lines, MOST_SUBSETS) if brief else lines):
         title, labels = distinct_labels(own)
         kinds = {(line["benchmark"], line["metric"]) for line in own}
@@ -145,25 +146,25 @@ def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -
             if len({line.get(key) for line in own}) > 1:
                 columns[key] = [f"{line[key]:,}" for line in own]
         models = models_of(own)
-        cells = _starred if brief and len(models) > MOST_INTERVALS else _with_intervals
+        cells = _with_star if brief and len(models) > MOST_INTERVALS else _with_intervals
         rows = [[*names, *cells(line)] for *names, line in zip(*columns.values(), own, strict=True)]
-        found.append(Table(", ".join(filter(None, about)), [*columns, *models], rows, models=len(models)))
-    return found
+        result.append(Table(", ".join(filter(None, about)), [*columns, *models], rows, models=len(models)))
+    return result
 
 
-def _starred(line: Line) -> list[str]:
-    """The values of a line, with a star behind the highest unless all are equal, or it is not above chance.
+def _with_star(line: Line) -> list[str]:
+    """The values of a line, with a star after the highest unless all are equal or it is not above chance.
 
-    Metrics of which lower is better have no star.
+    Metrics for which lower is better have no star.
     """
     estimates, chance, unit = list(line["models"].values()), line.get("chance"), unit_of_line(line)
-    cells = [decimal((one or {}).get("value"), unit) for one in estimates]
+    cells = [decimal((estimate or {}).get("value"), unit) for estimate in estimates]
     known = {float(cell) for cell in cells if cell != UNKNOWN}
     best = max(known) if len(known) > 1 and line["metric"] not in LOWER_IS_BETTER else None
     least = -1.0 if chance is None else chance
     return [
-        f"{cell}*" if cell != UNKNOWN and float(cell) == best and one["value"] > least else f"{cell} "
-        for cell, one in zip(cells, estimates, strict=True)
+        f"{cell}*" if cell != UNKNOWN and float(cell) == best and estimate["value"] > least else f"{cell} "
+        for cell, estimate in zip(cells, estimates, strict=True)
     ]
 
 
@@ -172,15 +173,15 @@ def _with_intervals(line: Line) -> list[str]:
 
 
 def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
-    """A row for each line and each of its pairs: difference, interval, p, adjusted p, what the set could detect.
+    """One row for each line and each of its pairs: difference, interval, p, adjusted p, and detectable difference.
 
-    Pairs of models with long names have a table each, whose title they are.
+    Pairs of models with long names get a table each, with the pair as its title.
     """
     lines = [(line, pairs) for line, pairs in lines if pairs]
     every = list(dict.fromkeys(pair for _, pairs in lines for pair in pairs))
     if min(len(every), len(lines)) > 1 and max(len(name) for pair in every for name in pair) > LONGEST_NAME:
-        of_pair = {pair: [(line, [pair]) for line, pairs in lines if pair in pairs] for pair in every}
-        return [table for own in of_pair.values() for table in differences(own)]
+        by_pair = {pair: [(line, [pair]) for line, pairs in lines if pair in pairs] for pair in every}
+        return [table for own in by_pair.values() for table in differences(own)]
     if not every:
         return []
     sides = [side for side in (0, 1) if len({pair[side] for pair in every}) > 1]
@@ -207,27 +208,27 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
 
 
 def _changes(lines: Sequence[Line], models: Sequence[str], reference: str | None) -> Table:
-    """A row for each line, a column for each model: its difference, `~` where it is not significant or unknown."""
+    """One row per line and one column per model with its difference; `~` if it is not significant or unknown."""
     shared, labels = distinct_labels(lines)
     rows = []
     for line, label in zip(lines, labels, strict=True):
         changes = [difference(line, name, str(reference)) for name in models]
         texts = [decimal((change or {}).get("value"), unit_of_line(line), "+") for change in changes]
-        rows.append(
-            [label, *(text + (" " if direction(one) else "~") for text, one in zip(texts, changes, strict=True))]
-        )
+        marks = [" " if direction(change) else "~" for change in changes]
+        rows.append([label, *(text + mark for text, mark in zip(texts, marks, strict=True))])
     return Table(": ".join(filter(None, (f"minus {reference}", shared))), ["", *models], rows, models=len(models))
 
 
 def _gains(lines: Sequence[Line], general: Line | None, reference: str | None) -> Table:
-    """A row for each model: the primary endpoint and the mean of general abilities, each with its difference."""
-    judged = {name: one for name, one in (("primary", primary_of(lines)), ("general", general)) if one is not None}
-    about = [f"{name}: {with_note(line.get('primary') or name_of(line), line)}" for name, line in judged.items()]
-    header = ["model", *(text for name in judged for text in ([name, f"minus {reference}"] if reference else [name]))]
+    """One row per model: the primary endpoint and the mean of general abilities, each with its difference."""
+    known = {"primary": primary_of(lines), "general": general}
+    chosen = {name: line for name, line in known.items() if line is not None}
+    about = [f"{name}: {with_note(line.get('primary') or name_of(line), line)}" for name, line in chosen.items()]
+    header = ["model", *(text for name in chosen for text in ([name, f"minus {reference}"] if reference else [name]))]
     rows = []
-    for model in models_of(list(judged.values())):
+    for model in models_of(list(chosen.values())):
         row = [model]
-        for line in judged.values():
+        for line in chosen.values():
             unit = unit_of_line(line)
             row.append(with_interval({**line["models"][model], "low": None}, unit))
             if reference:
@@ -238,7 +239,7 @@ def _gains(lines: Sequence[Line], general: Line | None, reference: str | None) -
 
 
 def ties(lines: Sequence[Line], *, rule: str = "wrong") -> Table:
-    """The lines on which any model tied: percent of items, and where it is known their number."""
+    """The lines on which any model tied: percent of items and, if known, their number."""
     tied = [line for line in lines if has_ties([line])]
     rows = [[name_of(line), *map(_tie_cell, line["models"].values())] for line in tied]
     models = models_of(lines)
@@ -260,21 +261,21 @@ def figure_of_lines(
     lead: Points | None = None,
     styles: Mapping[str, Style] | None = None,
 ) -> Figure:
-    """Points with intervals: values of composition, and of general abilities, or of those that stand for many.
+    """A figure of points with intervals for composition and general abilities; if there are many, representatives.
 
-    The primary endpoint is the first, then its parts if there is room, whatever stands for the others.
-    With a reference, general abilities are drawn as differences to that model. The main model is drawn larger,
-    and lines at the floor or at the ceiling are marked if there is one. A lead stands above the others.
+    The primary endpoint comes first, then its parts if there is room, then the other lines or their representatives.
+    With a reference, general abilities are drawn as differences from that model. If there is a main model, it is drawn
+    larger, and lines at the floor or ceiling are marked. `lead` is placed above the other panels.
     """
     panels, several = [], num_seeds(lines) > 1
     for aspect, words in ASPECTS.items():
-        of_panel = of_aspect(lines, aspect)
-        choices = of_panel, standing(of_panel), foremost(of_panel)
+        own = select_aspect(lines, aspect)
+        choices = own, standing(own), foremost(own)
         chosen = next((kept for kept in choices if len(kept) <= MANY_ROWS), choices[-1])
-        primary = [line for line in of_panel if line.get("primary")]
-        parts = [line for one in primary for part in parts_of(one, of_panel) for line in part if line is not one]
+        primary = [line for line in own if line.get("primary")]
+        parts = [line for mean in primary for part in parts_of(mean, own) for line in part if line is not mean]
         first = [*primary, *(parts if len(chosen) + len(parts) <= MANY_ROWS else [])]
-        chosen = [*first, *(line for line in chosen if not any(line is one for one in first))]
+        chosen = [*first, *(line for line in chosen if not any(line is known for known in first))]
         compared = reference if aspect == "general" else None
         names = [model for model in models_of(lines) if model != compared]
         shared, labels = distinct_labels(chosen, notes=False)

@@ -1,4 +1,4 @@
-"""A report in the terminal: 80 columns, numbers never broken, names broken only where necessary."""
+"""Prints a report in the terminal: 80 columns, unbroken numbers, and names broken only if necessary."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hfcomp.reporting.report import Lines, Report, Table
 
 WIDTH = 80
 HEADING = 10
-"""Letters that a heading may have in a line even where the numbers below it have fewer."""
+"""Letters that a heading may use per line even if the numbers below it are shorter."""
 TALLEST = 4
-"""Lines that a heading may have."""
+"""Maximum number of lines in a heading."""
 SHORTEST_LABEL = 12
 GAP = 2
 
 
 def render_terminal(report: Report, console: Console | None = None, *, folder: Path | None = None) -> None:
-    """Prints a report, in 80 columns whether or not the terminal has more.
+    """Prints a report in 80 columns, even if the terminal has more.
 
-    A report without closing lines names `folder`, where its files are.
+    If the report has no closing lines, prints `folder`, the place of its files.
     """
     console = console or Console(width=max(WIDTH, Console().width))
     width = min(WIDTH, console.width)
@@ -37,7 +37,7 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
         if text.strip():
             console.print(Text(visible(text), style=style), width=width)
 
-    # Paths and commands are copied: a line break of ours would become part of them.
+    # Users copy paths and commands, and a line break of ours would become part of them.
     def say_whole(text: str) -> None:
         console.print(Text(visible(text)), soft_wrap=True)
 
@@ -47,9 +47,9 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
 
     say(f"\n{report.title}", "bold")
     say(report.caveat, "bold")
-    for section in report.shown():
+    for section in report.nonempty_sections():
         say(f"\n{section.title}" if section.title else "", "bold")
-        for index, part in enumerate(section.shown()):
+        for index, part in enumerate(section.nonempty_parts()):
             if isinstance(part, Table | Lines):
                 say(f"\n{part.title}" if index and part.title else part.title)
             if isinstance(part, Table):
@@ -61,12 +61,12 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
     closing = report.closing or ({"written to": str(folder)} if folder else {})
     for index, (word, text) in enumerate(closing.items()):
         say_whole(f"{word}: {text}" if index else f"\n{word}: {text}")
-    # Last, below all tables: readers see it when a run has ended.
+    # The verdict comes last, below all tables, where readers see it when a run has ended.
     say_all(report.verdict, "bold")
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Prints a table without its title: models that do not fit as columns are rows; what is too wide is in parts."""
+    """Prints a table without its title. Models that do not fit as columns become rows; wide tables are split."""
     if table.models and _least_width(table) > WIDTH:
         headings = [" ".join(cell for cell in row[: table.labels] if cell) for row in table.rows]
         columns = list(zip(table.header, *table.rows, strict=True))[table.labels :]
@@ -80,7 +80,7 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def _parts(table: Table) -> Iterator[Table]:
-    """The labels with as many of the other columns as fit, until all are shown."""
+    """Splits a table into parts, each with the labels and as many other columns as fit."""
     labels = min(table.labels, len(table.header))
     start = end = labels
     while end < len(table.header) or end == labels:
@@ -96,20 +96,20 @@ def _columns(table: Table, labels: int, start: int, end: int) -> Table:
 
 
 def _least_widths(table: Table) -> list[int]:
-    """How wide columns are at least, numbers being whole and headings of few lines."""
-    found = []
+    """Minimum widths of the columns that keep numbers unbroken and headings within a few lines."""
+    least = []
     for index, (heading, *cells) in enumerate(zip(table.header, *table.rows, strict=True)):
         widest = max(map(len, cells), default=0)
         if index < table.labels:
             width = min(SHORTEST_LABEL, max(widest, len(heading)))
         else:
-            # A heading takes a few lines at most, and its longest word stays whole up to a third of the terminal.
+            # A heading takes at most a few lines, and its longest word stays unbroken up to a third of the terminal.
             room = max(widest, HEADING, min(max(map(len, _pieces(heading))), WIDTH // 3))
             while len(wrap(heading, room)) > TALLEST:
                 room += 1
             width = max(widest, *map(len, wrap(heading, room)))
-        found.append(width)
-    return found
+        least.append(width)
+    return least
 
 
 def _least_width(table: Table) -> int:
@@ -117,35 +117,35 @@ def _least_width(table: Table) -> int:
 
 
 def _rich_table(table: Table) -> RichTable:
-    """Labels share the room that numbers leave, each as wide as it wants where there is enough for all."""
+    """Builds a table whose labels share the room that numbers leave, each as wide as it needs if there is enough."""
     widths = _least_widths(table)
     wanted = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
     room = WIDTH - _least_width(table)
-    # The label that wants least comes first: what it leaves of its equal share is then shared by the longer ones.
+    # Starts with the label that needs least, so longer labels share what it leaves of its equal share.
     for place, index in enumerate(sorted(range(table.labels), key=lambda index: wanted[index])):
         more = max(0, min(wanted[index] - widths[index], room // (table.labels - place)))
         widths[index] += more
         room -= more
-    found = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
+    rich_table = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     for index, (name, width) in enumerate(zip(table.header, widths, strict=True)):
         side: Literal["left", "right"] = "left" if index < table.labels else "right"
         heading = Text("\n".join(wrap(name, max(width, 1))))
-        found.add_column(heading, justify=side, vertical="top", no_wrap=True, min_width=width)
+        rich_table.add_column(heading, justify=side, vertical="top", no_wrap=True, min_width=width)
     above = ""
     for row in table.rows:
-        # With several labels the first one groups rows, and its name is shown once.
+        # With several labels, the first one groups rows, and its name is shown only once.
         again = table.labels > 1 and row[0] == above
         above, cells = row[0], ["", *row[1:]] if again else row
         wrapped = [wrap(cell, width) for cell, width in zip(cells[: table.labels], widths, strict=False)]
-        found.add_row(*(Text("\n".join(lines)) for lines in wrapped), *map(Text, cells[table.labels :]))
-    return found
+        rich_table.add_row(*(Text("\n".join(lines)) for lines in wrapped), *map(Text, cells[table.labels :]))
+    return rich_table
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """A name in lines of a width, broken behind blanks, hyphens, underscores and slashes, and only then in words."""
+    """Wraps a name to a width, preferably after spaces, hyphens, underscores and slashes, otherwise inside words."""
     lines = [""]
     for piece in _pieces(text):
-        # A word longer than a line is broken anywhere, and begins in the room that is left.
+        # A word longer than a line starts in the remaining room and is broken anywhere.
         while len(piece.rstrip()) > width:
             room = width - len(lines[-1])
             if room <= 0:

@@ -34,7 +34,9 @@ COMMAND = re.compile(
     rf"\bhfcomp (?:{'|'.join(COMMANDS_OF_CLI)}|{{}}|COMMAND|--)|\bmake [a-z-]+`|`[^`]* --|\brecipes/\w+\.py"
 )
 OPTION = re.compile(r"(?<![\w-])--[a-z{]")
-AGAIN = re.compile(r"\b(?:give|make|re-run|start) (?:the |\{\})[^.]*\bagain\b", re.IGNORECASE)
+AGAIN = re.compile(
+    r"\b(?:(?:give|make|re-run|start) (?:the |\{\})[^.]*\bagain|repeat the command that)\b", re.IGNORECASE
+)
 """Advice to repeat a command of ours, which is not named."""
 CALL = re.compile(r"\b[A-Za-z_][\w.]*\((?!s\))")
 PLAIN_AFTER = r"(?:leave|leave out|omit|set|pass|lower|raise|without|unset|choose) "

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hfcomp import cli
-from hfcomp.experiments.recipe_fields import REFUSED, field_hints, split_options
+from hfcomp.experiments.recipe_fields import REJECTED, field_hints, split_options
 from hfcomp.experiments.recipes import read_file
 from tests.advice.find import plain
 from tests.advice.messages import text_of, trees
@@ -114,7 +114,7 @@ def options_of(words: Sequence[str]) -> set[str]:
     if name == "train":
         options, _ = split_options(rest[1:])
         fields = field_hints(read_file(rest[0], options)[2].config_class)
-        known = {*fields} - {*REFUSED} | {"config", "objective", "report", "search", "dry_run", "dry-run", "help"}
+        known = {*fields} - {*REJECTED} | {"config", "objective", "report", "search", "dry_run", "dry-run", "help"}
         return {f"--{field}" for field in known}
     parser = parser_of(import_module(cli.COMMANDS[name]), rest)
     for action in parser._actions:

@@ -44,7 +44,7 @@ def changed(folder, recipe: str, plan: str, option: str = "report", **values) ->
         pytest.param(
             ["--per_device_train_batch_size", "8"],
             [["--batch_size", "8"]],
-            marks=pytest.mark.follows(FIELDS, "set batch_size instead."),
+            marks=pytest.mark.follows(FIELDS, "Set batch_size instead."),
         ),
         pytest.param(
             ["--report", "margins", "--seed", "5"],
@@ -54,12 +54,14 @@ def changed(folder, recipe: str, plan: str, option: str = "report", **values) ->
         pytest.param(
             ["--dataset", "./nowhere"],
             [["--dataset", "sandbox"]],
-            marks=pytest.mark.follows(RECIPE_FILES, "run that one first; else correct --{field}."),
+            marks=pytest.mark.follows(RECIPE_FILES, "run that recipe first; otherwise correct --{field}."),
         ),
         pytest.param(
             ["--hard_images", "2"],
             [[], ["--hard_images", "0"]],
-            marks=pytest.mark.follows(RECIPES, "Set num_neighbors where it has the field, or leave hard_images out."),
+            marks=pytest.mark.follows(
+                RECIPES, "Set num_neighbors if the objective has this field, or leave hard_images out."
+            ),
         ),
         pytest.param(
             ["--evaluation", "sandbox+benchmarks"],
@@ -75,24 +77,26 @@ def changed(folder, recipe: str, plan: str, option: str = "report", **values) ->
         pytest.param(
             ["--report", "margins", "--search", "any"],
             [["--report", "margins"]],
-            marks=pytest.mark.follows(FILES, "--report and --search are two things. Leave one of them out."),
+            marks=pytest.mark.follows(FILES, "--report and --search cannot be combined. Leave one of them out."),
         ),
         pytest.param(
             ["--report", "margins", "--forgetting_guard"],
             [["--report", "margins"]],
-            marks=pytest.mark.follows(FILES, "forgetting_guard is of a recipe's own run. Leave it out here."),
+            marks=pytest.mark.follows(
+                FILES, "forgetting_guard works only for a single run of a recipe. Leave it out here."
+            ),
         ),
         pytest.param(
             ["--hub_model_id", "me/mine"],
             [[]],
             marks=pytest.mark.follows(
-                "hfcomp/experiments/pushing.py", "says where a run is pushed: pass --{PUSH} too, or leave it out."
+                "hfcomp/experiments/pushing.py", "has no effect without --{PUSH}. Pass both, or leave {useless} out."
             ),
         ),
         pytest.param(
             ["--report", "margins", "--push_to_hub"],
             [["--report", "margins"]],
-            marks=pytest.mark.follows("hfcomp/experiments/pushing.py", "Leave it out, and push one of them by"),
+            marks=pytest.mark.follows("hfcomp/experiments/pushing.py", "Leave it out, and push"),
         ),
         pytest.param(
             ["--dataset", "$NOT_SET/rows"],
@@ -112,7 +116,7 @@ def test_fields_of_a_recipe(advice, train_begins, wrong, right):
         train_begins("slipform", *SMALL, *words)
 
 
-@pytest.mark.follows("hfcomp/reading.py", "names an environment variable that is not set. Set it, or pass")
+@pytest.mark.follows("hfcomp/reading.py", "is not set. Set it, or pass")
 def test_a_variable(advice, train_begins, monkeypatch, splits):
     words = ["slipform", *SMALL[:4], "--batch_size", "8", "--evaluation", "own", "--dataset"]
     advice.command("train", *words, "$ROWS/splits")
@@ -129,7 +133,7 @@ def test_a_field_that_a_sweep_sets(advice, train_begins, tmp_path):
     train_begins("slipform", *SMALL, "--report", mine)
 
 
-@pytest.mark.follows(RECIPES, "For a model of your own start from another recipe: --config")
+@pytest.mark.follows(RECIPES, "For your own model, start from another recipe: --config")
 def test_a_model_of_ones_own_in_the_sandbox(advice, train_begins, clip, splits):
     found = advice.command("train", "slipform", "--model", str(clip))
     config = found.partition("--config ")[2].split()[0]
@@ -137,7 +141,7 @@ def test_a_model_of_ones_own_in_the_sandbox(advice, train_begins, clip, splits):
     train_begins("slipform", *here, "--config", config, "--dataset", splits, "--batch_size", "16")
 
 
-@pytest.mark.follows(RECIPES, "Set num_neighbors where it has the field, or leave hard_images out.")
+@pytest.mark.follows(RECIPES, "Set num_neighbors if the objective has this field, or leave hard_images out.")
 def test_hard_images(advice, train_begins):
     words = ["negclip", *SMALL, "--hard_images", "2", "--num_neighbors"]
     advice.command("train", *words, "0")
@@ -159,7 +163,7 @@ def test_hard_images_of_random_weights(advice, train_begins, clip, old_clip, spl
     train_begins("mine.yaml", "--hard_images", "0", "--num_neighbors", "0")
 
 
-@pytest.mark.follows("hfcomp/experiments/arm.py", "or less, or more rows.")
+@pytest.mark.follows("hfcomp/experiments/arm.py", "or less, or use more rows.")
 def test_fewer_rows_than_a_batch(advice, train_begins, splits):
     words = ["slipform", *SMALL[:4], "--evaluation", "own", "--controls", "none", "--dataset", str(splits)]
     advice.command("train", *words, "--batch_size", "17")
@@ -169,17 +173,21 @@ def test_fewer_rows_than_a_batch(advice, train_begins, splits):
     train_begins(*words, "--batch_size", "17")
 
 
-@pytest.mark.follows("hfcomp/experiments/controls.py", "Beside the class call hfcomp.trainers.hooks.declare_info_nce(")
+@pytest.mark.follows(
+    "hfcomp/experiments/controls.py", "Next to the class, call hfcomp.trainers.hooks.declare_info_nce("
+)
 def test_an_objective_of_ones_own(advice, monkeypatch):
     mine = method(SilentCement)
     advice.of(same_batch, mine)
-    assert [arm.name for arm in control_arms(["plain"], mine, asked=True, log=print)] == ["plain"]
+    assert [arm.name for arm in control_arms(["plain"], mine, requested=True, log=print)] == ["plain"]
     monkeypatch.setitem(INFO_NCE_FORMS, SilentCement, None)  # removed again
     declare_info_nce(SilentCement, margin="none")
-    assert [arm.name for arm in control_arms(["same-batch"], mine, asked=True, log=print)] == ["same-batch"]
+    assert [arm.name for arm in control_arms(["same-batch"], mine, requested=True, log=print)] == ["same-batch"]
 
 
-@pytest.mark.follows("hfcomp/experiments/guard.py", "Name other benchmarks, or leave guard_benchmarks out: half of")
+@pytest.mark.follows(
+    "hfcomp/experiments/guard.py", "Name other benchmarks, or leave guard_benchmarks out to choose points"
+)
 def test_a_guard_on_the_images_of_the_report(advice):
     session = open_session({})
     table = crepe("clip", 0.5)
@@ -189,7 +197,7 @@ def test_a_guard_on_the_images_of_the_report(advice):
 
 
 @pytest.mark.follows(
-    "hfcomp/experiments/prepare.py", "Pass a --keyword_table of its words, such as recipes/hard_negatives/"
+    "hfcomp/experiments/prepare.py", "Pass a --keyword_table with the sandbox's words, such as recipes/hard_"
 )
 def test_concepts_without_words(advice, tmp_path):
     (tmp_path / "words.yaml").write_text("size: {pairs: [[wide, narrow]]}")
@@ -206,7 +214,7 @@ def test_concepts_without_words(advice, tmp_path):
 
 @pytest.mark.follows("hfcomp/experiments/pushing.py", "{PUSH} needs --{REPOSITORY}, such as my-org/my-")
 @pytest.mark.follows(
-    "hfcomp/experiments/pushing.py", "says where a run is pushed: pass --{PUSH} too, or leave it out."
+    "hfcomp/experiments/pushing.py", "has no effect without --{PUSH}. Pass both, or leave {useless} out."
 )
 def test_a_push(advice):
     def push(*words: str) -> RunPush | None:
@@ -221,7 +229,8 @@ def test_a_push(advice):
 
 
 @pytest.mark.follows(
-    "hfcomp/experiments/studies/plan_files.py", "Set evaluation: own with evaluation_split (and evaluation_dataset)"
+    "hfcomp/experiments/studies/plan_files.py",
+    "Set evaluation: own with the evaluation_split (and evaluation_dataset)",
 )
 def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, tmp_path):
     values = {"settings": {"all": {}}, "seeds": [1], "benchmarks": None}
@@ -247,9 +256,9 @@ def test_a_study_of_concepts(advice, train_begins, tmp_path):
 
 
 @pytest.mark.follows(FILES, "Use --{kind.option} {path}.")
-@pytest.mark.follows(FILES, "is not searched: the best of several seeds is luck. Compare seeds with --report.")
-@pytest.mark.follows(PLANS, "products: {name} has a range of its own. Leave one of the two out.")
-@pytest.mark.follows(PLANS, "only_in_search: {name} is searched. Leave one of the two out.")
+@pytest.mark.follows(FILES, "cannot be searched: the best of several seeds is luck. Compare seeds with --report.")
+@pytest.mark.follows(PLANS, "products: {name} also has a range. Leave one of the two out.")
+@pytest.mark.follows(PLANS, "only_in_search: {name} is also searched. Leave one of the two out.")
 def test_a_search(advice, train_begins, tmp_path):
     pytest.importorskip("optuna")
     sweep = changed(tmp_path, "slipform", "margins")
@@ -271,16 +280,16 @@ def test_a_search(advice, train_begins, tmp_path):
 
 
 @pytest.mark.follows(
-    "hfcomp/run_folders.py", "Put it back from a copy, remove the folder, or choose another --output_dir."
+    "hfcomp/run_folders.py", "Restore it from a copy, remove the folder, or choose another --output_dir."
 )
-@pytest.mark.follows("hfcomp/run_folders.py", "numbered neighbors are taken. Choose another --output_dir.")
+@pytest.mark.follows("hfcomp/run_folders.py", "numbered variants are taken. Choose another --output_dir.")
 def test_folders_of_runs(advice, tmp_path, monkeypatch):
     def take(name: str) -> str:
         how = {"may_change": lambda field: False, "wants_more": lambda folder: False}
         with run_folders.run_folder(tmp_path / name, {"output_dir": name}, print, **how) as folder:
             return folder.name
 
-    monkeypatch.setattr(run_folders, "_numbered", lambda wanted: iter([wanted]))
+    monkeypatch.setattr(run_folders, "_numbered_paths", lambda wanted: iter([wanted]))
     assert take("run") == "run"
     whole = (tmp_path / "run/config.yaml").read_text()
     (tmp_path / "run/config.yaml").write_text("damaged")

@@ -33,16 +33,16 @@ def logged_in(connect, monkeypatch):
 
 @follows(
     "hfcomp/hub/repositories.py",
-    "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of",
+    "Pass --force to replace them (the Git history keeps them), --revision BRANCH for a separate",
 )
-@follows("hfcomp/hub/repositories.py", "Remove it: the next push needs --force then.")
-@follows(FILES, "Give the command that started it again: it resumes.")
+@follows("hfcomp/hub/repositories.py", "Remove it; the next push then needs --force.")
+@follows(FILES, "Repeat the command that started it to resume.")
 @follows(
     FILES,
-    "Save that of the base model beside it: AutoProcessor.from_pretrained(BASE).save_pretrained({str(folder)!r}).",
+    "Save the base model's processor there: AutoProcessor.from_pretrained(BASE).save_pretrained({str(folder)!r}).",
 )
 @follows(FILES, "`hfcomp push-dataset {place}` pushes a built set.")
-@follows("hfcomp/hub/models.py", "the push could not be recorded ({error}): the next one from {place} needs --force")
+@follows("hfcomp/hub/models.py", "the push was not recorded ({error}); the next one from {place} needs --force")
 def test_models(advice, hub, clip, tmp_path, monkeypatch, capsys):
     run = finished_run(tmp_path / "run", clip)
     words = ["push", str(run), "--repo"]
@@ -79,7 +79,7 @@ def test_models(advice, hub, clip, tmp_path, monkeypatch, capsys):
     cli.main([*advised[1:], "--repo", "me/set"])
 
 
-@follows(SETS, "hfcomp joins the ratings from your own file when a set is loaded (a recipe's concreteness_ratings).")
+@follows(SETS, "hfcomp joins the ratings from your own file when it loads a set (a recipe's concreteness_ratings).")
 def test_sets(advice, hub, tmp_path):
     def push(folder: Path, *more: str) -> list[str]:
         return ["push-dataset", str(folder), "--repo", f"me/{folder.name}", *more]
@@ -94,7 +94,7 @@ def test_sets(advice, hub, tmp_path):
 
 
 @follows(
-    "hfcomp/experiments/pushing.py", "Pass --hub_revision BRANCH for a branch of its own or another --hub_model_id;"
+    "hfcomp/experiments/pushing.py", "Pass --hub_revision BRANCH for a separate branch or another --hub_model_id;"
 )
 def test_runs(advice, hub, clip, tmp_path):
     hub.create("models", "me/taken", private=True).commit("by hand", {"config.json": File(b"{}")})

@@ -42,10 +42,10 @@ follows = pytest.mark.follows
 
 
 @follows(WRITING, "is a folder, expected a file. Pass another --{option}.")
-@follows(WRITING, "is there already. Pass --overwrite, or another --{option}.")
+@follows(WRITING, "already exists. Pass --overwrite, or another --{option}.")
 @follows(WRITING, "is a file, expected a folder. Pass another --{option}.")
-@follows(WRITING, "which would be deleted: it has no {written[0]}. Pass another")
-@follows(WRITING, "holds {ours[0]} already. Pass --overwrite, or another --{option}.")
+@follows(WRITING, "which would be deleted. Pass another")
+@follows(WRITING, "already contains {ours[0]}. Pass --overwrite, or another --{option}.")
 def test_outputs(advice, clip, pairs_file, tmp_path):
     page = tmp_path / "page.html"
     words = ["gallery", str(pairs_file), "--output"]
@@ -190,7 +190,9 @@ def test_end_of_text(advice, old_clip):
     TextTokenizer(tokenizer, eos_token_id=number, **settings)
 
 
-@follows("hfcomp/experiments/dry_run.py", "Set mini_batch_size: the same loss and gradient in less memory.")
+@follows(
+    "hfcomp/experiments/dry_run.py", "Set mini_batch_size, which gives the same loss and gradient with less memory."
+)
 def test_a_batch_that_does_not_fit(advice, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [
@@ -219,7 +221,7 @@ def test_a_batch_that_does_not_fit(advice, tmp_path, monkeypatch):
 
 
 @follows("hfcomp/experiments/studies/search_report.py", "Remove it and start the search again: it resumes")
-@follows("hfcomp/experiments/studies/search.py", "Put it back from a copy, or choose another --output_dir")
+@follows("hfcomp/experiments/studies/search.py", "Restore it from a copy, or choose another --output_dir")
 def test_damaged_searches(advice, tmp_path):
     pytest.importorskip("optuna")
     plan = {"maximize": "sandbox: *", "trials": 1, "ranges": {"learning_rate": {"low": 1e-4, "high": 1e-2}}}

@@ -83,8 +83,8 @@ def test_the_fields_of_a_config(advice, make):
     make(no_duplicates=False, dataloader_drop_last=True)
 
 
-@follows(ARM, "needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in each ")
-@follows(ARM, "needs rows to replay. Pass --replay_dataset (a folder, a file, a Hub id, ")
+@follows(ARM, "needs replay_fraction. Pass --replay_fraction 0.5 for as many replay rows as ")
+@follows(ARM, "needs rows to replay. Pass --replay_dataset (a folder, a file, a Hub id ")
 def test_the_fields_of_a_recipe(advice, train_begins, tmp_path):
     words = ["slipform", "--evaluation_items", "2", "--dataset_rows", "48", "--output_dir", str(tmp_path / "run")]
     dataset, fraction = ["--replay_dataset", "sandbox"], ["--replay_fraction", "0.5"]

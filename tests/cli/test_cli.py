@@ -110,9 +110,9 @@ def test_the_help_of_a_recipe_shows_its_path_fields_and_values(flag, capsys):
     cli.main(["train", "slipform", "--config=slipform/real", flag])
     shown = capsys.readouterr().out
     assert re.match(r"recipe: .*slipform/real\.yaml\n", shown)
-    assert "every field of transformers' TrainingArguments" in shown
+    assert "fields of transformers' TrainingArguments" in shown
     # the experiment's, the trainer's own, and those of transformers that the recipe sets
-    assert "--batch_size 32  (recipe)\n    Rows of the contrastive batch" in shown
+    assert "--batch_size 32  (recipe)\n    Rows per contrastive batch" in shown
     assert "--dataset $HFCOMP_REAL_DATA/coco_open_256.jsonl  (recipe)" in shown
     assert "--margin adaptive\n" in shown and "--mini_batch_size (unset)\n    Images and texts" in shown
     assert "--learning_rate 1.0e-05" in shown

@@ -178,7 +178,7 @@ def test_what_is_done_to_texts_is_written_down(done):
 def test_results_are_not_replaced_unasked(models, data, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "results.json").write_text("{}")
-    with pytest.raises(SystemExit, match=r"out holds results\.json already. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"out already contains results\.json. Pass --overwrite"):
         main(words(models, data, tmp_path))
 
 
@@ -188,7 +188,7 @@ def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
     with pytest.raises(SystemExit, match="is one of the folders that are compared"):
         cli.main([*compare, str(done.parent / "x" / ".." / done.name), "--overwrite"])
     shutil.copytree(done, tmp_path / "other")
-    with pytest.raises(SystemExit, match=r"other holds results\.json already. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"other already contains results\.json. Pass --overwrite"):
         cli.main([*compare, str(tmp_path / "other")])
     assert (done / "results.json").read_bytes() == before == (tmp_path / "other" / "results.json").read_bytes()
     cli.main([*compare, str(tmp_path / "other"), "--overwrite"])
@@ -257,7 +257,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
         (["--batch_size", "0"], "batch_size: found 0"),
         (["--device", "nothing"], "device: 'nothing' cannot be used here"),
         (["--cache_limit", "much"], "cache_limit: found 'much', expected a size such as 20GB"),
-        (["--output_dir", "/proc/none"], "/proc/none cannot be written to"),
+        (["--output_dir", "/proc/none"], "/proc/none is not writable"),
     ],
 )
 def test_mistakes_name_the_value_and_how_to_fix_it(models, data, tmp_path, change, message, monkeypatch):

@@ -83,9 +83,9 @@ def test_every_file_that_is_named_is_there():
     ("error", "advice"),
     [
         (OSError(f"token {TOKEN} is not valid"), "is not valid. Log in with `hf auth login`"),
-        (errors.HfHubHTTPError.__bases__[0](TOKEN), "TOKEN. The Hub was not reached: check the connection"),
-        (errors.HfHubHTTPError("503", response=BUSY), "503. The Hub was reached but did not do it"),
-        (ConnectionError("Offline."), "Offline. The Hub was not reached: check the connection"),
+        (errors.HfHubHTTPError.__bases__[0](TOKEN), "TOKEN. The Hub is unreachable: check the connection"),
+        (errors.HfHubHTTPError("503", response=BUSY), "repeat the command later"),
+        (ConnectionError("Offline."), "HF_HUB_OFFLINE"),
     ],
 )
 def test_a_refusal_names_the_space_and_no_token(hub, monkeypatch, error, advice):

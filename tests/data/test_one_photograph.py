@@ -27,7 +27,7 @@ from hfcomp.evaluation.encoding.neighbors import with_neighbors
 from hfcomp.evaluation.loaded import load_benchmark
 from hfcomp.evaluation.spec import Folders
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.controls import shuffled
+from hfcomp.experiments.controls import shuffled_negatives
 from hfcomp.experiments.studies.embedding_distances import select_rows
 from hfcomp.factory.build import build_set
 from hfcomp.factory.magic.image_rows import image_rows
@@ -157,7 +157,7 @@ def test_a_photograph_on_both_sides_of_a_split_is_not_trained_on(rows):
 def test_shuffled_negatives_are_those_of_another_photograph(rows):
     for seed in range(5):
         arm = Arm("cement", CementTrainer, {"seed": seed}, rows, "model", 6)
-        partners = shuffled(arm).rows.partners.tolist()
+        partners = shuffled_negatives(arm).rows.partners.tolist()
         assert sorted(partners) == list(range(6))
         assert all(row // 2 != partner // 2 for row, partner in enumerate(partners))
 

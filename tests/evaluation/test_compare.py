@@ -274,7 +274,7 @@ def test_damage_ends_the_command_with_what_was_expected_and_found(folders, tmp_p
     refused(r"tuned.items\.parquet: not a Parquet file, or damaged .*Evaluate again", base, tuned)
     results = base / "results.json"
     results.write_text(results.read_text().replace('"tie_rule": "wrong"', '"tie_rule": "half"'))
-    refused(r"base.results\.json is damaged: expected content of sha256:\w{64}, found .*Evaluate again", base, tuned)
+    refused(r"base.results\.json is damaged: expected content with sha256:\w{64}, found .*Evaluate again", base, tuned)
 
 
 def test_an_output_folder_in_use_is_named(folders, tmp_path):

@@ -267,6 +267,9 @@ def test_without_matplotlib_the_rest_is_written_and_a_line_says_so(tmp_path, mon
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     table = crepe("a", 0.5)
     write_evaluation(tmp_path, report_of(table))
-    assert capsys.readouterr().out == "figure.png is not drawn: pip install 'hfcomp[plots]'\n"
+    assert (
+        capsys.readouterr().out
+        == "figure.png was not drawn because matplotlib is missing: pip install 'hfcomp[plots]'\n"
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"items.parquet", "results.json", "report.md", "report.html"}
     assert "figure.png" not in (tmp_path / "report.md").read_text(encoding="utf-8")

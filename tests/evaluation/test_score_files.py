@@ -183,7 +183,7 @@ def test_columns_and_kinds_of_files_are_checked(own_scores, tmp_path):
 def test_a_list_is_not_overwritten_and_takes_no_model(data, pairs, tmp_path, capsys):
     path = tmp_path / "pairs.csv"
     path.write_text("mine")
-    with pytest.raises(ValueError, match="is there already. Pass --overwrite"):
+    with pytest.raises(ValueError, match="already exists. Pass --overwrite"):
         main(["--write_pairs", str(path), "--benchmarks", "sugarcrepe", "--data_dir", str(data)])
     with pytest.raises(ValueError, match="leave out MODEL"):
         main(["some/model", "--write_pairs", str(path), "--benchmarks", "sugarcrepe"])

@@ -34,8 +34,8 @@ def test_a_batch_shows_at_most_its_fraction_of_the_images():
     lines = []
     assert fit_batch(own().batch, rows(180), lines.append) == 22  # 44 of 180 images with their neighbors
     assert lines == [
-        "batch_size is 22 instead of 128: the 180 training images would make 0.7 batches per epoch. "
-        "--batch_size sets another."
+        "batch_size is lowered from 128 to 22: the 180 training images would only make 0.7 batches per epoch. "
+        "A --batch_size on the command line is kept."
     ]
     assert batch(rows(180)) == 22
     assert batch(rows(180), "--num_neighbors", "0", "--hard_images", "0") == 45

@@ -51,7 +51,7 @@ def cost(images: int, steps: int = 5) -> StageSummary:
 
 def chosen(names: list[str], run: Arm, *, asked: bool = False) -> tuple[list[str], list[str]]:
     logged: list[str] = []
-    return [arm.name for arm in control_arms(names, run, asked=asked, log=logged.append)], logged
+    return [arm.name for arm in control_arms(names, run, requested=asked, log=logged.append)], logged
 
 
 def test_recipes_know_all_of_them():
@@ -83,7 +83,7 @@ def test_a_static_margin_is_the_mean_of_the_methods_own_as_the_loss_counts_it(cl
     bare = pairs.select([13])  # whose negative image and negative caption are missing
     own = method(margin=margin, margin_threshold=3.0)
     own = dataclasses.replace(own, rows=concatenate_datasets([pairs.select(range(2, 20)), bare]))
-    (run,) = control_arms(["static-margin"], own, asked=True, log=logged.append)
+    (run,) = control_arms(["static-margin"], own, requested=True, log=logged.append)
     arguments = {**own.arguments, "margin": "static", "static_margin": run.arguments["static_margin"]}
     assert dataclasses.replace(run, description="") == dataclasses.replace(
         own, name="static-margin", arguments=arguments
@@ -94,7 +94,7 @@ def test_a_static_margin_is_the_mean_of_the_methods_own_as_the_loss_counts_it(cl
     }
     assert arguments["static_margin"] == pytest.approx(in_loss["own"]) == pytest.approx(in_loss["static"])
     assert abs(in_loss["own"]) > 0.1
-    meaning = f"Method with the same margin for every pair, {in_loss['own']:.2f}, the mean of its own"
+    meaning = f"Method with the same margin for every pair ({in_loss['own']:.2f}, the mean of its own margins)"
     assert (run.description, logged) == (meaning, [f"static-margin: {meaning}"])
 
 
@@ -116,13 +116,16 @@ def _margins_in_loss(arm: Arm, clip: str) -> float:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (method(margin="static"), "Method has the margin static, which depends on no ratings."),
-        (method(margin="none"), "Method has the margin none, which depends on no ratings."),
+        (method(margin="static"), "Method has the margin static, which does not depend on ratings."),
+        (method(margin="none"), "Method has the margin none, which does not depend on ratings."),
         (method(SilentCement), "Method has no margin that depends on ratings."),
-        (method(draw_captions=True), "the mean of Method's margin is not known, as captions are drawn in each epoch."),
+        (
+            method(draw_captions=True),
+            "the mean of Method's margin is unknown, because captions are drawn every epoch.",
+        ),
         (
             dataclasses.replace(method(), rows=method().rows.to_iterable_dataset()),
-            "the mean of Method's margin is over all rows, and the training set is streamed.",
+            "the mean of Method's margin needs all rows, but the training set is streamed.",
         ),
         (dataclasses.replace(method(), rows=tiny.pairs(20).select([])), "no row has a negative."),
         (
@@ -138,13 +141,13 @@ def test_a_static_margin_is_skipped_where_the_mean_of_the_methods_own_is_not_kno
 def test_an_objective_that_is_info_nce_has_no_same_batch():
     names, logged = chosen(["same-batch"], method(InfoNCETrainer, num_negatives=1), asked=True)
     assert not names
-    assert logged == ["control same-batch is skipped: InfoNCETrainer is InfoNCE on its own batch already."]
+    assert logged == ["control same-batch is skipped: InfoNCETrainer already is InfoNCE on its own batch."]
 
 
 def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
     names, (line, *_) = chosen(ALL, method(SilentCement))
     assert names == ["plain", "shuffled"]
-    assert line.startswith("control same-batch is skipped: SilentCement does not say how it becomes InfoNCE.")
+    assert line.startswith("control same-batch is skipped: SilentCement does not declare how it becomes InfoNCE.")
     with pytest.raises(Undeclared, match=r"same-batch: SilentCement .*declare_info_nce\(SilentCement, .*--controls"):
         chosen(ALL, method(SilentCement), asked=True)
 
@@ -154,7 +157,7 @@ def test_a_method_of_phrases_is_read_against_plain_and_other_spans():
     names, logged = chosen(ALL, own)
     assert names == ["plain", "random-spans"]
     assert logged == [
-        "control same-batch is skipped: Method reads no negatives: InfoNCE on its batch is plain.",
+        "control same-batch is skipped: Method reads no negatives, so InfoNCE on its batch equals plain.",
         "control static-margin is skipped: Method has no margin that depends on ratings.",
         "control shuffled is skipped: Method reads no negatives.",
     ]
@@ -250,7 +253,7 @@ def test_equal_images_of_rows_with_neighbors_is_a_batch_of_both(clip, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("images", "reason"), [(5 * 4, "encodes as many images as plain"), (5 * 21, "its batch of 21 rows is larger")]
+    ("images", "reason"), [(5 * 4, "encodes no more images than plain"), (5 * 21, "its batch of 21 rows is larger")]
 )
 def test_equal_images_is_skipped_where_it_cannot_be(images, reason):
     with pytest.raises(NotApplicable, match=reason):

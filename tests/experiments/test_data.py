@@ -156,9 +156,7 @@ def test_captions_without_a_keyword_are_left_out_and_told(listing):
 
 
 def test_no_caption_with_a_keyword_is_an_error_with_the_way_out(listing):
-    with pytest.raises(
-        ValueError, match="no caption holds a keyword of location. Other concepts, or keyword_matching"
-    ):
+    with pytest.raises(ValueError, match="no caption .* location.* keyword_matching: extended"):
         rows(listing, keyword_negatives=["location"], keyword_captions_only=True, dataset_filter="held_out=true")
 
 
@@ -220,8 +218,8 @@ def test_every_caption_needs_lists(tmp_path):
 def test_captions_that_are_drawn_stay_lists(listing):
     dataset, logged = rows(listing, captions="drawn")
     assert dataset["caption"][:] == CAPTIONS
-    assert "several captions per image: one is drawn in each epoch" in logged
-    with pytest.raises(ValueError, match="keyword_negatives is for one caption of each row, not with captions: drawn"):
+    assert "several captions per image: one is drawn every epoch" in logged
+    with pytest.raises(ValueError, match="keyword_negatives .* captions: drawn"):
         rows(listing, captions="drawn", keyword_negatives=["color"])
 
 
@@ -247,11 +245,9 @@ def test_rows_without_a_caption_in_the_file_are_left_out(tmp_path):
 
 
 def test_fields_of_a_file_without_the_file_are_refused(listing):
-    with pytest.raises(ValueError, match="key_column is of captions_file, which is not set"):
+    with pytest.raises(ValueError, match="key_column .*captions_file, which is not set"):
         rows(listing, key_column="url")
-    with pytest.raises(
-        ValueError, match="captions_file is not for the sandbox, whose rows have .* captions of their own"
-    ):
+    with pytest.raises(ValueError, match="captions_file .*sandbox, whose rows already have .* captions"):
         sandbox(captions_file="short.csv")
 
 
@@ -291,9 +287,7 @@ def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
 def test_concepts_that_cannot_be_made_are_refused(listing):
     with pytest.raises(ValueError, match="parser 'stanza' is not known"):
         rows(listing, concept_parser="stanza")
-    with pytest.raises(
-        ValueError, match="concept_parser is not for the sandbox, whose rows have concepts .* of their own"
-    ):
+    with pytest.raises(ValueError, match="concept_parser .*sandbox, whose rows already have concepts"):
         sandbox(concept_parser="rules")
     Path(listing).write_text(json.dumps({"image": "0.png", "texts": "hello"}))
     with pytest.raises(ValueError, match="no noun phrase in any of the 1 captions"):
@@ -343,14 +337,14 @@ def test_human_ratings_of_the_sandbox_come_from_the_file_and_words_that_it_lacks
 
 @pytest.mark.follows("hfcomp/experiments/experiment_config.py", "Pass --concreteness_ratings FILE.")
 def test_human_ratings_without_their_file_say_how_to_give_it(tmp_path):
-    with pytest.raises(ValueError, match=r"ratings: human needs the file .* --concreteness_ratings FILE\. Get the"):
+    with pytest.raises(ValueError, match=r"ratings: human needs .* --concreteness_ratings FILE\. Get the"):
         sandbox(ratings="human")
     recipe = read_recipe("slipform", ["--ratings", "human", "--concreteness_ratings", norms(tmp_path)])
     assert recipe.experiment.joins_ratings
 
 
 def test_ratings_are_of_the_sandboxs_own_negatives(listing):
-    with pytest.raises(ValueError, match="ratings shapes the sandbox's rows, not those of"):
+    with pytest.raises(ValueError, match="ratings shapes sandbox rows, not those of"):
         rows(listing, ratings="synthetic")
     with pytest.raises(
         ValueError, match="ratings shapes the sandbox's own negatives, which keyword_negatives replaces"

@@ -40,7 +40,7 @@ def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
     command.main("slipform", [*given, "--dry_run"])
     assert list(tmp_path.iterdir()) == []
     (study,), printed = studies, capsys.readouterr().out
-    assert "Slipform: a dry run" in printed and "equal-images" in printed and "About" in printed
+    assert "Slipform: dry run" in printed and "equal-images" in printed and "About" in printed
     assert not study.folder.exists()
     folder = run(read_recipe("slipform", given))
     stages = {stage["name"]: stage for stage in json.loads((folder / "results.json").read_text())["stages"]}
@@ -59,7 +59,7 @@ def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
 def test_half_precision_is_planned_without_a_gpu(studies, tmp_path, capsys):
     given = words(tmp_path / "run", controls="none", max_steps=2, bf16="true")
     command.main("slipform", [*given, "--dry_run"])
-    assert "no GPU is visible here: the dry run times fp32 on the CPU, not bf16" in capsys.readouterr().out
+    assert "the dry run times fp32 on the CPU instead of bf16" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="bf16=True, but no GPU is visible"):
         command.main("slipform", given)
 
@@ -104,18 +104,16 @@ def test_a_batch_that_does_not_fit_names_the_way_out(tmp_path, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(CementTrainer, "compute_loss", full)
-    with pytest.raises(
-        ValueError, match="Slipform: batch_size=16 does not fit the memory of cpu. Set mini_batch_size"
-    ):
+    with pytest.raises(ValueError, match="Slipform: batch_size=16 .*memory of cpu.*mini_batch_size"):
         run(read_recipe("slipform", words(tmp_path / "run")), DryRun)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_is_too_small_is_an_error_after_the_numbers(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(dry_run.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(OSError, match="but 0.00 GiB are free. Make room, or pass another --output_dir"):
+    with pytest.raises(OSError, match="0.00 GiB are free.*--output_dir"):
         run(read_recipe("slipform", words(tmp_path / "run")), DryRun)
-    assert "Slipform: a dry run" in capsys.readouterr().out
+    assert "Slipform: dry run" in capsys.readouterr().out
 
 
 def test_what_is_wrong_with_the_data_is_said_as_by_the_run(tmp_path):

@@ -50,7 +50,7 @@ def test_the_chosen_points_of_method_and_same_batch_are_plain_models_with_their_
         assert not info["missing_keys"] and not info["unexpected_keys"]
         CLIPProcessor.from_pretrained(finished / name)
         record = read_checked(finished / name / RECORD_FILE, "")
-        assert record["chosen"]["on"] == "scenes of another seed (1000) than the report's"
+        assert record["chosen"]["on"] == "scenes with another seed (1000) than the report's"
         assert len(record["chosen"]["points"]) == 11
         chosen = {one["alpha"]: one for one in record["chosen"]["points"]}[record["alpha"]]
         assert not chosen["dominated"]
@@ -85,7 +85,7 @@ def test_each_chosen_model_has_a_card_with_its_own_numbers(finished):
             assert scored[key] == round(line["models"][name]["value"], 4)
         assert f"# {name}" in card.text and f"Alpha is {record['alpha']:g}" in card.text
         assert results["models"][name]["weights"] in card.text
-        assert "scenes of another seed (1000)" in card.text and "wortsman2022robust" in card.text
+        assert "scenes with another seed (1000)" in card.text and "wortsman2022robust" in card.text
     assert "CementTrainer" in (finished / "method-guarded/README.md").read_text()
     control = (finished / "controls/same-batch-guarded/README.md").read_text()
     assert "`InfoNCETrainer`" in control and "im2026concretejungle" not in control.partition("## Citation")[2]
@@ -134,12 +134,12 @@ def test_of_benchmarks_half_of_the_images_choose_and_the_others_are_reported(tmp
     reported = set(items["image_id"])
     assert 0 < len(reported) < len(set(whole["image_id"])) and set(chose["image_id"]) == set(whole["image_id"])
     guard = json.loads((folder / "results.json").read_text())["guard"]
-    assert guard["items"] == "half of the images of the evaluation; the report is of the other half"
+    assert guard["items"] == "half of the evaluation images; the report covers the other half"
     assert guard["models"]["Slipform guarded"]["images"][0] <= len(set(whole["image_id"]) - reported)
 
 
 def test_benchmarks_that_choose_are_loaded_before_anything_is_trained(tmp_path):
-    with pytest.raises(ValueError, match="guard_benchmarks is of forgetting_guard, which is not set"):
+    with pytest.raises(ValueError, match="guard_benchmarks .*forgetting_guard"):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novel", guarded=False)
     with pytest.raises(ValueError, match="general ability .*coco2017_retrieval"):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novel")
@@ -154,8 +154,10 @@ def test_images_of_the_report_choose_nothing(finished):
     rest = scored["image_id"] != scored["image_id"].iloc[0]
     known = set(scored["image_id"][rest])
     assert set(without(Outcomes(scored), known, session).table["image_id"]) == {scored["image_id"].iloc[0]}
-    assert session.notes == [f"forgetting guard: {len(known):,} images are in the report too, and choose no point"]
-    with pytest.raises(ValueError, match="guard_benchmarks: all images are in the report too"):
+    assert session.notes == [
+        f"forgetting guard: {len(known):,} images are also in the report and are not used to choose points"
+    ]
+    with pytest.raises(ValueError, match="guard_benchmarks: all images"):
         without(Outcomes(scored), set(scored["image_id"]), session)
 
 
@@ -167,5 +169,5 @@ def test_a_photograph_of_the_report_chooses_nothing_under_another_name():
 
 
 def test_a_plan_has_no_guard(tmp_path):
-    with pytest.raises(ValueError, match=re.escape("forgetting_guard is of a recipe's own run")):
+    with pytest.raises(ValueError, match=re.escape("forgetting_guard works only for a single run")):
         read_plan("slipform", ["--report", "margins", "--forgetting_guard"])

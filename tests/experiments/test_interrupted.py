@@ -185,7 +185,7 @@ def test_a_new_run_takes_the_folder_it_asks_for(tmp_path):
 def test_an_unfinished_run_goes_on_wherever_its_folder_is(tmp_path):
     finished(tmp_path / "run")
     second = unfinished(tmp_path / "run-2")
-    assert chosen(tmp_path / "run") == (second, [f"going on with the unfinished run in {second}"])
+    assert chosen(tmp_path / "run") == (second, [f"resuming the unfinished run in {second}"])
 
 
 def test_what_changes_no_weight_may_differ(tmp_path):
@@ -206,7 +206,7 @@ def test_a_finished_run_that_wants_more_goes_on_and_is_unfinished_till_its_end(t
         folder, dict(GIVEN), lines.append, may_change=study.may_change, wants_more=lambda path: path == folder
     ) as taken:
         assert taken == folder and not (folder / FINISHED_FILE).exists()
-    assert lines == [f"going on with the finished run in {folder}"]
+    assert lines == [f"resuming the finished run in {folder}"]
 
 
 @pytest.mark.parametrize("change", ["max_steps: 4 -> 5", "seed: 1 -> 2", "dataloader_drop_last: None -> False"])
@@ -215,7 +215,7 @@ def test_an_unfinished_run_of_other_values_is_left_alone_and_logged(tmp_path, ch
     name, _, value = change.partition(": ")
     taken, lines = chosen(folder, **{name: yaml.safe_load(value.rpartition(" ")[2].lower())})
     assert taken == tmp_path / "run-2"
-    assert lines == [f"{folder} holds an unfinished run of other values ({change}); it is left alone"]
+    assert lines == [f"{folder} holds an unfinished run with other values ({change}); leaving it untouched"]
 
 
 def test_a_run_that_is_going_on_is_left_alone_and_logged(tmp_path, monkeypatch):
@@ -224,7 +224,7 @@ def test_a_run_that_is_going_on_is_left_alone_and_logged(tmp_path, monkeypatch):
     with FileLock(folder / LOCK_FILE):
         taken, lines = chosen(folder)
     assert taken == tmp_path / "run-2"
-    assert lines[-1] == f"{folder} is in use by another process; it is left alone"
+    assert lines[-1] == f"{folder} is in use by another process; leaving it untouched"
     assert chosen(folder)[0] == folder
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.experiments.origin import default_facts, on_processes, value_sources
+from hfcomp.experiments.origin import default_facts, multi_process_command, value_sources
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.trainers import CementConfig
 
@@ -42,7 +42,7 @@ def test_a_recipe_of_the_user_s_own_is_named_by_its_folder_and_file(tmp_path: Pa
     [(1, "hfcomp train slipform"), (2, "torchrun --nproc_per_node 2 -m hfcomp.cli train slipform")],
 )
 def test_a_run_on_several_processes_has_their_command(number, command):
-    assert on_processes("hfcomp train slipform", number) == command
+    assert multi_process_command("hfcomp train slipform", number) == command
 
 
 def test_defaults_are_listed_for_what_the_objective_adds_and_for_what_has_a_source():

@@ -27,7 +27,7 @@ def test_a_damaged_file_is_reported_and_scored_again(tmp_path):
         path.write_bytes(damaged)
         found = read_stored(path, STAMP, lines.append)
         if found is None:
-            again += lines == [f"{path} is damaged: its outcomes are scored again"]
+            again += lines == [f"{path} is damaged: scoring its outcomes again"]
         else:
             pd.testing.assert_frame_equal(found, expected)
             assert lines == ["two rows were left out"], place

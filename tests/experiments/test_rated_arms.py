@@ -45,7 +45,10 @@ def test_a_file_adds_the_method_and_its_static_margin_with_human_ratings(norms, 
     assert static.arguments["margin"] == "static"
     assert static.arguments["static_margin"] == pytest.approx(mean, abs=1e-3)
     assert human.description == f"Slipform with human ratings (norms.txt), mean margin {mean:.2f}"
-    assert static.description == f"Slipform-human with the same margin for every pair, {mean:.2f}, the mean of its own"
+    assert (
+        static.description
+        == f"Slipform-human with the same margin for every pair ({mean:.2f}, the mean of its own margins)"
+    )
     missing, *meanings = logged
     assert "missing: 'left'" in missing
     assert meanings == [f"{arm.name}: {arm.description}" for arm in (static, human)]
@@ -59,7 +62,7 @@ def test_the_static_margin_is_left_out_with_its_control(norms):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--margin", "static"], "concreteness_ratings is not read: Slipform has the margin static, which depends on"),
+        (["--margin", "static"], "concreteness_ratings is not read: Slipform has the margin static"),
         (["--objective", "hfcomp.trainers.info_nce:InfoNCETrainer"], "Slipform has no margin that depends on ratings"),
     ],
 )
@@ -73,12 +76,12 @@ def test_a_method_that_has_human_ratings_itself_has_no_further_arms(norms):
     assert arms("--concreteness_ratings", norms, "--ratings", "human")[1:] == ([], [])
 
 
-@pytest.mark.follows("hfcomp/experiments/controls.py", "Human ratings were not given: --concreteness_ratings FILE")
+@pytest.mark.follows("hfcomp/experiments/controls.py", "No human ratings: pass --concreteness_ratings FILE")
 def test_without_the_file_the_run_says_how_to_have_the_further_arms(norms):
     _, found, logged = arms()
     (line,) = logged
     assert not found
-    assert line.endswith("--concreteness_ratings FILE runs static-margin-human and Slipform-human too.")
+    assert line.endswith("--concreteness_ratings FILE to also run static-margin-human and Slipform-human.")
     _, found, _ = arms("--concreteness_ratings", norms)
     assert [arm.name for arm in found] == ["static-margin-human", "Slipform-human"]
 

@@ -176,10 +176,10 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--learning_rat", "1"], "command line: unknown field 'learning_rat'. Did you mean 'learning_rate'?"),
         (["--learn", "1"], "unknown field 'learn'"),
         (["--max_steps", "many"], "command line: --max_steps: found 'many', expected a whole number"),
-        (["7"], "'7' belongs to no field"),
+        (["7"], "'7' does not belong to a field"),
         (["--config"], "--config: expected one argument"),
         (["--margin", "adaptiv"], None),
-        (["--per_device_train_batch_size", "4"], "set batch_size instead"),
+        (["--per_device_train_batch_size", "4"], "Set batch_size instead"),
         (["--hub_token", "hf_secret"], "hub_token would be written into the run's files"),
         (["--fresh_model", "vit_b64"], "expected one of sandbox, sandbox-siglip, vit_b32"),
         (["--keyword_matching", "loose"], "--keyword_matching: found 'loose', expected one of paper, extended"),
@@ -188,15 +188,15 @@ def test_config_replaces_the_recipes_own_file(recipe):
             "--controls: entry 1: found 'plane', expected one of plain, same-batch, static-margin, shuffled",
         ),
         (["--edit_noise", "1.5"], "--edit_noise: found '1.5', expected at least 0 and at most 1"),
-        (["--negative_kinds", "swap_all"], "the sandbox has no 'swap_all'. Did you mean"),
+        (["--negative_kinds", "swap_all"], "the sandbox has no kind 'swap_all'. Did you mean"),
         (
             ["--caption_noise", "0.1", "--dataset", "mine"],
-            "caption_noise shapes the sandbox's rows, not those of mine",
+            "caption_noise shapes sandbox rows, not those of mine",
         ),
         (["--resume"], "command line: unknown field 'resume'"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
         (["--objective", "json:JSONDecoder"], "not a subclass of CompositionalTrainer"),
-        (["--dataset", "$HFCOMP_NOT_SET/x"], "names an environment variable that is not set"),
+        (["--dataset", "$HFCOMP_NOT_SET/x"], "HFCOMP_NOT_SET is not set"),
     ],
 )
 def test_a_wrong_argument_is_refused_with_the_way_out(recipe, arguments, message):
@@ -283,7 +283,7 @@ def test_an_unknown_key_in_the_file_names_the_file_and_the_nearest_key(recipe):
 
 def test_a_batch_that_does_not_divide_by_the_processes_is_refused(recipe, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(ValueError, match="batch_size=8 does not divide by 3 processes"):
+    with pytest.raises(ValueError, match="batch_size=8 .* 3 processes"):
         read_recipe(recipe)
 
 
@@ -308,7 +308,7 @@ def test_recipes_are_found_beside_the_package_of_a_clone():
 def test_a_sweep_is_no_recipe():
     names = {path.stem for path in recipe_files(recipes_folder())}
     assert "sandbox" in names and "margins" not in names
-    with pytest.raises(ValueError, match=r"margins.yaml: has no 'objective'.* It is a sweep: --report margins."):
+    with pytest.raises(ValueError, match=r"margins.yaml: 'objective' .*--report margins"):
         read_recipe("slipform", ["--config", "slipform/margins"])
 
 
@@ -334,10 +334,10 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--keyword_table", "x.yaml"], "keyword_table is of keyword_negatives, which is not set"),
-        (["--keyword_captions_only", "true"], "keyword_captions_only is of keyword_negatives, which is not set"),
+        (["--keyword_table", "x.yaml"], "keyword_table .*keyword_negatives"),
+        (["--keyword_captions_only", "true"], "keyword_captions_only .*keyword_negatives"),
         (["--captions", "second"], "--captions: found 'second', expected one of longest, first, all"),
-        (["--captions", "all"], "captions is not for the sandbox, whose rows are drawn here with one caption"),
+        (["--captions", "all"], "captions does not work with the sandbox"),
         (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
         (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),
         (["--keyword_negatives", "color", "--keyword_table", "$NOWHERE/x"], "keyword_table=.* is not set"),

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from hfcomp.experiments.experiment_config import CONTROLS
 from hfcomp.experiments.report import answer, lines_that_fall, publish_run, questions_panel, run_report
-from hfcomp.reporting.lines import general_of, of_aspect, strictest
+from hfcomp.reporting.lines import general_of, select_aspect, strictest
 from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.saving import render_markdown, save_report
 from hfcomp.reporting.terminal import render_terminal
@@ -112,7 +112,7 @@ def test_of_a_metric_of_which_lower_is_better_no_value_is_starred():
 
 
 def test_gain_stands_beside_forgetting_for_every_model():
-    rows = table(printed(all_lines()), "Gain beside forgetting")
+    rows = table(printed(all_lines()), "Gain vs. forgetting")
     assert list(rows) == list(MODELS)
     gain = sum(row[5] - row[0] for row in GROUP.values()) / len(GROUP)
     lost = sum(row[2] - row[0] for row in GENERAL.values()) / len(GENERAL)
@@ -136,12 +136,12 @@ def changed(kind_share: float) -> list[dict]:
 )
 def test_the_answers_are_in_every_report(share, sentence):
     lines = changed(share)
-    negatives = "What did the negatives give? Not known against plain: +30.0 points (no interval)."
+    negatives = "What did the negatives contribute? Unknown against plain: +30.0 points (no interval)."
     assert any(said.startswith(sentence) for said in answer(lines))
     for text in (printed(lines), markdown(lines)):
         said = " ".join(text.replace("*", "").split())
         assert sentence in said and negatives in said and "On this seed. Endpoint: sandbox: average group" in said
-    assert markdown(lines).index("**What did Slipform") < markdown(lines).index("## Gain beside forgetting")
+    assert markdown(lines).index("**What did Slipform") < markdown(lines).index("## Gain vs. forgetting")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_answers_are_in_every_report(share, sentence):
     [
         (0.0004, "A gain against same-batch: +40.0 points (p <0.001, no interval)."),
         (0.4, "No difference shown against same-batch: +40.0 points (p 0.400, no interval)."),
-        (None, "Not known against same-batch: +40.0 points (p -, no interval)."),
+        (None, "Unknown against same-batch: +40.0 points (p -, no interval)."),
     ],
 )
 def test_an_answer_without_an_interval_goes_by_p(p, sentence):
@@ -184,7 +184,7 @@ def test_a_static_margin_and_human_ratings_are_answers_too():
     _, _, margin, human, _ = answer(lines, None, published)
     assert margin == (
         "What did the margin add? A gain against static-margin: +10.0 [+8.0, +12.0] points; against same-batch: +40.0 "
-        "[+37.8, +42.2] points (p <0.001). The paper's own: +0.11 against static-margin (Table 2)."
+        "[+37.8, +42.2] points (p <0.001). Published values: +0.11 against static-margin (Table 2)."
     )
     assert human == (
         "And with human ratings? No difference shown against static-margin-human: +0.5 [-1.5, +2.5] points; against "
@@ -235,7 +235,7 @@ def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_be
         "against base"
     )
     assert alone == (
-        "against base alone: zero-shot place accuracy +0.0 [-2.2, +2.2] points against same-batch, -70.0 [-72.2, "
+        "only against base: zero-shot place accuracy +0.0 [-2.2, +2.2] points against same-batch, -70.0 [-72.2, "
         "-67.8] points against base"
     )
     kept = without([place, recall], "same-batch")
@@ -248,7 +248,7 @@ def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_be
 def test_a_line_without_a_test_against_the_control_is_not_said_to_be_kept():
     lines = [line(name, "accuracy", (0.9, 0.5, 0.6, 0.5, 0.5, 0.6), general=True) for name in ("place", "shape")]
     del lines[0]["differences"]["Slipform"]["same-batch"]
-    assert "0 of 2 lines fall against same-batch (1 have no test), 2 against base." in answer(lines)[-1]
+    assert "0 of 2 lines fall against same-batch (1 not tested), 2 against base." in answer(lines)[-1]
 
 
 def test_every_caveat_is_in_terminal_markdown_and_page():
@@ -290,7 +290,7 @@ def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():
         f"more than same-batch: R reciprocal rank {lost} against same-batch, {lost} against base"
     ]
     text = printed([tau, rank], general_average=None)
-    assert table(text, "Gain beside forgetting")["Slipform"][:3] == ["0.550", "+0.150", "[+0.128,"]
+    assert table(text, "Gain vs. forgetting")["Slipform"][:3] == ["0.550", "+0.150", "[+0.128,"]
     assert "0.550*" in text and "55.0" not in text and "+0.050  [+0.028, +0.072]" in text and "+5.0" not in text
     assert re.search(r"-0\.100 +\[-0\.122, -0\.078\]", text) and "-10.0" not in text
     for sheet in (text, markdown([tau, rank], general_average=None)):
@@ -312,12 +312,12 @@ def test_a_run_without_the_same_batch_control_says_so():
     lines = without(changed(0.9), "same-batch")
     _, sentence, cost = answer(lines)
     assert sentence == (
-        "What did Slipform give? A gain against plain: +70.0 [+67.8, +72.2] points. There is no same-batch control "
-        "here, so what Slipform adds to its own batch is not shown."
+        "What did Slipform contribute? A gain against plain: +70.0 [+67.8, +72.2] points. "
+        "Without a same-batch control, the report cannot show what Slipform adds to its own batch."
     )
-    assert cost.endswith("Not known, as none was scored.")
+    assert cost.endswith("Unknown, because none was scored.")
     _, sentence, _ = answer(without(lines, "plain"))
-    assert sentence.startswith("There is no same-batch control here")
+    assert sentence.startswith("Without a same-batch control")
 
 
 def test_what_was_forgotten_is_said_and_what_only_seems_so_is_not():
@@ -361,9 +361,9 @@ def test_nothing_below_chance_is_called_the_best():
 
 def test_composition_without_group_lines_is_headed_by_all_of_its_lines():
     lines = all_lines()
-    assert {part["metric"] for part in strictest(of_aspect(lines, "composition"))} == {"group"}
+    assert {part["metric"] for part in strictest(select_aspect(lines, "composition"))} == {"group"}
     others = [part for part in lines if part["metric"] != "group"]
-    assert {part["metric"] for part in strictest(of_aspect(others, "composition"))} == {"caption choice"}
+    assert {part["metric"] for part in strictest(select_aspect(others, "composition"))} == {"caption choice"}
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_markdown_holds_every_line_with_intervals_and_says_what_each_control_is(
         assert f"\n- {name}: " in text
     titles = re.findall("^## (.*)$", text, re.M)
     assert titles == [
-        "Gain beside forgetting",
+        "Gain vs. forgetting",
         "Composition",
         "General abilities",
         "Differences",
@@ -458,7 +458,7 @@ def test_the_figure_begins_with_the_primary_endpoint_and_has_every_benchmark(num
     lines += [line("all", metric, GROUP["swap_att"], benchmark="pairs") for metric in ("text", "group")]
     lines.append(line("", "compositional mean", GROUP["swap_att"], **about))
     (figure,) = run_report(lines, stages(), facts(), brief=False).images()
-    (panel,) = figure.filled()
+    (panel,) = figure.nonempty_panels()
     assert figure.styles.keys() == {*CONTROLS} and figure.main == "Slipform"
     labels = [label for label, _, _ in panel.rows]
     assert labels[0] == "Im et al. 2026, Table 2 compositional mean" and "pairs group" in labels
@@ -466,7 +466,7 @@ def test_the_figure_begins_with_the_primary_endpoint_and_has_every_benchmark(num
     lines[-1].pop("primary")
     lines[-3]["primary"] = "pairs: text"
     (figure,) = run_report(lines, stages(), facts(), brief=False).images()
-    assert figure.filled()[0].rows[0][0] == "pairs text"
+    assert figure.nonempty_panels()[0].rows[0][0] == "pairs text"
 
 
 def test_a_figure_of_many_benchmarks_stays_of_one_size(tmp_path):
@@ -492,7 +492,10 @@ def test_without_matplotlib_one_line_says_how_to_get_the_figure(tmp_path, monkey
     (tmp_path / "figure.png").write_bytes(b"of an earlier run")
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
     write(tmp_path, all_lines())
-    assert capsys.readouterr().out == "figure.png is not drawn: pip install 'hfcomp[plots]'\n"
+    assert (
+        capsys.readouterr().out
+        == "figure.png was not drawn because matplotlib is missing: pip install 'hfcomp[plots]'\n"
+    )
     assert not (tmp_path / "figure.png").exists()
 
 

@@ -92,7 +92,7 @@ def test_a_key_that_no_row_has_stops_the_run(shards, monkeypatch):
         ({"dataset_filter": "a=b"}, "dataset_filter needs all rows"),
         ({"captions": "all"}, "captions needs all rows"),
         ({"hard_images": 3, "model": "m"}, "hard_images needs all rows"),
-        ({"dataset": "sandbox", "captions_file": None}, "streaming is not for the sandbox"),
+        ({"dataset": "sandbox", "captions_file": None}, "streaming does not work with the sandbox"),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(shards, changes, message):
@@ -111,7 +111,7 @@ def test_a_file_is_refused(shards):
 def test_controls_that_exchange_rows_are_skipped(shards):
     run = Arm("C2LIP", C2LIPTrainer, {"seed": 1}, stream(shards)[0], 2)
     lines: list[str] = []
-    assert [arm.name for arm in control_arms(CONTROLS, run, asked=False, log=lines.append)] == ["plain"]
+    assert [arm.name for arm in control_arms(CONTROLS, run, requested=False, log=lines.append)] == ["plain"]
     assert any("random-spans is skipped: " in line and "is streamed" in line for line in lines)
 
 

@@ -239,7 +239,7 @@ def test_an_interpolated_model_is_read(here):
 def test_a_stopped_run_goes_on_from_its_checkpoint(here, capsys):
     trained = (here / "runs/stopped/controls/plain/model.safetensors").stat().st_mtime_ns
     run(f"{TRAIN} --seed 1 --max_steps 4 --save_strategy steps --save_steps 2 --output_dir runs/stopped")
-    assert "going on with the unfinished run in runs/stopped" in capsys.readouterr().out
+    assert "resuming the unfinished run in runs/stopped" in capsys.readouterr().out
     assert (here / "runs/stopped/controls/plain/model.safetensors").stat().st_mtime_ns == trained
     history = json.loads((here / "runs/stopped/method/history.json").read_text())
     state = json.loads((here / "runs/stopped/method/checkpoint-4/trainer_state.json").read_text())
@@ -258,7 +258,7 @@ def test_an_unfinished_study_trains_nothing_twice(here, capsys, name, words, res
         (folder / file).unlink()
     run(f"{SWEEP} {words} --output_dir runs/{name}")
     shown = capsys.readouterr().out
-    assert f"going on with the unfinished run in runs/{name}" in shown and "1 process x" not in shown
+    assert f"resuming the unfinished run in runs/{name}" in shown and "1 process x" not in shown
     after = json.loads((folder / results).read_text())
     left_out = {"config", "versions", "checksum", "plan", "caveat", "sweep_schema_version"}
     assert {key: after[key] for key in before if key not in left_out} == {

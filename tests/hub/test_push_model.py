@@ -104,7 +104,7 @@ def test_a_run_is_pushed_in_one_commit_without_what_is_of_this_machine(hub, conn
     pushed = hub.repository(None, "me/mine")
     assert pushed.private and len(pushed.commits) == 2
     assert pushed.files.keys() - {".gitattributes"} == SENT
-    assert f"not sent: {', '.join(NOT_SENT)}" in logged
+    assert f"not uploaded: {', '.join(NOT_SENT)}" in logged
     assert logged[-1].startswith(f"pushed to {hub.address}/me/mine: 9 files, commit {pushed.commits[-1].oid[:8]}")
     for name in ("model.safetensors", OBJECTIVE_STATE_FILE, "config.json"):
         assert pushed.files[name].content == (run / "method" / name).read_bytes()
@@ -135,7 +135,7 @@ def test_a_model_alone_is_pushed_and_its_folder_may_not_be_written_to(hub, conne
         *(path.name for path in clip.iterdir()),
         "README.md",
     }
-    assert "could not be recorded" in logged[-2] and logged[-1].startswith("pushed to")
+    assert "--force" in logged[-2] and logged[-1].startswith("pushed to")
 
 
 def _full_disk(*_):
@@ -145,7 +145,7 @@ def _full_disk(*_):
 def test_a_broken_push_shows_nothing_and_the_same_call_resumes(hub, connect, run):
     api = connect(WRITE_TOKEN)
     hub.break_uploads(after=1)
-    with pytest.raises(ValueError, match="^model me/mine was not pushed: .*broken in the middle.*not sent again"):
+    with pytest.raises(ValueError, match="^model me/mine was not pushed: .*broken in the middle.*finished uploads"):
         push(run, api)
     assert list(hub.repository(None, "me/mine").files) == [".gitattributes"] and len(hub.blobs) == 1
     hub.fix_uploads()
@@ -171,7 +171,7 @@ def test_a_later_push_takes_the_place_of_the_earlier_one(hub, connect, clip, run
 def test_commits_of_others_are_not_replaced(hub, connect, run):
     api, other = connect(WRITE_TOKEN), hub.create("models", "me/mine")
     other.commit("by hand", {**other.files, "notes.md": File(b"mine"), "model.safetensors": File(b"1", lfs=True)})
-    with pytest.raises(ValueError, match=r"main has 2 files that did not come from .*'by hand'.*--force.*--revision"):
+    with pytest.raises(ValueError, match=r"main has 2 files .*'by hand'.*--force.*--revision"):
         push(run, api)
     assert len(other.commits) == 2
     push(run, api, revision="second")
@@ -201,7 +201,7 @@ def test_a_commit_that_comes_in_between_is_kept(hub, connect, run, monkeypatch):
         repository.commit("meanwhile", {**repository.files, "notes.md": File(b"mine")})
 
     monkeypatch.setattr(api, "preupload_lfs_files", meanwhile)
-    with pytest.raises(ValueError, match="was not pushed: .*412.*Another commit came in between: repeat the command"):
+    with pytest.raises(ValueError, match="was not pushed: .*412.*repeat the command"):
         push(run, api)
     assert hub.repository(None, "me/mine").files.keys() == {".gitattributes", "notes.md"}
 
@@ -234,13 +234,13 @@ def test_an_existing_repository_is_not_written_to_without_the_right(hub, connect
 
 def test_nothing_private_goes_into_a_public_repository(hub, connect, run):
     hub.create("models", "me/mine")
-    with pytest.raises(ValueError, match="model me/mine exists and is public, and a private one was asked for"):
+    with pytest.raises(ValueError, match="model me/mine exists and is public.*--private"):
         push(run, connect(WRITE_TOKEN), private=True)
 
 
 def test_a_hub_that_is_down_is_no_refusal(hub, connect, run):
     connect(WRITE_TOKEN)
-    with pytest.raises(ValueError, match=r"Connection refused\. The Hub was not reached: check the conn") as raised:
+    with pytest.raises(ValueError, match=r"Connection refused\. .*HF_HUB_OFFLINE") as raised:
         push(run, HfApi(endpoint="http://127.0.0.1:9", token=WRITE_TOKEN))
     assert "auth login" not in str(raised.value)
 
@@ -261,15 +261,15 @@ def test_a_dry_run_lists_files_and_sizes(run, capsys):
 
 
 def test_an_unfinished_run_and_what_is_no_run_are_refused(run, tmp_path, clip):
-    assert "Models there: controls/plain, method." in refused(run, "--model", "control/plain")
+    assert ": controls/plain, method." in refused(run, "--model", "control/plain")
     (run / "finished").unlink()
-    assert "is an unfinished run: it has no file 'finished'. Give the command that started it again" in refused(run)
+    assert "is an unfinished run: it has no file 'finished'" in refused(run)
     assert "nowhere is not a folder; relative paths start at" in refused(tmp_path / "nowhere")
-    assert "Models there: mine/controls/plain, mine/method" in refused(run.parent)
+    assert ": mine/controls/plain, mine/method" in refused(run.parent)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "manifest.json").write_text("{}")
     assert f"`hfcomp push-dataset {tmp_path / 'set'}`" in refused(tmp_path / "set")
-    assert "--model base is of the folder of a run" in refused(clip, "--model", "base")
+    assert "--model base needs a run folder" in refused(clip, "--model", "base")
 
 
 def test_a_damaged_model_is_refused(run):
@@ -282,7 +282,7 @@ def test_a_damaged_model_is_refused(run):
     (plain / "model.safetensors").write_bytes(bytes(content)[:-9])
     assert "plain: the weights are damaged" in refused(run, "--model", "controls/plain")
     (plain / "model.safetensors").rename(plain / "pytorch_model.bin")
-    assert "has no weights in safetensors files, and others are not pushed: a pickle" in refused(plain)
+    assert "has no weights in safetensors files" in refused(plain)
 
 
 def test_a_model_without_its_processor_is_refused(clip, tmp_path):
@@ -297,7 +297,7 @@ def test_a_model_without_its_processor_is_refused(clip, tmp_path):
     [
         ("tokenizer_config.json", "name_or_path", "/home/somebody/clip", "name_or_path is '/home/somebody/clip'"),
         ("config.json", "note", "C:\\Users\\somebody", "note is 'C:"),
-        ("config.json", "note", WRITE_TOKEN, "config.json holds a token of the Hub"),
+        ("config.json", "note", WRITE_TOKEN, "config.json contains a Hub token"),
     ],
 )
 def test_a_token_or_a_path_in_a_file_is_refused(clip, tmp_path, name, key, value, words):
@@ -313,7 +313,7 @@ def test_an_adapter_is_pushed_if_others_have_its_base(hub, connect, clip, tmp_pa
     folder = tmp_path / "adapter"
     adapter.save_pretrained(folder)
     (folder / "README.md").unlink()
-    assert f"base_model_name_or_path is {str(clip)!r}, which others do not have" in refused(folder)
+    assert f"base_model_name_or_path is {str(clip)!r}" in refused(folder)
     config = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "me/base"}))
     push(folder, connect(WRITE_TOKEN))

@@ -119,7 +119,7 @@ def test_plurals_true_are_the_regular_ones(read):
         ("color: {any_other: [a, b], plurals: {odd: [a]}}", "plurals: unknown key 'odd'.* Known: irregular, always"),
         ("color: {any_other: [aa, b], plurals: {always: [a]}}", "plurals: always: 'a' is not a word .* mean 'aa'"),
         ("object: {any_other: [glass, glasses], plurals: true}", "'glasses' is the plural of 'glass' and also"),
-        ("color: {any_other: [a, b]}\ncolor: {any_other: [c, d]}", "line 2: 'color' is duplicated, first in line 1"),
+        ("color: {any_other: [a, b]}\ncolor: {any_other: [c, d]}", "line 2: .*'color'.* line 1"),
         ("color: {any_other: [a, b", "line 1: not YAML: expected ',' or ']'"),
         ("yes: {any_other: [a, b]}", "found True.*in quotes"),
     ],

@@ -62,8 +62,8 @@ def test_an_adapter_has_the_embeddings_of_the_merged_model(run):
 
 def test_the_report_says_what_was_trained(run):
     report = " ".join((run / "report.md").read_text().split())
-    assert "Trained are adapters (lora). The folder of each holds the merged, plain model" in report
-    assert "Trained models are averages of their weights (decay 0.5, from step 0 on)" in report
+    assert "Training uses adapters (lora). Each model folder contains the merged, plain model" in report
+    assert "(decay 0.5, from step 0 on)" in report
     shown = (run.parent / "terminal.txt").read_text()
     assert shown.count("An adapter of 30 modules: ") == 2 * 3  # method and control, with three seeds
     assert "is the average of its weights over 4 steps (decay 0.5); those of step 0 count 6.2%" in shown

@@ -14,7 +14,7 @@ from hfcomp.experiments.experiment_config import STYLES
 from hfcomp.reporting import figures
 from hfcomp.reporting.figures import Curves, Figure, Paths, Points, Stop, draw, styles_of
 from hfcomp.reporting.plots import DOTS, Plot
-from hfcomp.reporting.report import titled
+from hfcomp.reporting.report import figure_title
 from hfcomp.reporting.tables import figure_of_lines
 from tests.experiments.lines import MODELS, all_lines, without
 
@@ -41,14 +41,14 @@ def texts(monkeypatch: pytest.MonkeyPatch, figure: Figure) -> tuple[list[str], C
 
 
 def test_a_run_s_figure_names_method_data_counts_and_what_is_synthetic(monkeypatch):
-    title = titled("Slipform: composition", "Synthetic: a drawn world.")
+    title = figure_title("Slipform: composition", "Synthetic: a drawn world.")
     figure = figure_of_lines("figure.png", title, all_lines(), reference="base", main="Slipform")
     found, canvas = texts(monkeypatch, figure)
     text = " ".join(" ".join(found).split())
     assert "Slipform: composition (synthetic)" in text and "400 items of 400 images" in text
     assert "500 items of 500 images" in text and all(name in found for name in MODELS)
     assert "dotted: chance" in text and "left of 0: forgotten" in text
-    assert titled("Slipform", "One seed.") == "Slipform"
+    assert figure_title("Slipform", "One seed.") == "Slipform"
     dotted = [one for axes in canvas.axes for one in axes.collections if one.get_linestyle()[0][1] is not None]
     assert dotted
 
@@ -79,13 +79,13 @@ def test_over_seeds_the_whiskers_are_the_lowest_and_the_highest(monkeypatch):
 
 def test_lines_at_floor_and_ceiling_are_marked_beside_the_parts_of_the_endpoint():
     figure = figure_of_lines("figure.png", "t", all_lines(), reference="base", main="Slipform")
-    labels = [label for label, _, _ in figure.filled()[0].rows]
+    labels = [label for label, _, _ in figure.nonempty_panels()[0].rows]
     assert "swap_obj group (floor)" in labels and "swap_att group" in labels
 
 
 def test_a_figure_of_one_model_has_values_alone():
     figure = figure_of_lines("figure.png", "t", without(all_lines(), *MODELS[1:]))
-    assert [panel.differences for panel in figure.filled()] == [False, False]
+    assert [panel.differences for panel in figure.nonempty_panels()] == [False, False]
 
 
 @pytest.mark.parametrize(

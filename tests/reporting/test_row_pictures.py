@@ -178,9 +178,9 @@ def test_rows_are_drawn_in_the_order_that_is_asked_for(tmp_path, texts):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": [0, 7]}, r"rows: expected some of 0 to 0 .*\[7\]"),
+        ({"rows": [0, 7]}, r"rows: found \[7\]"),
         ({"rows": []}, "found none"),
-        ({"columns": 0}, "columns=0: expected a whole number of at least 1"),
+        ({"columns": 0}, "columns=0: expected"),
         ({"scale": 0}, "scale=0: expected"),
     ],
 )

@@ -20,7 +20,7 @@ def test_what_is_filled_comes_back_and_what_is_not_known_is_left_out(tmp_path):
     assert written["general_average"] is None and written["skipped"] == [] and "command" not in written
     found = RunRecord.read(tmp_path)
     assert {**found.contents(), "versions": None} == {**record.contents(), "versions": None}
-    assert found.guarded == {"Slipform guarded": {"alpha": 0.5, "on": "scenes"}}
+    assert found.guarded_points == {"Slipform guarded": {"alpha": 0.5, "on": "scenes"}}
     with pytest.raises(TypeError, match="typo"):
         RunRecord(**facts(), results=[], typo=1)
 

@@ -103,7 +103,7 @@ def test_a_damaged_summary_log_or_model_is_an_error_that_names_the_file(clip, tm
         read_history(tmp_path)
     log.write_text(whole)
     summary.write_text(summary.read_text().replace('"steps": 2', '"steps": 3'))
-    with pytest.raises(ValueError, match=r"stage\.json is damaged: expected content of sha256.*Remove stage\.json"):
+    with pytest.raises(ValueError, match=r"stage\.json is damaged: expected content with sha256.*Remove stage\.json"):
         run()
     summary.write_text(summary.read_text().replace('"steps": 3', '"steps": 2'))
     model = tmp_path / "model.safetensors"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
 from hfcomp.cli.places import check_datasets
-from hfcomp.options import Options, Spelling, command_parser, declared, make_options
+from hfcomp.options import Options, Spelling, command_parser, declared_options, make_options
 
 
 @dataclass(kw_only=True)
@@ -57,7 +57,7 @@ def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
     if places.output is None:
         raise ValueError("--apply writes a new dataset: pass --output DIR, its folder.")
     # Only options that decide how the set is read apply here.
-    if others := [name for name in given if name not in declared(DataOptions)]:
+    if others := [name for name in given if name not in declared_options(DataOptions)]:
         raise ValueError(f"--{others[0]} only applies to the page, not to --apply. Remove it.")
     how = {"allow_outside_files": places.allow_outside_files, "progress": sys.stderr.isatty()}
     done = apply_marks(places.dataset, places.apply, places.output, given, **how)

@@ -17,7 +17,7 @@ from hfcomp.analysis.hierarchy.options import HierarchyOptions
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy
-from hfcomp.reporting.format import counted
+from hfcomp.reporting.format import count_text
 from hfcomp.reporting.pages.page import fill, render_page, thumbnail
 from hfcomp.reporting.report import Report, Section, Table
 from hfcomp.reporting.saving import render_markdown
@@ -122,7 +122,7 @@ class _Tree:
         images = sum(self._concepts[one].images for one in concepts)
         return {
             **{"level": level, "name": name, "names": name, "id": None, "unseen": False},
-            "counts": f"{counted(len(concepts), 'concept')}, {images:,} images",
+            "counts": f"{count_text(len(concepts), 'concept')}, {images:,} images",
             "also": [(one, self._ids.get(one) if level == 2 else None) for one in self._links[level, name]],
             "inside": [self._node(level - 1, one) for one in self._below[level, name]],
         }

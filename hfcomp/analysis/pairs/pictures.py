@@ -63,7 +63,7 @@ def pair_figures(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], share:
     )
     for name, (title, parts, caption) in zip(FIGURES, panels, strict=True):
         figure = Figure(name, title, parts, caption)
-        if figure.filled():
+        if figure.nonempty_panels():
             yield figure
 
 

@@ -15,7 +15,7 @@ from hfcomp.metrics.units import Unit
 from hfcomp.reporting.figures import Curves, Figure
 from hfcomp.reporting.format import decimal, has_interval, with_interval
 from hfcomp.reporting.made_tables import made_table
-from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.report import Lines, Report, Section, Table, figure_title
 from hfcomp.reporting.saving import publish
 from hfcomp.statistics.results import RESULTS_FILE, package_versions, versions
 
@@ -75,7 +75,7 @@ def probe_report(results: ProbeResults, config: Mapping[str, Any], folder: Path)
         if not brief:
             options = {key: value for key, value in asdict(results.options).items() if key != "overwrite"}
             made = made_table(config, results.model, options, package_versions())
-            sections = [Section("", [_figure(results, titled(title, caveat))]), *sections]
+            sections = [Section("", [_figure(results, figure_title(title, caveat))]), *sections]
             sections += [Section("By direction", [_direction_table(results)]), Section("How it was made", [made])]
         legend = [
             HOW.format(pairs=results.dataset["pairs"]),

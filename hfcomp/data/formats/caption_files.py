@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from datasets import Dataset, Features, IterableDataset, Value
 
 from hfcomp.data.columns import CONCEPT_FEATURES, LEFT_OUT, RowsLeftOut
-from hfcomp.reading import parse_json, shortened
+from hfcomp.reading import parse_json, short_repr
 from hfcomp.text_tables import open_table
 
 
@@ -63,7 +63,7 @@ def _json_lines_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
                 row = parse_json(line)
             except json.JSONDecodeError as error:
                 raise ValueError(
-                    f"{path.name}, line {number}: {shortened(line)} is not JSON ({error.msg}, column {error.colno}). "
+                    f"{path.name}, line {number}: {short_repr(line)} is not JSON ({error.msg}, column {error.colno}). "
                     "Correct or remove the line."
                 ) from error
             except ValueError as error:
@@ -93,7 +93,9 @@ def _json_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
         yield from (Entry(f"entry {number}", *pair) for number, pair in enumerate(content))
         return
     if not isinstance(content, list):
-        raise ValueError(f"{path.name}: found {shortened(content)}, expected an object of captions by key, or a list.")
+        raise ValueError(
+            f"{path.name}: found {short_repr(content)}, expected an object of captions by key, or a list."
+        )
     for number, row in enumerate(content):
         row = dict(row) if isinstance(row, _Object) else row
         yield _object_entry(row, key, caption, path, f"entry {number}")
@@ -112,7 +114,7 @@ READERS: dict[str, Callable[[Path, str, str], Iterator[Entry]]] = {
 def _object_entry(row: Any, key: str, caption: str, path: Path, place: str) -> Entry:
     if not isinstance(row, dict):
         raise ValueError(
-            f"{path.name}, {place}: found {shortened(row)}; expected an object with {key!r} and {caption!r}."
+            f"{path.name}, {place}: found {short_repr(row)}; expected an object with {key!r} and {caption!r}."
         )
     _check_names(row, (key, caption), path, place)
     return Entry(place, row[key], row[caption])
@@ -126,7 +128,7 @@ def _lines(path: Path) -> Iterator[str]:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"{path.name}, line {number}: {shortened(line)} is not UTF-8 ({error.reason}). Save it as UTF-8."
+                    f"{path.name}, line {number}: {short_repr(line)} is not UTF-8 ({error.reason}). Save it as UTF-8."
                 ) from error
 
 
@@ -295,9 +297,9 @@ def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
     read = FileCaptions()
     for place, key, caption in READERS[path.suffix](path, *names):
         if not (caption is None or isinstance(caption, str)):
-            raise ValueError(f"{path.name}, {place}: the caption is {shortened(caption)}; expected one text.")
+            raise ValueError(f"{path.name}, {place}: the caption is {short_repr(caption)}; expected one text.")
         if isinstance(key, bool) or not (key is None or isinstance(key, str | int)):
-            raise ValueError(f"{path.name}, {place}: the key is {shortened(key)}; expected a text or a whole number.")
+            raise ValueError(f"{path.name}, {place}: the key is {short_repr(key)}; expected a text or a whole number.")
         if key is None or key == "" or not caption or not caption.strip():
             read.blank += 1
         elif (key := str(key)) not in read.captions:

@@ -23,7 +23,7 @@ from typing import Any
 from datasets import Dataset, DatasetDict, Features, Image, List, Value
 
 from hfcomp.data.publishing import COCO_LICENSES
-from hfcomp.reading import read_json, shortened
+from hfcomp.reading import read_json, short_repr
 
 CAPTIONS, KARPATHY = "captions", "karpathy"
 COCO_FEATURES = Features(
@@ -195,18 +195,18 @@ def _columns(rows: Iterable[dict[str, Any]], path: Path) -> Rows:
 
 def _entries(content: Any, key: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
-        keys = ", ".join(map(repr, content)) if isinstance(content, dict) else shortened(content)
+        keys = ", ".join(map(repr, content)) if isinstance(content, dict) else short_repr(content)
         raise ValueError(f"{path}: expected a list under the key {key!r}, as in COCO's files, but found: {keys}.")
     for number, entry in enumerate(content[key]):
         if not isinstance(entry, dict):
-            raise ValueError(f"{path}: {key}[{number}] is {shortened(entry)}, expected an object.")
+            raise ValueError(f"{path}: {key}[{number}] is {short_repr(entry)}, expected an object.")
         yield f"{path}: {key}[{number}]", entry
 
 
 def _value(entry: Any, key: str, kind: type, where: str) -> Any:
     value = entry.get(key) if isinstance(entry, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{where}[{key!r}] is {shortened(value)}, expected {_KINDS[kind]}.")
+        raise ValueError(f"{where}[{key!r}] is {short_repr(value)}, expected {_KINDS[kind]}.")
     return value
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from hfcomp.evaluation.blind.rules import PRIOR, RULES
 from hfcomp.reporting.format import decimal, with_interval
-from hfcomp.reporting.lines import Line, grouped, name_of
+from hfcomp.reporting.lines import Line, group_lines, name_of
 from hfcomp.reporting.report import Lines, Part, Section, Table
 from hfcomp.statistics import Outcomes, summarize
 from hfcomp.statistics.measures import Averages
@@ -149,10 +149,12 @@ def prior_of(model: str) -> str:
 
 def blind_section(blind: Mapping[str, Any], models: Sequence[str], *, brief: bool) -> Section:
     """Scores of the rules, models on the items that no rule solves, and in full what each rule decides."""
-    shown = [line for part in grouped(blind["lines"], "benchmark", "metric") for line in (part[:1] if brief else part)]
+    shown = [
+        line for part in group_lines(blind["lines"], "benchmark", "metric") for line in (part[:1] if brief else part)
+    ]
     parts: list[Part] = [_scores(shown, list(blind["rules"])), _unsolved(blind["unsolved"], models)]
     if not brief:
-        whole = [part[0] for part in grouped(blind["lines"], "benchmark", "metric")]
+        whole = [part[0] for part in group_lines(blind["lines"], "benchmark", "metric")]
         parts += [_decided(whole), Lines(_about(blind["rules"]), "the rules")]
     parts += [
         Lines(_skipped(blind["skipped"]), "blind rules that did not run"),

@@ -1,4 +1,4 @@
-"""A plan beside a recipe, such as a sweep or a search, read with the recipe of each of its parts."""
+"""Plan files of a recipe, such as a sweep or a search, read together with the recipes of their parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
-from hfcomp.experiments.pushing import refuse_push
+from hfcomp.experiments.pushing import reject_push
 from hfcomp.experiments.recipe_fields import check_known, split_options
 from hfcomp.experiments.recipe_files import find_plan, studies, study_kind
 from hfcomp.experiments.recipes import Recipe, RecipeFile
@@ -26,35 +26,35 @@ SHARED_FIELDS = {
     *("column_names", "output_dir", "seed", "seeds"),
     *(name for name in EXPERIMENT_FIELDS if name.startswith("evaluation")),
 }
-# Fields that the variants of a setting share, in addition to those of the experiment.
+# Fields that the variants of a setting share, in addition to the experiment fields.
 STEP_FIELDS = {
     *("max_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size"),
     *("dataloader_drop_last", "data_seed"),
 }
 USUAL_KEYS = {"report": "variants", "search": "ranges"}
-_SAME_IN_SWEEP = "is the same for all runs of a sweep. Set it for the recipe."
+_SAME_IN_SWEEP = "must be the same for all runs of a sweep. Set it in the recipe."
 _SAME_IN_SEARCH = (
-    "is the same for all trials, which are trained on the same rows and judged alike. Set it for the recipe."
+    "must be the same for all trials, which share rows and evaluation to be comparable. Set it in the recipe."
 )
-_LUCK = "is not searched: the best of several seeds is luck. Compare seeds with --report."
-_OF_RECIPE = {"objective", "method", "controls", "column_names", "output_dir", "seeds"}
+_LUCK = "cannot be searched: the best of several seeds is luck. Compare seeds with --report."
+_RECIPE_FIELDS = {"objective", "method", "controls", "column_names", "output_dir", "seeds"}
 # Places in a plan, fields that may not be set there, and the reason.
-REFUSED: list[tuple[tuple[str, ...], Collection[str], str]] = [
+REJECTED: list[tuple[tuple[str, ...], Collection[str], str]] = [
     (("settings",), SHARED_FIELDS, _SAME_IN_SWEEP),
     (("variants",), SHARED_FIELDS - {"column_names"}, _SAME_IN_SWEEP),
-    (("variants",), STEP_FIELDS, "changes the steps. Make it a setting."),
-    (("variants",), EXPERIMENT_FIELDS | {"replay_fraction"}, "changes the rows or batches. Make it a setting."),
+    (("variants",), STEP_FIELDS, "changes the steps. Move it to a setting."),
+    (("variants",), EXPERIMENT_FIELDS | {"replay_fraction"}, "changes the rows or batches. Move it to a setting."),
     (("ranges", "products"), {"seed", "data_seed"}, _LUCK),
     (("ranges", "products"), SHARED_FIELDS | EXPERIMENT_FIELDS - {"batch_size"}, _SAME_IN_SEARCH),
-    (("only_in_search",), _OF_RECIPE, "is the recipe's. Set it there, or on the command line."),
+    (("only_in_search",), _RECIPE_FIELDS, "belongs to the recipe. Set it there, or on the command line."),
 ]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep, with the recipe of what its runs share and, by setting, seed and variant, that of each of them.
+    """A sweep, with the recipe that all runs share and the recipe of each run by setting, seed and variant.
 
-    The notes say which fields a variant with an objective of its own does without.
+    `notes` say which fields are left out for a variant with another objective.
     """
 
     recipe: Recipe
@@ -64,9 +64,9 @@ class Sweep:
 
     @classmethod
     def read(cls, source: RecipeFile, path: Path, values: Any) -> Self:
-        """A setting changes what all its variants are trained on or how, a variant fields of the trainer only.
+        """Reads a sweep. A setting may change the data or training of all variants, a variant only trainer fields.
 
-        With `objective` it is another trainer. Fields that this one does not have are then left out, which is noted.
+        A variant with `objective` uses another trainer. Fields that this trainer does not have are left out and noted.
         """
         plan = parse(SweepPlan, values, str(path)).for_recipe(source.values["objective"])
         settings = {f"settings: {name}": changed for name, changed in plan.settings.items()}
@@ -81,7 +81,7 @@ class Sweep:
                     where = f"{path}: settings: {setting}, variants: {name}"
                     part = source.recipe(changes, objective=variant.objective, where=where)
                     sweep.parts[setting, seed, name] = part
-                    note = f"{name}: {variant.objective} has no {', '.join(part.left_out)}; left out of its runs"
+                    note = f"{name}: ignoring {', '.join(part.left_out)}, which {variant.objective} does not have"
                     sweep.notes.extend([note] if part.left_out and note not in sweep.notes else [])
         if plan.embeddings is not None:
             check_source(sweep.first(plan.reference).experiment, where=f"{path}: embeddings")
@@ -94,9 +94,9 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Search:
-    """A search, with the recipes of its ends by their values, which stand for all trials before one is trained.
+    """A search, with the recipes at the ends of its ranges, which are checked before any trial is trained.
 
-    `plain` is the recipe without what holds for the search alone.
+    `plain` is the recipe without the fields that apply only to the search.
     """
 
     recipe: Recipe
@@ -121,34 +121,34 @@ class Search:
         tried = {key: value for key, value in values.items() if key != "trials"}
         recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe.experiment, recipe.column_names)}
         search = cls(recipe, plan, source.recipe(), source, path)
-        search.parts.update({shown(ends): search.trial(ends) for ends in plan.ends()})
+        search.parts.update({values_text(ends): search.trial(ends) for ends in plan.ends()})
         return search
 
     def trial(self, values: dict[str, Any]) -> Recipe:
         """The recipe of a trial."""
-        where = f"{self.path}: ranges: with {shown(values)}"
+        where = f"{self.path}: ranges: with {values_text(values)}"
         changes = self.plan.with_products(values, _values_of(self.recipe), where)
         return self.source.recipe({where: self.plan.only_in_search | changes}, where=where)
 
     def result(self, values: dict[str, Any]) -> Recipe:
-        """The recipe that a trial's values make, without what holds for the search alone."""
+        """The recipe with a trial's values, without the fields that apply only to the search."""
         where = str(self.path)
         return self.source.recipe({where: self.plan.with_products(values, _values_of(self.plain), where)})
 
     def own_values(self) -> dict[str, Any]:
-        """What the recipe itself says of the fields that are searched."""
+        """The recipe's own values of the fields that are searched."""
         usual = _values_of(self.plain)
         return {name: usual.get(name) for name in self.plan.ranges}
 
 
 def read_plan(name: str, arguments: Sequence[str]) -> Any:
-    """Reads the plan that `--report` or `--search` names, and the recipe that it is of, by its name or `--config`.
+    """Reads the plan that `--report` or `--search` names, and its recipe, given by name or `--config`.
 
-    Raises ValueError for a recipe that the plan does not fit, or a field that the plan and the command line set both.
+    Raises ValueError if the plan does not fit the recipe, or if the plan and the command line set the same field.
     """
     options, _ = split_options(arguments)
     if options.report is not None and options.search is not None:
-        raise ValueError("command line: --report and --search are two things. Leave one of them out.")
+        raise ValueError("command line: --report and --search cannot be combined. Leave one of them out.")
     option = "search" if options.report is None else "report"
     path = find_plan(name, getattr(options, option), option)
     values = current_names(read_yaml(path))
@@ -157,30 +157,32 @@ def read_plan(name: str, arguments: Sequence[str]) -> Any:
     if kind.option != option:
         raise ValueError(f"command line: --{option}: {path} is a {kind.noun}. Use --{kind.option} {path}.")
     source = RecipeFile.read(name, arguments)
-    source.values.pop("seeds", None)  # of a run of the recipe itself
+    source.values.pop("seeds", None)  # these apply to a run of the recipe itself
     if "seeds" in source.overridden:
-        raise ValueError(f"command line: --seeds is for one run of a recipe, not for {path}. Leave --seeds out.")
-    refuse_push({**source.values, **source.overridden}, str(path))
+        raise ValueError(
+            f"command line: --seeds works only for a single run of a recipe, not for {path}. Leave --seeds out."
+        )
+    reject_push({**source.values, **source.overridden}, str(path))
     return kind.plan.read(source, path, values)
 
 
 def check_fields(source: RecipeFile, path: Path, places: Mapping[str, Collection[str]]) -> None:
-    """Refuses fields that a plan does not set at a place, and those that the command line sets too."""
+    """Raises for fields that a plan may not set at a place, and for fields that the command line also sets."""
     for place, names in places.items():
-        for where, refused, why in REFUSED:
+        for where, rejected, why in REJECTED:
             for name in names if place.partition(":")[0] in where else ():
-                if name in refused:
+                if name in rejected:
                     raise ValueError(f"{path}: {place}: {name} {why}")
-        source.refuse_overridden(names, f"{path}: {place}")
+        source.reject_overridden(names, f"{path}: {place}")
 
 
 def recipe_of_all(
     source: RecipeFile, path: Path, changes: Mapping[str, Mapping[str, Any]] | None = None, **given: Any
 ) -> Recipe:
-    """The recipe of what all runs share, with a folder of the plan's own."""
+    """The recipe that all runs share, with a separate folder for the plan."""
     recipe = source.recipe(changes)
     if recipe.experiment.forgetting_guard:
-        raise ValueError(f"{path}: forgetting_guard is of a recipe's own run. Leave it out here.")
+        raise ValueError(f"{path}: forgetting_guard works only for a single run of a recipe. Leave it out here.")
     if "output_dir" not in source.overridden:
         recipe.trainer_arguments["output_dir"] = f"{recipe.folder}-{path.stem}"
     recipe.given.update(given)
@@ -188,21 +190,21 @@ def recipe_of_all(
 
 
 def _values_of(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe says of every field, or leaves at its default."""
+    """The value of every field of a recipe, including defaults."""
     members = fields(recipe.trainer_class.config_class)
     return {f.name: f.default for f in members if f.default is not MISSING} | dict(recipe.experiment) | recipe.given
 
 
-def shown(values: dict[str, Any]) -> str:
-    """Values of a trial, in a line."""
+def values_text(values: dict[str, Any]) -> str:
+    """The values of a trial in one line."""
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def check_source(config: ExperimentConfig, *, where: str) -> None:
-    """Refuses an experiment that has no held-out rows with negatives; `where` names the place that asks for them."""
+    """Raises if an experiment has no held-out rows with negatives; `where` names the place that needs them."""
     if config.dataset != SANDBOX and config.evaluation != "own":
         raise ValueError(
-            f"{where}: evaluation={config.evaluation!r} of {config.dataset} brings no held-out rows with negative "
-            "captions. Set evaluation: own with evaluation_split (and evaluation_dataset) of a set that has them, or "
-            "leave embeddings out."
+            f"{where}: evaluation={config.evaluation!r} with {config.dataset} has no held-out rows with negative "
+            "captions. Set evaluation: own with the evaluation_split (and evaluation_dataset) of a dataset that has "
+            "them, or leave embeddings out."
         )

@@ -1,4 +1,4 @@
-"""What a sweep and a search are over: the models of their YAML files."""
+"""Pydantic models of the YAML files of sweeps and searches."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from hfcomp.merging.choice import TOLERANCE
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
 
-NAMES_WITH_FIELDS = "names, each with a mapping of fields, as clean: {}"
+NAMES_WITH_FIELDS = "names, each with a mapping of fields, for example clean: {}"
 VARIANTS_OR_BASE = "a list of variants or base"
-INTERVAL = "a number, as in {low: 1e-5, high: 1e-2}, with log: true or int: true where wanted, or {choices: [...]}"
+INTERVAL = "a number, as in {low: 1e-5, high: 1e-2}, optionally with log: true or int: true, or {choices: [...]}"
 
 
-def _nothing_is_empty(value: Any) -> Any:
+def _empty_if_none(value: Any) -> Any:
     return {} if value is None else value
 
 
 def _check_choice(value: Any) -> Any:
     if not isinstance(value, str | int | float | None):
-        raise ValueError(f"found {value!r}, expected a name, number or switch.")
+        raise ValueError(f"found {value!r}, expected a name, a number, true or false.")
     return value
 
 
 def _number(value: Any) -> Any:
-    """YAML reads 1e-10 as a text."""
+    """Converts text to a number, because YAML reads 1e-10 as text."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -37,7 +37,7 @@ def _number(value: Any) -> Any:
 
 Name = Annotated[str, plain_name("base", "evaluation")]
 Names = Annotated[list[str], Field(min_length=1)]
-Fields = Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)]
+Fields = Annotated[dict[str, Any], BeforeValidator(_empty_if_none)]
 Number = Annotated[float, BeforeValidator(_number)]
 Choice = Annotated[Any, AfterValidator(_check_choice)]
 
@@ -49,11 +49,11 @@ def _check_names(place: str, names: list[str], known: list[str]) -> None:
 
 
 class EmbeddingPlan(Strict):
-    """Variants of a sweep whose embeddings are followed, in its first setting with its first seed.
+    """Variants of a sweep whose embeddings are followed, in the first setting with the first seed.
 
-    At most so many held-out `rows` and so many `checkpoints`, evenly over the steps and the end among them; the base
-    comes on top. The first rows are shown one by one as `examples`. Only the form is the paper's; the numbers are our
-    choice.
+    `rows` and `checkpoints` are upper bounds for the held-out rows and for the checkpoints, which are spread evenly
+    over the steps and include the end; the base is added to them. The first rows are shown individually as `examples`.
+    Only the layout comes from the paper; the numbers are our choice.
     """
 
     variants: Annotated[Names, AfterValidator(distinct)] = Field(description="a list of variants of the sweep")
@@ -63,15 +63,15 @@ class EmbeddingPlan(Strict):
 
     @property
     def save_steps(self) -> float:
-        """The same for `TrainingArguments`, as a fraction of the run: the number of steps is not known before it."""
+        """`checkpoints` as a fraction of the run for `TrainingArguments`; the number of steps is not known yet."""
         return (1 - 1e-9) / self.checkpoints  # a fraction is below 1; transformers rounds the product up
 
 
 class Variant(Strict):
-    """A variant of a sweep: fields of its trainer's config, and where it differs from the recipe, what it trains.
+    """A variant of a sweep: fields of its trainer's config, and its `objective` if it differs from the recipe's.
 
-    `control` trains one of the controls of a recipe.
-    `after` is the variant whose model it starts from in place of the base.
+    `control` trains one of the controls of a recipe. `after` names the variant whose model it starts from instead of
+    the base.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -86,37 +86,38 @@ class Variant(Strict):
 
 
 class Contrast(Strict):
-    """A difference of means: those of some variants or the base, less those of others."""
+    """A difference of means: the mean of some variants (or the base) minus the mean of others."""
 
     of: Names = Field(validation_alias="with", description=VARIANTS_OR_BASE)
     without: Names = Field(description=VARIANTS_OR_BASE)
 
 
 class ChoicePlan(Strict):
-    """How a setting is chosen, on the reference variant alone.
+    """The rule that chooses a setting, applied only to the reference variant.
 
-    Of the settings that keep the base's mean of the lines `keep`, by default all of general abilities, except for
-    `tolerance` (a fraction), the one with the highest primary endpoint is chosen; if there is none, the one that loses
-    least.
+    A setting qualifies if its mean over the lines `keep` (by default all general abilities) is at most `tolerance` (a
+    fraction) below the base's mean. The rule chooses the qualifying setting with the highest primary endpoint. If no
+    setting qualifies, it chooses the one that loses least.
     """
 
     keep: Annotated[Names, AfterValidator(distinct)] | None = Field(
-        default=None, description="a list of lines, as benchmark: metric"
+        default=None, description="a list of lines, each written as benchmark: metric"
     )
     tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
 
 
 class SweepPlan(Strict):
-    """What a sweep is over: each variant, in their order, in each setting with each seed.
+    """A sweep: every variant, in the given order, in every setting with every seed.
 
-    `logged` are metrics of the training log whose mean is shown beside a variant, `benchmarks` those that the tables
-    show (none means all), and `contrasts` say by name what a part of the method gives on average. `scenes` is the seed
-    of the sandbox's evaluation scenes; those of reports are 0. With `choose` a setting is chosen.
+    `logged` lists training-log metrics whose means are shown per variant. `benchmarks` lists the benchmarks in the
+    tables (an empty list means all). `contrasts` name differences that show what a part of the method gives on
+    average. `scenes` is the seed of the sandbox's evaluation scenes; reports use 0. With `choose`, a rule chooses a
+    setting.
     """
 
     seeds: Seeds = Field(description="a list of whole numbers, one or at least three")
     settings: dict[Name, Fields] = Field(min_length=1, description=NAMES_WITH_FIELDS)
-    variants: dict[Name, Annotated[Variant, BeforeValidator(_nothing_is_empty)]] = Field(
+    variants: dict[Name, Annotated[Variant, BeforeValidator(_empty_if_none)]] = Field(
         min_length=1, description=NAMES_WITH_FIELDS
     )
     reference: str = Field(description="the name of a variant")
@@ -129,16 +130,17 @@ class SweepPlan(Strict):
         default={}, description="a mapping of names to {with: [variants], without: [variants]}"
     )
 
-    def chosen(self, key: str) -> dict[str, str]:
-        """The `objective`, `control` or `after` of the variants that have one."""
-        return {name: found for name, one in self.variants.items() if (found := getattr(one, key)) is not None}
+    def variant_values(self, key: str) -> dict[str, str]:
+        """The `objective`, `control` or `after` of the variants that set it."""
+        values = {name: getattr(variant, key) for name, variant in self.variants.items()}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def first(self) -> tuple[str, int]:
         return next(iter(self.settings)), self.seeds[0]
 
     def for_recipe(self, objective: str) -> Self:
-        """The same for a recipe that has this objective, which is then no other one of a variant."""
+        """A copy in which variants with the recipe's own objective do not count as changing the objective."""
         same = {"objective": None}
         variants = {k: v.model_copy(update=same) if v.objective == objective else v for k, v in self.variants.items()}
         return self.model_copy(update={"variants": variants})
@@ -148,20 +150,22 @@ class SweepPlan(Strict):
         return {
             **{"settings": list(self.settings), "seeds": self.seeds, "variants": list(self.variants)},
             **{"reference": self.reference, "logged": self.logged, "benchmarks": self.benchmarks},
-            **{name: self.chosen(key) for name, key in chosen.items()},
-            "contrasts": {name: {"with": one.of, "without": one.without} for name, one in self.contrasts.items()},
+            **{name: self.variant_values(key) for name, key in chosen.items()},
+            "contrasts": {
+                name: {"with": contrast.of, "without": contrast.without} for name, contrast in self.contrasts.items()
+            },
             "scenes": self.scenes,
             "choose": self.choose and self.choose.model_dump(),
         }
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        known, after = list(self.variants), self.chosen("after")
+        known, after = list(self.variants), self.variant_values("after")
         _check_names("reference", [self.reference], known)
         for name, above in after.items():
             before = known[: known.index(name)]
             if above not in before:
-                expected = f"expected a variant above it: {', '.join(before) or 'none'}"
+                expected = f"expected a variant listed above it: {', '.join(before) or 'none'}"
                 raise ValueError(f"variants: {name}: after: found {above!r}, {expected}.")
         for name, contrast in self.contrasts.items():
             _check_names(f"contrasts: {name}", [*contrast.of, *contrast.without], ["base", *known])
@@ -169,13 +173,13 @@ class SweepPlan(Strict):
         _check_names("embeddings: variants", followed, known)
         for name in followed:
             if name in after:
-                start = f"starts from {after[name]}, expected one that starts from the base"
+                start = f"starts from {after[name]}, expected a variant that starts from the base"
                 raise ValueError(f"embeddings: variants: {name} {start}.")
         return self
 
 
 class Interval(Strict):
-    """The numbers between two ends, both included; with `log` drawn evenly in the logarithm."""
+    """A range of numbers, both ends included; with `log`, values are drawn uniformly on a log scale."""
 
     model_config = ConfigDict(validate_by_name=True)
 
@@ -187,15 +191,15 @@ class Interval(Strict):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.whole and (self.low % 1 or self.high % 1):
-            raise ValueError(f"found {self.low:g} to {self.high:g}, expected whole numbers, as int is true.")
+            raise ValueError(f"found {self.low:g} to {self.high:g}, expected whole numbers because int is true.")
         if not self.low < self.high:
             raise ValueError(f"low {self.low:g} is not below high {self.high:g}.")
         if self.log and self.low <= 0:
-            raise ValueError(f"low {self.low:g}: a logarithmic range begins above 0.")
+            raise ValueError(f"low {self.low:g}: a logarithmic range must begin above 0.")
         return self
 
     def ends(self) -> list[Any]:
-        """Values that stand for all in a check before anything is trained."""
+        """Values that are checked, in place of all values, before anything is trained."""
         return [int(end) if self.whole else end for end in (self.low, self.high)]
 
     def suggest(self, trial: Any, name: str) -> Any:
@@ -211,7 +215,7 @@ class Interval(Strict):
 
 
 class Choices(Strict):
-    """Names, numbers, switches or nothing, one of which is tried; methods as those of [`Interval`]."""
+    """A list of names, numbers, switches or null, one of which is tried; has the methods of [`Interval`]."""
 
     choices: Annotated[list[Choice], Field(min_length=2), AfterValidator(distinct)]
 
@@ -222,8 +226,8 @@ class Choices(Strict):
         return trial.suggest_categorical(name, self.choices)
 
     def __contains__(self, value: Any) -> bool:
-        # Compared with the type: True equals 1 in Python, and a switch is not a number here.
-        return (type(value), value) in [(type(one), one) for one in self.choices]
+        # Compares types too: True equals 1 in Python, but a switch is not a number here.
+        return (type(value), value) in [(type(choice), choice) for choice in self.choices]
 
     def __str__(self) -> str:
         return "one of " + ", ".join(map(str, self.choices))
@@ -234,15 +238,15 @@ def _range(value: Any) -> Interval | Choices:
 
 
 Range = Annotated[Interval | Choices, BeforeValidator(_range)]
-"""The values that a search may try for a field; the kind is chosen by its key, so that errors are of one alone."""
+"""Values that a search may try for a field. The key selects the kind, so errors mention only that kind."""
 
 
 class SearchPlan(Strict):
-    """What a search tries, and how it judges: by a measure as sweeps name it, or the mean of all that fit a pattern.
+    """A search: the values to try, and the measure to optimize, named as in sweeps or as a pattern (mean of matches).
 
-    `ranges` are by field of the trainer's config or `batch_size`, `products` follow from them: field to the fields
-    whose product it is. `only_in_search` holds for the trials, not for the recipe that comes out. The seed is that of
-    the values that are tried; training has the recipe's own.
+    `ranges` has the values by field of the trainer's config or `batch_size`. `products` defines further fields, each
+    as the product of other fields. `only_in_search` applies to the trials, not to the resulting recipe. `seed`
+    determines the values that are tried; training uses the recipe's own seed.
     """
 
     maximize: str | None = None
@@ -258,13 +262,13 @@ class SearchPlan(Strict):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.maximize is None) == (self.minimize is None):
-            raise ValueError("expected maximize: MEASURE or minimize: MEASURE, one of them.")
+            raise ValueError("expected exactly one of maximize: MEASURE and minimize: MEASURE.")
         for name in self.products:
             if name in self.ranges:
-                raise ValueError(f"products: {name} has a range of its own. Leave one of the two out.")
+                raise ValueError(f"products: {name} also has a range. Leave one of the two out.")
         for name in self.only_in_search:
             if name in {*self.ranges, *self.products}:
-                raise ValueError(f"only_in_search: {name} is searched. Leave one of the two out.")
+                raise ValueError(f"only_in_search: {name} is also searched. Leave one of the two out.")
         return self
 
     @property
@@ -276,18 +280,18 @@ class SearchPlan(Strict):
         return "minimize" if self.maximize is None else "maximize"
 
     def ends(self) -> list[dict[str, Any]]:
-        """For each field its ends, and each choice, the other fields being at their first end."""
-        # One field at a time: trying every combination of ends would grow exponentially.
+        """The ends or choices of each field, while the other fields are at their first end."""
+        # One field at a time, because the number of combinations of ends grows exponentially.
         first = {name: space.ends()[0] for name, space in self.ranges.items()}
         others = [{**first, name: end} for name, space in self.ranges.items() for end in space.ends()[1:]]
         return [first, *others]
 
     def with_products(self, values: dict[str, Any], usual: dict[str, Any], where: str) -> dict[str, Any]:
-        """The values of a trial and the products of these and of `usual`, the fields that the search leaves alone.
+        """Adds products to the values of a trial; `usual` has the values of fields that the search does not change.
 
-        A factor that is not a number is refused; errors call the place `where`.
+        Raises ValueError, beginning with `where`, for a factor that is not a number.
         """
-        known, found = usual | values, dict(values)
+        known, extended = usual | values, dict(values)
         for name, factors in self.products.items():
             for factor in factors:
                 if type(known.get(factor)) not in (int, float):
@@ -296,5 +300,5 @@ class SearchPlan(Strict):
                     )
             product = prod(known[factor] for factor in factors)
             # A whole number may come as 4.0, and a batch cannot have 12.0 rows.
-            found[name] = int(product) if product == int(product) else product
-        return found
+            extended[name] = int(product) if product == int(product) else product
+        return extended

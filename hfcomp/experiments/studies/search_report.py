@@ -1,4 +1,4 @@
-"""From the trials of a search to a recipe, a table, `search.json`, `report.md` and the terminal."""
+"""Publishes the trials of a search as a recipe, a table, `search.json`, `report.md` and terminal output."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SCHEMA_VERSION = 1
 BEST_FILE = "best.yaml"
 RESULTS_FILE = "search.json"
 LEGEND = (
-    "Values from 0 to 1 with image-clustered bootstrap intervals (95%); one training seed. The best of many trials "
-    "is chosen by the items that score it, so its number is too good: score best.yaml on other items."
+    "Values from 0 to 1 with image-clustered bootstrap intervals (95%); one training seed. The best of many trials is "
+    "chosen on the items that score it, so its number is too optimistic: score best.yaml on other items."
 )
 # Fields of `config.yaml` that are not part of the resulting recipe.
-NOT_OF_RESULT = ("search", "output_dir")
+SEARCH_FIELDS = ("search", "output_dir")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial that has ended; one that failed has no value and no facts: its `low`, `high`, `steps` and `seconds`."""
+    """A finished trial. A failed trial has no value and no facts (`low`, `high`, `steps` and `seconds`)."""
 
-    number: int  # in the order of the search, from 0
+    number: int  # position in the search, from 0
     values: dict[str, Any]
     value: float | None
     facts: dict[str, float]
@@ -48,7 +48,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class SearchResults:
-    """The trials of a search that have ended, and the score of the base."""
+    """The finished trials of a search and the score of the base."""
 
     search: Search
     base: Score
@@ -65,27 +65,32 @@ class SearchResults:
 
     @property
     def ranking(self) -> list[Trial]:
-        """The best first, of equal ones the earlier, and those that failed last."""
-        return sorted(self.trials, key=lambda one: (one.value is None, -self.sign * (one.value or 0.0), one.number))
+        """The trials from best to worst, the earlier first in a tie, and failed trials last."""
+
+        def key(trial: Trial) -> tuple[bool, float, int]:
+            return trial.value is None, -self.sign * (trial.value or 0.0), trial.number
+
+        return sorted(self.trials, key=key)
 
     @property
     def best(self) -> Trial | None:
-        return next((one for one in self.ranking if one.value is not None), None)
+        return next((trial for trial in self.ranking if trial.value is not None), None)
 
 
 def read_trials(folder: Path) -> list[dict[str, Any]]:
-    """Trials that have ended, by a folder's `search.json`; none without one."""
-    path, how_to_fix = folder / RESULTS_FILE, "Remove it and start the search again: it resumes, and writes it anew."
+    """Reads the finished trials from a folder's `search.json`; an empty list if there is none."""
+    how_to_fix = "Remove it and start the search again: it resumes and rewrites the file."
+    path = folder / RESULTS_FILE
     return read_checked(path, how_to_fix)["trials"] if path.is_file() else []
 
 
 def publish_search(folder: Path, results: SearchResults, caveat: str, notes: Sequence[str], *, shown: bool) -> None:
-    """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`; findings and trials are printed if `shown`."""
+    """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`; prints findings and trials if `shown`."""
     best, plan = results.best, results.plan
     if best is not None:
         write_text(folder / BEST_FILE, _recipe(results, best))
     columns = ["trial", *plan.ranges, "value", "low", "high", "steps", "seconds", "failure"]
-    rows = [{**asdict(one), **one.values, **one.facts, "trial": one.number} for one in results.trials]
+    rows = [{**asdict(trial), **trial.values, **trial.facts, "trial": trial.number} for trial in results.trials]
     write_csv(folder / "trials.csv", pd.DataFrame(rows, columns=columns))
     contents = {
         "search_schema_version": SCHEMA_VERSION,
@@ -104,18 +109,18 @@ def publish_search(folder: Path, results: SearchResults, caveat: str, notes: Seq
 
 
 def search_report(results: SearchResults, caveat: str, notes: Sequence[str], folder: Path, *, brief: bool) -> Report:
-    """The report of a search; in brief without notes, ranges, seconds and the intervals of trials."""
+    """The report of a search; the brief form omits notes, ranges, seconds and the intervals of trials."""
     findings = _findings(results)
     sections = [
         Section("Findings", [Lines(findings[2:])]),
-        Section("Trials, the best first", [_trials(results, brief=brief)]),
-        Section("Ranges", [] if brief else [_ranges(results.plan)]),
+        Section("Trials, best first", [_trials_table(results, brief=brief)]),
+        Section("Ranges", [] if brief else [_ranges_table(results.plan)]),
         Section("How it was made", [] if brief else [made_table(results.search.recipe.given)]),
     ]
     closing = {"written to": str(folder)}
     if results.best is not None:
         closing["next"] = shlex.join(["hfcomp", "train", str(folder / BEST_FILE)])
-    title = f"{results.search.recipe.experiment.method}: a search"
+    title = f"{results.search.recipe.experiment.method}: search"
     return Report(title, caveat, findings[:2], sections, [LEGEND], () if brief else notes, closing)
 
 
@@ -128,61 +133,64 @@ def trial_line(trial: Trial, results: SearchResults) -> str:
 
 def _recipe(results: SearchResults, best: Trial) -> str:
     result = results.search.result(best.values).given
-    given = {name: value for name, value in result.items() if name not in NOT_OF_RESULT}
+    given = {name: value for name, value in result.items() if name not in SEARCH_FIELDS}
     comment = (
         f"# Trial {best.number}, the best of {len(results.trials)} by {results.plan.measure}: {_value(best)}.\n"
-        f"# Search: {results.search.path.name}, hfcomp {__version__}. The best of many is chosen by the items that\n"
-        "# it was scored on, so that number is too good: score this recipe on other items.\n"
+        f"# Search: {results.search.path.name}, hfcomp {__version__}. The best of many trials is chosen on the items\n"
+        "# that it was scored on, so its number is too optimistic: score this recipe on other items.\n"
     )
     return comment + yaml.safe_dump(given, sort_keys=True)
 
 
 def _findings(results: SearchResults) -> list[str]:
-    """The number of trials and the best one, then what to know of it."""
+    """The number of trials and the best trial, then facts that put it in perspective."""
     failed, base, best = sum(trial.failure is not None for trial in results.trials), results.base, results.best
     counts = f"{len(results.trials)} of {results.plan.trials} trials" + (f", {failed} failed" if failed else "")
     lines = [f"{results.plan.direction} {results.plan.measure}: {counts}; base, untrained: {base.value:.4f}"]
     if best is not None:
         worse = best.value is not None and results.sign * (best.value - base.value) <= 0
-        judged = _value(best) + (", no better than the base" if worse else "")
-        lines.append(f"best: trial {best.number}, {judged}: {_values(best)}")
+        rated = _value(best) + (", no better than the base" if worse else "")
+        lines.append(f"best: trial {best.number}, {rated}: {_values(best)}")
         low, high = best.facts["low"], best.facts["high"]
-        others = [one.value for one in results.trials if one.value is not None and one.number != best.number]
-        # Other items might have put these trials first.
+        values = {trial.number: trial.value for trial in results.trials if trial.value is not None}
+        others = [value for number, value in values.items() if number != best.number]
+        # On other items, one of these trials might have been the best.
         inside = sum(low <= value <= high for value in others)
         lines += [f"{inside} of the {len(others)} other values are in the interval of the best"] if others else []
-        lines.append(_judged_by(results, best))
+        lines.append(_evaluation_note(results, best))
     return lines
 
 
-def _judged_by(results: SearchResults, best: Trial) -> str:
-    # A report on the items that chose the best of many trials shows it better than it is.
-    judged = results.base.benchmarks
-    items = _sets(results.search.recipe.experiment, judged)
+def _evaluation_note(results: SearchResults, best: Trial) -> str:
+    # A report on the items that the best of many trials was chosen on makes it look better than it is.
+    used = results.base.benchmarks
+    items = _evaluation_sets(results.search.recipe.experiment, used)
     if not items:
-        return "judged on scenes of the search's own: a run of best.yaml is scored on others"
-    again = [name for name in _sets(results.search.result(best.values).experiment, judged) if name in items]
-    others = f"{', '.join(again)} too: report it on others" if again else "others"
+        return "judged on scenes drawn for the search; a run of best.yaml is scored on other scenes"
+    result = results.search.result(best.values).experiment
+    again = [name for name in _evaluation_sets(result, used) if name in items]
+    others = f"{', '.join(again)} too: report it on other data" if again else "other data"
     return f"judged on {', '.join(items)}; a run of best.yaml is scored on {others}"
 
 
-def _sets(config: ExperimentConfig, judged: Sequence[str]) -> list[str]:
-    """What chose the best, beside the scenes that are drawn for it: an own set, or those benchmarks that judged."""
+def _evaluation_sets(config: ExperimentConfig, used: Sequence[str]) -> list[str]:
+    """The data that the best trial was chosen on, except scenes: an own dataset, or the benchmarks in `used`."""
     if config.evaluation == "own":
         return [f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"]
     if not config.evaluation.endswith("benchmarks"):
         return []
-    return [one.name for one in find_benchmarks(config.evaluation_benchmarks) if one.title in judged]
+    benchmarks = find_benchmarks(config.evaluation_benchmarks)
+    return [benchmark.name for benchmark in benchmarks if benchmark.title in used]
 
 
-def _ranges(plan: SearchPlan) -> Table:
+def _ranges_table(plan: SearchPlan) -> Table:
     rows = [[name, str(space)] for name, space in plan.ranges.items()]
     rows += [[name, f"product of {', '.join(factors)}"] for name, factors in plan.products.items()]
     rows += [[name, f"{value} in the search only"] for name, value in plan.only_in_search.items()]
     return Table("", ["field", "values"], rows, labels=2)
 
 
-def _trials(results: SearchResults, *, brief: bool) -> Table:
+def _trials_table(results: SearchResults, *, brief: bool) -> Table:
     names, rows = list(results.plan.ranges), []
     for trial in results.ranking:
         row = [str(trial.number), *(_text(trial.values.get(name)) for name in names)]

@@ -1,8 +1,8 @@
-"""A sweep: variants of a method, under several settings and seeds, each from the same base on the same rows.
+"""Sweeps: variants of a method under several settings and seeds, each trained from the same base on the same rows.
 
-How embeddings move in training has the form of AHNPL's Table 5 (Huang et al. 2025, arXiv 2505.15576, section 4.6),
-which follows two examples from the zero-shot model to the middle and the end of training. Here a set of held-out rows
-is followed at checkpoints that are kept for it, and examples from it.
+The table of how embeddings move during training follows Table 5 of AHNPL (Huang et al. 2025, arXiv 2505.15576, section
+4.6), which follows two examples from the zero-shot model to the middle and the end of training. This module follows a
+set of held-out rows, and examples from it, at checkpoints that are kept for this purpose.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ FOLDER = "embeddings"
 def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
     """Trains and evaluates every part, and returns the folder.
 
-    The folder holds `config.yaml`, `base/` (when it was made here), `<setting>/<seed>/<variant>/`, `evaluation/` with
-    the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `report_paths` writes.
-    Started again with the same values it resumes where it was killed. As a `kind` of study, `DryRun` leaves nothing.
+    The folder contains `config.yaml`, `base/` (if it was created here), `<setting>/<seed>/<variant>/`, `evaluation/`
+    with the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` also the files of
+    `report_paths`. A killed sweep resumes if it is started again with the same values. With `DryRun` as the `kind` of
+    study, the sweep leaves no files.
     """
     plan, recipe = sweep.plan, sweep.recipe
     session = open_session(recipe.trainer_arguments)
@@ -80,7 +81,7 @@ def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
 
 
 def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
-    # A benchmark or endpoint that is not evaluated, or rows that cannot be, must raise before any training.
+    # A benchmark or endpoint that is not evaluated, or held-out rows that cannot be scored, must raise now.
     _check_names(sweep, study.outcomes([BASE]))
     if held_out is not None:
         score_base(study, held_out)
@@ -90,7 +91,7 @@ def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
     primary = check_primary(sweep.recipe.experiment, outcomes)
     scored = headline_measures(outcomes, sweep.plan.benchmarks, primary)
     if sweep.plan.choose is not None:
-        check_choice(sweep.plan.choose, [one.name for one in scored], primary)
+        check_choice(sweep.plan.choose, [measure.name for measure in scored], primary)
 
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
@@ -98,7 +99,7 @@ def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     experiment, further, facts = sweep.recipe.experiment, [], study.facts(sweep.recipe.given, len(plan.seeds))
     if plan.embeddings is not None and held_out is not None:
         about = dict(zip(("setting", "seed"), plan.first, strict=True)) | {"plan": plan.embeddings.model_dump()}
-        how = {"examples": plan.embeddings.examples, "caveat": study.caveat()}  # of a single run
+        how = {"examples": plan.embeddings.examples, "caveat": study.caveat()}  # the caveat for a single run
         further = [report_paths(folder, read_paths(study, held_out), held_out, about, **how)]
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
@@ -106,11 +107,11 @@ def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
 
 
 def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:
-    """The rows whose embeddings are followed, like those of the first setting."""
+    """Rows whose embeddings are followed, generated or loaded like those of the first setting."""
     if sweep.plan.embeddings is None:
         return None
-    part = max((sweep.first(one) for one in sweep.plan.variants), key=num_negatives)
-    # A seed that no run trains on. Otherwise training scenes of the sandbox would be among the rows.
+    part = max((sweep.first(variant) for variant in sweep.plan.variants), key=num_negatives)
+    # Uses a seed that no run trains on; otherwise the rows would contain training scenes of the sandbox.
     settings = {"seed": max(sweep.plan.seeds) + 1, "num_negatives": num_negatives(part)}
     return held_out_rows(part, sweep.plan.embeddings.rows, **settings, session=session)
 
@@ -122,17 +123,17 @@ def sweep_arms(
     scored: Sequence[ScoredImages] = (),
     held_out: HeldOutRows | None = None,
 ) -> Iterator[Arm]:
-    """The arms of one setting and seed after the other; the rows of the next are loaded when these are trained.
+    """Yields the arms by setting and seed, and loads the next rows after the current arms are trained.
 
-    Those of the first seed are from `first_rows`.
+    The rows of the first seed come from `first_rows`.
     """
     plan, session = sweep.plan, study.session
     for setting in plan.settings:
         for seed in plan.seeds:
             rows = first.pop(setting, None) or _rows(sweep, setting, seed, session, scored)
             session.overlap.check_and_write(study.folder)
-            # All arms are built before the first is trained: an arm that cannot be built must not cost the others'
-            # training.
+            # Builds all arms before training the first: an arm that cannot be built must not waste the training of
+            # others.
             arms = [_arm(sweep, setting, seed, variant, rows[variant]) for variant in plan.variants]
             if held_out is not None and (setting, seed) == plan.first:
                 arms = [follow(arm, sweep.plan.embeddings, held_out, session) for arm in arms]
@@ -141,28 +142,34 @@ def sweep_arms(
 
 
 def first_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages] = ()) -> dict[str, dict[str, Any]]:
-    """Checked rows of the first seed by setting and variant: a setting whose rows lack something costs no training."""
+    """Loads and checks the first seed's rows of all settings, by setting and variant, before anything is trained."""
     _, seed = sweep.plan.first
-    found = {setting: _rows(sweep, setting, seed, session, scored) for setting in sweep.plan.settings}
-    check_rows((_arm(sweep, setting, seed, *one) for setting, rows in found.items() for one in rows.items()), session)
-    return found
+    by_setting = {setting: _rows(sweep, setting, seed, session, scored) for setting in sweep.plan.settings}
+    arms = (
+        _arm(sweep, setting, seed, variant, rows)
+        for setting, by_variant in by_setting.items()
+        for variant, rows in by_variant.items()
+    )
+    check_rows(arms, session)
+    return by_setting
 
 
 def _rows(
     sweep: Sweep, setting: str, seed: int, session: Session, scored: Sequence[ScoredImages] = ()
 ) -> dict[str, Any]:
-    # Variants share their rows, with as many negatives as any of them reads, or they would differ in their data too.
-    # Other column names mean other rows.
+    # Variants share their rows, with the largest number of negatives that any of them reads; otherwise they would also
+    # differ in their data. Variants with other column names read other rows.
     kinds: dict[str, list[str]] = {}
     for variant in sweep.plan.variants:
         names = sweep.parts[setting, seed, variant].trainer_arguments.get("column_names")
         kinds.setdefault(json.dumps(names, sort_keys=True), []).append(variant)
-    found: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     for variants in kinds.values():
-        most = max((sweep.parts[setting, seed, one] for one in variants), key=num_negatives)
-        trainers = [sweep.parts[setting, seed, one].trainer_class for one in variants]
-        found |= dict.fromkeys(variants, load_rows(most, session, scored, trainers=trainers))
-    return found
+        recipes = [sweep.parts[setting, seed, variant] for variant in variants]
+        trainers = [recipe.trainer_class for recipe in recipes]
+        shared = load_rows(max(recipes, key=num_negatives), session, scored, trainers=trainers)
+        rows |= dict.fromkeys(variants, shared)
+    return rows
 
 
 def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
@@ -172,32 +179,32 @@ def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
     try:
         arm = arm if control is None else CONTROLS[control](replace(arm, name=name))
     except NotApplicable as reason:
-        raise ValueError(f"{name}: control {control} says nothing here: {reason}") from None
-    # A plan describes its variants itself.
+        raise ValueError(f"{name}: control {control} is not informative: {reason}") from None
+    # No description, because a plan describes its variants itself.
     return replace(arm, name=name, start=start, description="")
 
 
 def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:
-    # An objective may leave rows out, so its epochs have fewer steps than those of other variants.
+    # An objective may leave out rows, so its epochs may have fewer steps than those of other variants.
     steps = {cost.name: cost.steps for cost in costs}
     if len(set(steps.values())) > 1:
-        session.log(f"numbers of steps differ: {', '.join(f'{name} {number}' for name, number in steps.items())}")
+        session.log(f"the runs differ in steps: {', '.join(f'{name} {number}' for name, number in steps.items())}")
 
 
 def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int, session: Session) -> HeldOutRows:
-    """Rows like those of training that are not among them, at most `wanted`.
+    """Loads at most `wanted` held-out rows that resemble the training rows.
 
-    For the sandbox other scenes with the same kinds and number of negatives; `seed` is one that no run trains on.
-    Otherwise the first rows with an image and a negative of the set that `evaluation: own` scores.
+    For the sandbox, these are other scenes with the same kinds and number of negatives; no run may train on `seed`.
+    Otherwise, these are the first rows with an image and a negative in the dataset that `evaluation: own` scores.
     """
 
     def log(note: str) -> None:
         session.log(f"embeddings: {note}")
 
     config = recipe.experiment
-    with first_process_first():  # the others find what it cached
+    with first_process_first():  # the other processes then use its cache
         if config.dataset == SANDBOX:
-            # Without the noise of training every caption is true and every negative false.
+            # Without the noise of training, every caption is true and every negative is false.
             clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0}
             clean |= {"ratings": "bands", "concreteness_ratings": None}  # not read
             config = config.model_copy(update={"dataset_rows": wanted, **clean})
@@ -206,9 +213,9 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
         else:
             rows = _own_rows(recipe, log)
             source = f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"
-        found = select_rows(rows, wanted, source)
-    log(f"{len(found):,} rows of {source}, with {sum(map(len, found.negatives)):,} negatives")
-    return found
+        held_out = select_rows(rows, wanted, source)
+    log(f"{len(held_out):,} rows of {source}, with {sum(map(len, held_out.negatives)):,} negatives")
+    return held_out
 
 
 def _own_rows(recipe: Recipe, log: Log) -> Dataset:
@@ -216,15 +223,15 @@ def _own_rows(recipe: Recipe, log: Log) -> Dataset:
     source = config.evaluation_dataset or config.dataset
     part = {"split": config.evaluation_split, "config": config.dataset_config}
     rows = load_training_set(source, **part, column_names=recipe.column_names)
-    require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings, of {source},")
+    require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings ({source})")
     return choose_captions(rows, "longest", log)
 
 
 def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -> Arm:
-    """An arm of a sweep, with the checkpoints that are followed if it is one of the plan's."""
-    # Saving changes no weight. Until the arm has ended its checkpoints are on disk, each as large as the model. An arm
-    # that is killed during training starts over, because they hold only the model. An arm that is killed later
-    # resumes, and scored checkpoints are not scored again.
+    """Adds checkpoints to an arm of a sweep if its variant is followed."""
+    # Saving does not change weights. Until the arm ends, its checkpoints are on disk, each as large as the model. An
+    # arm that is killed during training starts over, because checkpoints contain only the model. An arm that is killed
+    # later resumes, and scored checkpoints are not scored again.
     variant = arm.name.rpartition("/")[2]
     if variant not in plan.variants:
         return arm
@@ -237,17 +244,17 @@ def score_base(study: Study, rows: HeldOutRows) -> pd.DataFrame:
 
 
 def read_paths(study: Study, rows: HeldOutRows) -> dict[str, Tables]:
-    """`distances` by variant and step, the base among them at step 0; for the main process."""
+    """`distances` by variant and step, with the base at step 0; main process only."""
     base = {BASE_STEP: score_base(study, rows)}
-    return {name.rpartition("/")[2]: base | found for name, found in study.followed.items()}
+    return {name.rpartition("/")[2]: base | tables for name, tables in study.followed.items()}
 
 
 def _scoring(rows: HeldOutRows, session: Session) -> Scoring:
     def score(embedder: Embedder) -> pd.DataFrame:
-        found, cut = distances(embedder, rows)
-        if cut:
-            session.log(f"embeddings: {cut} texts are longer than the text tower and were cut")
-        return found
+        table, truncated = distances(embedder, rows)
+        if truncated:
+            session.log(f"embeddings: {truncated} texts exceed the text tower's maximum length and were truncated")
+        return table
 
     return Scoring(score, {"rows": rows.digest, "hfcomp_version": __version__})
 

@@ -1,9 +1,9 @@
-"""From the outcomes of a sweep to its numbers, `sweep.json`, `report.md` and the tables in the terminal.
+"""Summarizes the outcomes of a sweep and writes `sweep.json`, `report.md` and the tables in the terminal.
 
-`sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `publish_sweep` is given, and as
-`results` those of `SweepResults.contents`. Of version 3 are intervals and p of `difference_over_seeds`, which cover
-with three seeds too. Of version 2 are `primary` in place of the measure `mean`, and `minus` with intervals and p that
-hold for other seeds too.
+`sweep.json` contains `sweep_schema_version` (raised when a key changes its meaning), the facts and plan passed to
+`publish_sweep`, and `SweepResults.contents` as `results`. Version 3 introduced intervals and p from
+`difference_over_seeds`, which also have correct coverage with three seeds. Version 2 replaced the measure `mean` by
+`primary` and introduced `minus` with intervals and p that also hold for other seeds.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hfcomp.reading import nearest
 from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.format import decimal, direction, number
 from hfcomp.reporting.line_values import points_of
-from hfcomp.reporting.lines import Line, general_of, name_of, of_aspect, primary_of, subsets_of
+from hfcomp.reporting.lines import Line, general_of, name_of, primary_of, select_aspect, subsets_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.statistics import Outcomes
@@ -36,8 +37,8 @@ from hfcomp.trainers.stages import mean_logged
 
 SCHEMA_VERSION = 3
 ADJUSTED = (
-    "adj. p is adjusted for the number of differences: on the primary endpoint by Holm, over variants and settings; "
-    "all others as q (Benjamini and Hochberg). Contrasts are adjusted among themselves."
+    "adj. p is adjusted for the number of differences: by Holm on the primary endpoint, over variants and settings; "
+    "as q (Benjamini and Hochberg) for all others. Contrasts are adjusted separately."
 )
 LOGGED = Unit(1, 3)
 COSTS = ("name", "steps", "images", "texts", "seconds")
@@ -45,24 +46,24 @@ COSTS = ("name", "steps", "images", "texts", "seconds")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A setting that may be chosen, with the control's scores as fractions."""
+    """A setting that may be chosen, with the scores of the control as fractions."""
 
     setting: str
     primary: float
-    general: float  # mean of the lines that the plan names
-    loss: float  # the base's mean of these lines less this one
+    general: float  # mean over the lines that the plan names
+    loss: float  # the base's mean over these lines minus this mean
 
 
 @dataclass(frozen=True)
 class Choice:
     """The setting that a plan's rule chooses."""
 
-    control: str  # the variant that was judged
+    control: str  # variant that the rule was applied to
     endpoint: str  # name of the primary endpoint
-    base: float  # its mean of the general lines, 0 to 1
+    base: float  # mean of the base over the general lines, 0 to 1
     candidates: list[Candidate]  # all settings, in the plan's order
     chosen: Candidate
-    is_kept: bool  # whether it loses at most the tolerance; if not, none does
+    is_kept: bool  # whether the chosen setting loses at most the tolerance; if False, no setting does
     lines: int  # number of general lines
 
     def facts(self) -> dict[str, Any]:
@@ -70,9 +71,9 @@ class Choice:
 
 
 def check_choice(plan: ChoicePlan, scored: Sequence[str], primary: Measure | None) -> None:
-    """Raises for a line of the plan that is not among the scored measures, or no primary endpoint."""
+    """Raises if a line of the plan is not among the scored measures, or if there is no primary endpoint."""
     if primary is None:
-        raise ValueError("choose: compares primary endpoints of composition, and none is scored.")
+        raise ValueError("choose: needs a primary endpoint of composition, but none is scored.")
     for name in plan.keep or ():
         if name not in scored:
             raise ValueError(
@@ -82,19 +83,18 @@ def check_choice(plan: ChoicePlan, scored: Sequence[str], primary: Measure | Non
 
 
 def choose_setting(lines: Mapping[str, Sequence[Line]], control: str, plan: ChoicePlan) -> Choice:
-    """Applies the rule of `ChoicePlan` to the variant `control`; of the lines of each setting one is primary."""
+    """Applies the rule of `ChoicePlan` to the variant `control`; each setting must have one primary line."""
     first = next(iter(lines.values()))
-    kept_lines = plan.keep or [line["name"] for line in subsets_of(of_aspect(first, "general"))]
+    kept_lines = plan.keep or [line["name"] for line in subsets_of(select_aspect(first, "general"))]
     base, endpoint = _general(first, BASE, kept_lines), str(_primary(first)["primary"])
     candidates = []
     for setting, own in lines.items():
         general = _general(own, control, kept_lines)
         primary = number(_primary(own)["models"][control]["value"])
-        # Rounded, because 0.75 - 0.74 is above 0.01 in floating point, and a loss of exactly the tolerance is within
-        # it.
+        # Rounded, because 0.75 - 0.74 exceeds 0.01 in floating point, but a loss equal to the tolerance is allowed.
         candidates.append(Candidate(setting, primary, general, round(base - general, 12)))
-    kept = [one for one in candidates if one.loss <= plan.tolerance]
-    chosen = max(kept, key=lambda one: one.primary) if kept else min(candidates, key=lambda one: one.loss)
+    kept = [candidate for candidate in candidates if candidate.loss <= plan.tolerance]
+    chosen = max(kept, key=attrgetter("primary")) if kept else min(candidates, key=attrgetter("loss"))
     return Choice(control, endpoint, base, candidates, chosen, bool(kept), len(kept_lines))
 
 
@@ -102,32 +102,31 @@ def choice_section(choice: Choice, plan: ChoicePlan) -> Section:
     header = ["setting", choice.endpoint, "general", "loss against base", "within tolerance"]
     rows = [
         [
-            one.setting,
-            decimal(one.primary),
-            decimal(one.general),
-            decimal(one.loss, sign="+"),
-            "yes" if one.loss <= plan.tolerance else "no",
+            candidate.setting,
+            decimal(candidate.primary),
+            decimal(candidate.general),
+            decimal(candidate.loss, sign="+"),
+            "yes" if candidate.loss <= plan.tolerance else "no",
         ]
-        for one in choice.candidates
+        for candidate in choice.candidates
     ]
     rule = (
-        f"Rule: of the settings in which {choice.control} loses at most {decimal(plan.tolerance)} points of general "
-        f"abilities (the mean of {choice.lines} lines, {decimal(choice.base)} for {BASE}), the one with its highest "
-        f"{choice.endpoint}; if there is none, the one that loses least."
+        f"Rule: among the settings in which {choice.control} loses at most {decimal(plan.tolerance)} points of "
+        f"general abilities (mean of {choice.lines} lines, {decimal(choice.base)} for {BASE}), choose the one with "
+        f"the highest {choice.endpoint}; if there is none, choose the one that loses least."
     )
     return Section("Choice of a setting", [Table("", header, rows), Lines([rule])])
 
 
 def choice_verdict(choice: Choice, plan: ChoicePlan) -> str:
-    one = choice.chosen
-    numbers = (
-        f"{choice.endpoint} {decimal(one.primary)}, loss of general abilities {decimal(one.loss, sign='+')} points"
-    )
+    chosen = choice.chosen
+    loss = decimal(chosen.loss, sign="+")
+    numbers = f"{choice.endpoint} {decimal(chosen.primary)}, loss of general abilities {loss} points"
     if choice.is_kept:
-        return f"Chosen on {choice.control} alone: {one.setting} ({numbers})."
+        return f"Chosen only on {choice.control}: {chosen.setting} ({numbers})."
     return (
-        f"No setting keeps the loss of general abilities within {decimal(plan.tolerance)} points. Chosen on "
-        f"{choice.control} alone is the one that loses least: {one.setting} ({numbers})."
+        f"No setting keeps the loss of general abilities within {decimal(plan.tolerance)} points. Chosen only on "
+        f"{choice.control}, the setting that loses least: {chosen.setting} ({numbers})."
     )
 
 
@@ -145,13 +144,13 @@ def part_name(setting: str, seed: int, variant: str) -> str:
 
 
 def contrast_pair(name: str) -> tuple[str, str]:
-    """Names of the two sides of a contrast in a report."""
+    """The names of the two sides of a contrast in a report."""
     return f"with {name}", "without it"
 
 
 @dataclass(frozen=True)
 class SweepResults:
-    """The numbers of a sweep by setting: lines, the mean of general abilities, and by variant the means of the log."""
+    """The numbers of a sweep by setting: lines, mean of general abilities, and training-log means by variant."""
 
     plan: SweepPlan
     lines: dict[str, list[Line]]
@@ -162,11 +161,11 @@ class SweepResults:
     def contents(self) -> dict[str, Any]:
         """The `results` of `sweep.json`.
 
-        `measures` (their names), `primary` (the first of them, if there is one), `base` (measure to value) and
-        `settings`: setting to variant to `measures` (measure to `value`, `lowest`, `highest`, `seeds`, and but for the
-        reference `minus` with `value`, `low`, `high`, `p`, and `p_holm` or `q`) and `logged` (metric to mean);
-        `contrasts`: setting to contrast to measure to the same as `minus`, the mean of the variants with something
-        less that of those without. Fractions are in 0..1.
+        The keys are `measures` (their names), `primary` (the first of them, if any), `base` (measure to value),
+        `settings` and `contrasts`. `settings` maps setting and variant to `measures` and `logged` (metric to mean).
+        Each measure has `value`, `lowest`, `highest`, `seeds` and, except for the reference, `minus` with `value`,
+        `low`, `high`, `p`, and `p_holm` or `q`. `contrasts` maps setting, contrast and measure to numbers like those
+        of `minus`: the mean of the variants with a part minus the mean of those without. Fractions are in 0..1.
         """
         first, plan = self.lines[self.plan.first[0]], self.plan
         settings = {
@@ -178,8 +177,8 @@ class SweepResults:
         }
         contrasts = {
             setting: {
-                name: {line["name"]: line["differences"][one][other] for line in own}
-                for name, (one, other) in ((name, contrast_pair(name)) for name in plan.contrasts)
+                name: {line["name"]: line["differences"][present][absent] for line in own}
+                for name, (present, absent) in ((name, contrast_pair(name)) for name in plan.contrasts)
             }
             for setting, own in self.lines.items()
         }
@@ -197,9 +196,9 @@ class SweepResults:
         return self.plan.choose and choose_setting(self.lines, self.plan.reference, self.plan.choose)
 
     def _numbers(self, line: Line, variant: str) -> dict[str, Any]:
-        found, minus = line["models"][variant], line["differences"].get(variant)
-        seeds = found.get("seeds", [found["value"]])
-        numbers = {"value": found["value"], "lowest": min(seeds), "highest": max(seeds), "seeds": seeds}
+        estimate, minus = line["models"][variant], line["differences"].get(variant)
+        seeds = estimate.get("seeds", [estimate["value"]])
+        numbers = {"value": estimate["value"], "lowest": min(seeds), "highest": max(seeds), "seeds": seeds}
         return numbers | ({"minus": minus[self.plan.reference]} if minus else {})
 
 
@@ -210,14 +209,14 @@ def summarize_sweep(
     declared: Mapping[str, Sequence[Average]] | None = None,
     primary: str | None = None,
 ) -> SweepResults:
-    """The numbers of a sweep, see `summarize_settings`, and what was logged in its folder.
+    """Summarizes a sweep with `summarize_settings` and reads the training logs in its folder.
 
-    Outcomes are of `base` and of every part, whose arms are named by `part_name`.
+    `outcomes` must contain `base` and every part, with arms named by `part_name`.
     """
-    contrasts = {contrast_pair(name): (one.of, one.without) for name, one in plan.contrasts.items()}
+    contrasts = {contrast_pair(name): (contrast.of, contrast.without) for name, contrast in plan.contrasts.items()}
     how = {"reference": plan.reference, "contrasts": contrasts, "benchmarks": plan.benchmarks}
-    of_settings = {setting: _of_setting(Outcomes.of(outcomes), plan, setting) for setting in plan.settings}
-    found = summarize_settings(of_settings, list(plan.variants), **how, primary=primary, declared=declared or {})
+    by_setting = {setting: _select_setting(Outcomes.of(outcomes), plan, setting) for setting in plan.settings}
+    summaries = summarize_settings(by_setting, list(plan.variants), **how, primary=primary, declared=declared or {})
 
     def folders(setting: str, name: str) -> list[Path]:
         return [folder / part_name(setting, seed, name) for seed in plan.seeds]
@@ -229,11 +228,11 @@ def summarize_sweep(
         }
         for setting in plan.settings
     }
-    lines, general = ({setting: one[index] for setting, one in found.items()} for index in (0, 1))
+    lines, general = ({setting: summary[index] for setting, summary in summaries.items()} for index in (0, 1))
     return SweepResults(plan, lines, general, logged)
 
 
-def _of_setting(outcomes: Outcomes, plan: SweepPlan, setting: str) -> Outcomes:
+def _select_setting(outcomes: Outcomes, plan: SweepPlan, setting: str) -> Outcomes:
     parts = {part_name(setting, seed, name): (name, seed) for name in plan.variants for seed in plan.seeds}
     return outcomes.relabel({**parts, BASE: (BASE, NO_SEED)})
 
@@ -249,7 +248,7 @@ def publish_sweep(
 ) -> None:
     """Writes `sweep.json` and `report.md`, with the figures of further sections, and prints the tables.
 
-    `facts` (`method`, `caveat`, `notes`, `config`, `models`, ...) and the primary endpoint that was asked for go into
+    `facts` (`method`, `caveat`, `notes`, `config`, `models`, ...) and the requested primary endpoint are written into
     `sweep.json`.
     """
     written = {"plan": {**results.plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
@@ -267,9 +266,9 @@ def sweep_report(
     brief: bool,
     further: Sequence[Section] = (),
 ) -> Report:
-    """The report of a sweep, with further sections behind the others, as in `publish_sweep`.
+    """The report of a sweep, followed by further sections, as in `publish_sweep`.
 
-    In brief there are differences on the first measure alone, and values without the range of seeds.
+    The brief form has differences only on the first measure, and values without the range over seeds.
     """
     plan = results.plan
     every = [line for own in results.lines.values() for line in own]
@@ -291,58 +290,58 @@ def sweep_report(
     if plan.choose and (choice := results.choice):
         verdict = [choice_verdict(choice, plan.choose)]
         measured = [choice_section(choice, plan.choose), *([] if brief else measured)]
-    costs = made_tables.mean_stages([{key: getattr(one, key) for key in COSTS} for one in stages])
+    costs = made_tables.mean_stages([{key: getattr(stage, key) for key in COSTS} for stage in stages])
     sections = [
         *measured,
-        Section("Contrasts", [Lines(_sides(plan))]),
+        Section("Contrasts", [Lines(_contrast_lines(plan))]),
         Section("Training log", list(_log_means(results))),
         Section("Cost", [made_tables.costs(costs)]),
-        Section("Models", [Lines(_variants(plan, facts))]),
+        Section("Models", [Lines(_variant_lines(plan, facts))]),
         Section("How it was made", [] if brief else [made_tables.made_table(facts["config"])]),
         *([] if brief else further),
     ]
     how = tables.legend(every, adjusted=ADJUSTED, brief=brief)
-    title, notes = f"{facts['method']}: a sweep", () if brief else facts["notes"]
+    title, notes = f"{facts['method']}: sweep", () if brief else facts["notes"]
     return Report(title, facts["caveat"], verdict, sections, [how], notes, _closing(plan, facts, folder))
 
 
 def _verdict(reference: str, primary: Line | None, general: Line | None) -> Iterator[str]:
     if primary is not None:
-        yield f"{primary['primary']} (primary endpoint, p by Holm){_compared(primary, reference)}."
+        yield f"{primary['primary']} (primary endpoint, p by Holm){_comparison(primary, reference)}."
     if general is not None:
-        yield f"price: general abilities ({name_of(general)}){_compared(general, reference)}."
+        yield f"cost: general abilities ({name_of(general)}){_comparison(general, reference)}."
 
 
-def _compared(line: Line, reference: str) -> str:
+def _comparison(line: Line, reference: str) -> str:
     changes = {name: minus[reference] for name, minus in line["differences"].items() if reference in minus}
-    # The adjusted p takes precedence over an interval that excludes 0: with many variants one in twenty does by
-    # chance.
+    # The adjusted p takes precedence over an interval that excludes 0, because with many variants, one interval in
+    # twenty does so by chance.
     signs = {
-        name: direction({"value": one["value"], "p": one["p_holm"]} if "p_holm" in one else one)
-        for name, one in changes.items()
+        name: direction({"value": change["value"], "p": change["p_holm"]} if "p_holm" in change else change)
+        for name, change in changes.items()
     }
     parts = []
     for word, sign in (("better", 1), ("worse", -1)):
-        found = [f"{name} {points_of(changes[name], line)}" for name in changes if signs[name] == sign]
-        parts += [f"{word} than {reference}: {', '.join(found)}"] if found else []
+        names = [f"{name} {points_of(changes[name], line)}" for name in changes if signs[name] == sign]
+        parts += [f"{word} than {reference}: {', '.join(names)}"] if names else []
     alike = [name for name in changes if signs[name] == 0]
-    parts += [f"no significant difference to {reference}: {', '.join(alike)}"] if alike else []
+    parts += [f"no significant difference from {reference}: {', '.join(alike)}"] if alike else []
     untested = [name for name in changes if signs[name] is None]
     parts += [f"not tested: {', '.join(untested)}"] if untested else []
     return f": {'; '.join(parts)}" if parts else ""
 
 
 def _closing(plan: SweepPlan, facts: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Where the files are, and how to score the first runs on benchmarks."""
+    """The folder of the files, and the command that scores the first runs on benchmarks."""
     models = {BASE: BASE} | {name: part_name(*plan.first, name) for name in plan.variants}
     paths = {name: facts["models"][part]["path"] for name, part in models.items()}
     return {"written to": str(folder), "next": evaluate_command(paths)}
 
 
-def _sides(plan: SweepPlan) -> list[str]:
+def _contrast_lines(plan: SweepPlan) -> list[str]:
     return [
-        f"{name}: mean of {' + '.join(one.of)} minus mean of {' + '.join(one.without)}"
-        for name, one in plan.contrasts.items()
+        f"{name}: mean of {' + '.join(contrast.of)} minus mean of {' + '.join(contrast.without)}"
+        for name, contrast in plan.contrasts.items()
     ]
 
 
@@ -352,13 +351,12 @@ def _log_means(results: SweepResults) -> Iterator[Table]:
         yield Table(f"{setting}: means", ["variant", *results.plan.logged], rows if results.plan.logged else [])
 
 
-def _variants(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:
-    """What variants train and start from, where it is not what the recipe says."""
-    objectives = plan.chosen("objective")
-    found = [f"{name}: trains {objective}" for name, objective in objectives.items()]
+def _variant_lines(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:
+    """Lines for variants whose objective or start differs from the recipe's."""
+    objectives, controls, after = (plan.variant_values(key) for key in ("objective", "control", "after"))
+    lines = [f"{name}: trains {objective}" for name, objective in objectives.items()]
     rest = [name for name in plan.variants if name not in objectives]
-    found += [f"{', '.join(rest)}: trains {facts['config']['objective']}"] if found and rest else []
-    found += [f"{name}: {MEANINGS[of].format(method=facts['method'])}" for name, of in plan.chosen("control").items()]
-    after = plan.chosen("after")
-    found += [f"{name}: starts from {start}, whose steps are on top of its own" for name, start in after.items()]
-    return found
+    lines += [f"{', '.join(rest)}: trains {facts['config']['objective']}"] if lines and rest else []
+    lines += [f"{name}: {MEANINGS[control].format(method=facts['method'])}" for name, control in controls.items()]
+    lines += [f"{name}: starts from {start}; that model's steps add to its own" for name, start in after.items()]
+    return lines

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, Builder, CardText
 from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
-from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared
+from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared_options
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]
 MAGIC_STEPS: tuple[MagicStep, ...] = get_args(MagicStep)
@@ -50,7 +50,7 @@ class GraphSettings(Options):
 
     def facts(self) -> dict[str, Any]:
         """These settings, without other options of a subclass."""
-        return {name: getattr(self, name) for name in declared(GraphSettings)}
+        return {name: getattr(self, name) for name in declared_options(GraphSettings)}
 
 
 @dataclass(kw_only=True)
@@ -91,7 +91,7 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
     def _check_unused(self) -> None:
         """Raises ValueError for options that have no effect without a language model."""
-        for option in declared(LanguageModelOptions).values():
+        for option in declared_options(LanguageModelOptions).values():
             if getattr(self, option.name) != option.default:
                 raise ValueError(
                     f"--{option.name} has no effect: --writer {self.writer} uses no language model. Remove it."

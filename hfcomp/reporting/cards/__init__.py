@@ -1,1 +1,1 @@
-"""Model cards, from one template, of runs of recipes and of models that a Trainer saves."""
+"""Model cards from one template, for recipe runs and for models that a Trainer saves."""

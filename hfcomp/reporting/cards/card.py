@@ -1,4 +1,4 @@
-"""A model card as data, and its text from the template `model_cards/template.md`."""
+"""A model card as data, rendered with the template `model_cards/template.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hfcomp.reading import read_yaml, shipped_folder
 from hfcomp.reporting.cards.metadata import SCORED_WITH
 from hfcomp.reporting.cards.methods import MEANINGS, Method, known_method
 from hfcomp.reporting.report import Section, Table
-from hfcomp.reporting.saving import escaped, markdown_table, section_blocks
+from hfcomp.reporting.saving import escape_markdown, markdown_table, section_blocks
 from hfcomp.writing import write_text
 
 logger = logging.getLogger(__name__)
@@ -28,22 +28,22 @@ CARD = "README.md"
 INTERPOLATION = "WiSE-FT"
 TEMPLATE = "template.md"
 OWN_MARK = "<!-- written by hfcomp, and again when the model is saved or pushed: remove this line to keep changes -->"
-# Phrases of cards that peft and transformers write by themselves, with nothing of a user's in them.
+# Phrases in cards that peft and transformers generate automatically, without anything from the user.
 AUTOMATIC = ("[More Information Needed]", "generated automatically according to the information the Trainer")
 PLACE, BASE_PLACE = "<this model's id or folder>", "<its base's id or folder>"
 
 HOW_TO_SCORE = "--suite compositional"
-FORGETTING = "Only the abilities in the tables were scored. Others may have been lost; fine-tuning forgets."
-TERMS = "Licenses, terms and biases of the base and of the data apply to this model; hfcomp does not check them."
+FORGETTING = "Only the abilities in the tables were scored. Fine-tuning forgets, so others may have been lost."
+TERMS = "The licenses, terms and biases of the base and the data apply to this model; hfcomp does not check them."
 
 
 @dataclass(frozen=True)
 class Interpolation:
-    """How a model between a base and a tuned one was made.
+    """A model that was interpolated between a base and a tuned model.
 
     Attributes:
-        method: The idea and its paper.
-        facts: Which point it is and how it was chosen, a line each.
+        method: Idea of the interpolation and its paper.
+        facts: Lines about the point and how it was chosen.
     """
 
     method: Method
@@ -51,44 +51,44 @@ class Interpolation:
 
     @classmethod
     def of(cls, alpha: float, chosen: Mapping[str, Any] | None) -> Interpolation:
-        """A point from 0 (base) to 1 (tuned), given or, with the facts of a sweep, chosen."""
+        """A point from 0 (base) to 1 (tuned), set by the user or, with the facts of a sweep, chosen by scores."""
         if chosen is None:
-            how = ["The point was given, not chosen by scores."]
+            how = ["The user set this point; it was not chosen by scores."]
         else:
             counts = [f"{count:,} images" for count in chosen["images"]]
             pairs = zip((chosen["composition"], chosen["general"]), counts, strict=True)
             how = [
-                f"Chosen of {len(chosen['points'])} points is the one with {chosen['rule']}.",
+                f"This point was chosen among {len(chosen['points'])} points as the one with {chosen['rule']}.",
                 f"Composition is {' and general abilities are '.join(f'{name} ({count})' for name, count in pairs)}.",
                 *([f"The points were chosen on {chosen['on']}."] if "on" in chosen else []),
                 *([chosen["held_out"]] if "held_out" in chosen else []),
             ]
-        return cls(known_method(INTERPOLATION), [f"Alpha is {alpha:g}: 0 is the base, 1 the tuned model.", *how])
+        return cls(known_method(INTERPOLATION), [f"Alpha is {alpha:g} (0: the base, 1: the tuned model).", *how])
 
 
 @dataclass(frozen=True)
 class Card:
-    """The content of a card. Texts are plain: they are escaped when the card is rendered.
+    """The content of a card. Texts are plain and are escaped when the card is rendered.
 
     Attributes:
         metadata: Metadata for programs, at the top of the file.
-        summary: The model in a sentence.
-        objective: Class that it was trained with. Empty if unknown.
-        method: Its idea and papers. `None` for an objective of the user's own.
-        interpolation: Set for a model between a base and a tuned one.
-        caveat: What limits everything that the card says.
+        summary: Description of the model in one sentence.
+        objective: Class that the model was trained with. Empty if unknown.
+        method: Idea and papers of the method. `None` for a user's own objective.
+        interpolation: Set for a model interpolated between a base and a tuned model.
+        caveat: Limits of everything that the card says.
         verdict: Sentences that a reader must not miss.
-        figure: Name of a picture next to the card, and what it shows.
+        figure: Name of a picture next to the card, and a description of it.
         results: Sections of tables. Empty for a model that was not evaluated.
-        legend: How to read the numbers.
+        legend: Explanation of how to read the numbers.
         evaluate: Command that evaluates the model.
-        overlap: What the check of training and evaluation images found, a line each. Empty if there was none.
-        provenance: What was trained from what, as names and values.
-        command: Shell or Python that trains the model again, with the language of its block.
-        values: Table of the values of the training.
+        overlap: Findings of the check for training images that are scored, one per line. Empty without a check.
+        provenance: Origin of the model (base, data, seed and similar) as names and values.
+        command: Shell or Python code that trains the model again, with the language of its code block.
+        values: Table of training values.
         recipe: All fields of the recipe, as YAML.
         environment: Names and versions of libraries.
-        limits: What the model or its numbers do not show.
+        limits: Limits of the model or its numbers.
         place: Hub id of the model, for the code that loads it.
         base_place: Hub id of the base, for the code that loads an adapter.
         eval_files: Entries of `.eval_results` by file name.
@@ -122,39 +122,45 @@ class Card:
 
 
 def evaluate_command(name: str, place: str, base: str | None) -> str:
-    """The command that scores a model, beside its base where that is on the Hub."""
+    """The command that scores a model, together with its base if the base is on the Hub."""
     return " ".join(["hfcomp evaluate", *([f"base={base}"] if base else []), f'"{name}={place}"', HOW_TO_SCORE])
 
 
 def render_card(card: Card) -> str:
     template = (shipped_folder("model_cards", TEMPLATE) / TEMPLATE).read_text(encoding="utf-8")
-    known = {one.name: getattr(card, one.name) for one in fields(card)}
+    known = {attribute.name: getattr(card, attribute.name) for attribute in fields(card)}
     text = {"metadata": card.metadata.to_yaml(), "mark": OWN_MARK, "meanings": MEANINGS}
-    return _compiled(template).render(**known | text)
+    return _compile(template).render(**known | text)
 
 
-# Compiling takes longer than everything else about the card of a small training, and a Trainer writes one per
+# Compiling takes longer than everything else about the card of a small training, and a Trainer writes one card per
 # checkpoint.
 @cache
-def _compiled(template: str) -> jinja2.Template:
-    # Without autoescape, which is for HTML: the template's filter `plain` escapes for Markdown. A field that the
-    # template misspells is an error, not an empty line.
+def _compile(template: str) -> jinja2.Template:
+    # No autoescape, which is for HTML: the template's filter `plain` escapes for Markdown. A field that the template
+    # misspells is an error, not an empty line.
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters |= {"plain": escaped, "fenced": fenced, "table": _table, "pairs": _pairs, "section": _section}
+    environment.filters |= {
+        "plain": escape_markdown,
+        "fenced": fenced,
+        "table": _table,
+        "pairs": _pairs,
+        "section": _section,
+    }
     return environment.from_string(template)
 
 
 def write_card(folder: Path, card: Card) -> bool:
     """Writes `README.md` and `.eval_results/*.yaml` into a folder, and returns whether it did.
 
-    A card that somebody wrote or changed stays. Only hfcomp's own cards, which still have their mark, and the empty
-    forms of peft and transformers are replaced.
+    Keeps a card that somebody wrote or changed. Replaces only hfcomp's own cards, which still have their mark, and the
+    empty forms written by peft and transformers.
     """
     path = folder / CARD
     if path.is_file() and not _is_replaceable(path.read_text(encoding="utf-8", errors="replace")):
-        logger.warning(f"{path} was changed by hand and stays as it is. Remove it for a card of hfcomp.")
+        logger.warning(f"{path} was edited by hand and is kept. Remove it to get a card written by hfcomp.")
         return False
     write_text(path, render_card(card))
     _write_eval_files(folder / EVAL_RESULTS_FOLDER, card.eval_files)
@@ -162,8 +168,8 @@ def write_card(folder: Path, card: Card) -> bool:
 
 
 def _write_eval_files(folder: Path, files: Mapping[str, Sequence[EvalResultEntry]]) -> None:
-    # Files of an earlier evaluation are removed, or the Hub would show its numbers as this model's. Files of other
-    # programs stay: only hfcomp's entries have its note.
+    # Removes files of an earlier evaluation; otherwise the Hub would show its numbers as this model's. Files from
+    # other programs stay, since only hfcomp's entries have its note.
     for path in folder.glob("*.yaml"):
         entries = read_yaml(path)
         if path.name not in files and all(SCORED_WITH in str(entry.get("notes")) for entry in entries):
@@ -182,7 +188,7 @@ def _table(table: Table) -> str:
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return _table(Table("", ["what", "value"], [[name, str(value)] for name, value in values.items()], labels=2))
+    return _table(Table("", ["name", "value"], [[name, str(value)] for name, value in values.items()], labels=2))
 
 
 def _section(section: Section) -> str:

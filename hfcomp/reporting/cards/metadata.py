@@ -1,4 +1,4 @@
-"""The machine-readable part of a card: its metadata with `model-index`, and the files of `.eval_results`."""
+"""The machine-readable part of a card: its metadata with `model-index`, and the files in `.eval_results`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIPELINE = "zero-shot-image-classification"
 TAGS = ("hfcomp", "compositionality")
 # Benchmarks whose name begins with this are synthetic.
 SYNTHETIC = "sandbox"
-# Name of a user's own set in results.
+# Name of a user's own dataset in results.
 OWN = "own"
 DIGITS = 4
 SCORED_WITH = "scored with hfcomp"
@@ -32,20 +32,20 @@ def card_metadata(
     adapter: bool = False,
     **extra: Any,
 ) -> ModelCardData:
-    """The metadata that the Hub searches models by.
+    """The metadata that the Hub uses to search for models.
 
     Args:
         name: Name of the method, which becomes a tag and the model's name in `model-index`.
-        base: The model that was fine-tuned. Left out unless it is a Hub id.
+        base: Model that was fine-tuned. Left out unless it is a Hub id.
         datasets: Training datasets. Left out unless they are Hub ids.
-        results: Results as made by `eval_results`.
-        tags: Further tags.
-        adapter: Whether the repository holds a PEFT adapter.
-        extra: Further entries, such as `license` and `language`.
+        results: Results from `eval_results`.
+        tags: Additional tags.
+        adapter: Whether the repository contains a PEFT adapter.
+        extra: Additional entries, such as `license` and `language`.
     """
-    # The Hub links these entries. A path of this machine would be a dead link, and tell others about the machine.
+    # The Hub turns these entries into links. A local path would be a dead link and reveal details of this machine.
     on_hub = is_on_hub(base)
-    known = [one for one in datasets if one is not None and is_on_hub(one)]
+    known = [dataset for dataset in datasets if dataset is not None and is_on_hub(dataset)]
     relation: dict[str, Any] = {"base_model_relation": "adapter" if adapter else "finetune"} if on_hub else {}
     return ModelCardData(
         library_name=PEFT if adapter else LIBRARY,
@@ -53,7 +53,7 @@ def card_metadata(
         tags=[*TAGS, *([slug(name)] if name else []), *tags],
         base_model=base if on_hub else None,
         datasets=known or None,
-        # `model-index` needs both; without results the name would be left as a field of its own.
+        # `model-index` needs both; without results, the name would become a separate field.
         model_name=name if results else None,
         eval_results=list(results) or None,
         **relation,
@@ -62,7 +62,7 @@ def card_metadata(
 
 
 def slug(text: str) -> str:
-    """Small letters and digits, with `-` for all else."""
+    """Lowercase letters and digits, with `-` for everything else."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
@@ -72,9 +72,9 @@ def eval_results(
     """The values of the last model on all lines, from 0 to 1, for `model-index`.
 
     Args:
-        lines: Lines of `summarize`.
-        own: The user's own dataset that was scored.
-        benchmarks: As in `results.json`. Data from the Hub is named by its id and commit.
+        lines: Lines from `summarize`.
+        own: User's own dataset that was scored.
+        benchmarks: Facts about the benchmarks, as in `results.json`. Data from the Hub is named by its id and commit.
     """
     places = _hub_data(benchmarks)
     return [_eval_result(line, own, places.get(line["benchmark"])) for line in lines if _value(line) is not None]
@@ -83,11 +83,11 @@ def eval_results(
 def eval_files(
     lines: Sequence[Line], *, benchmarks: Mapping[str, Mapping[str, Any]], version: str
 ) -> dict[str, list[EvalResultEntry]]:
-    """The entries of `.eval_results/*.yaml` by file name: of benchmarks that were read from the Hub, and no others.
+    """The entries of `.eval_results/*.yaml` by file name, only for benchmarks that were read from the Hub.
 
-    The values are those of the last model; `version` is hfcomp's.
+    The values belong to the last model; `version` is the version of hfcomp.
     """
-    # The Hub files a result under a dataset's id and one of its tasks. Scenes of the sandbox and folders have no id.
+    # The Hub files a result under a dataset id and one of its tasks. Sandbox scenes and folders have no id.
     places, files = _hub_data(benchmarks), dict[str, list[EvalResultEntry]]()
     for line in lines:
         if line["benchmark"] not in places or _value(line) is None:
@@ -105,8 +105,8 @@ def eval_files(
 
 
 def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str | None]]:
-    """Id and commit of the data of benchmarks that were read from the Hub, by their title."""
-    # The form of an id is not enough: `data/own` may be a folder. Only data from the Hub has a commit.
+    """Dataset id and commit, by title, of the benchmarks that were read from the Hub."""
+    # Looking like an id is not enough, because `data/own` may be a folder. Only data from the Hub has a commit.
     return {
         facts["title"]: (data["place"], data["commit"])
         for facts in benchmarks.values()
@@ -117,7 +117,7 @@ def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[st
 def _eval_result(line: Line, own: str | None, data: tuple[str, str | None] | None) -> EvalResult:
     benchmark, metric = line["benchmark"], line["metric"]
     kind, name, revision = slug(benchmark), benchmark, None
-    # Leaderboards read these entries without their card, so the entry itself says that drawn scenes are synthetic.
+    # Leaderboards read these entries without the card, so the entry itself must say that drawn scenes are synthetic.
     if benchmark.split()[0].lower() == SYNTHETIC:
         kind, name = f"hfcomp-{kind}", f"{benchmark} (synthetic)"
     elif benchmark == OWN:

@@ -1,4 +1,4 @@
-"""The training in a card: the method's idea and papers, from `methods.yaml`, and whose choice each value is."""
+"""The training part of a card: the method's idea and papers, from `methods.yaml`, and who chose each value."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SET, DEFAULT, UNSTATED = "set", "default", "not stated"
 ON_COMMAND_LINE = f"{SET}, on the command line"
 WHOSE = {"paper": "paper's", "code": "code's", "ours": "ours", SET: "user's", DEFAULT: DEFAULT}
 MEANINGS = (
-    "paper's: as the paper has it; code's: as its authors' code has it; ours: our choice, where neither says; "
-    "user's: set by whoever trained this model; default: left as hfcomp has it."
+    "paper's: value in the paper; code's: value in its authors' code; ours: our choice, if neither states one; "
+    "user's: set by whoever trained this model; default: hfcomp's default."
 )
 PLUMBING = frozenset(
     (
@@ -31,7 +31,7 @@ PLUMBING = frozenset(
         *("save_strategy", "save_steps", "save_total_limit"),
     )
 )
-"""Fields that say what a run is called, logs and keeps: nothing that it learns from."""
+"""Fields about the name, logs and files of a run, which do not affect what it learns."""
 _SOURCE = re.compile(rf"^({'|'.join(WHOSE)})(?:'s)?\b[,:;]?\s*(.*)$", re.DOTALL)
 _LONGEST = 120
 
@@ -62,7 +62,7 @@ class Method:
 
     Attributes:
         name: Name of the method, or the first of several.
-        idea: A sentence or two.
+        idea: Description in a sentence or two.
         papers: Papers to cite.
     """
 
@@ -72,14 +72,14 @@ class Method:
 
 
 def find_method(name: str | None, trainers: Sequence[str]) -> Method | None:
-    """The method of that name, else that of the first known class; `None` for an objective of the user's own.
+    """Finds a method by name, otherwise by the first known class; `None` for a user's own objective.
 
     Args:
         name: Name of the method, as in recipes.
-        trainers: Names of the trainer's class and of those that it derives from, the nearest first.
+        trainers: Names of the trainer's class and of its base classes, the nearest first.
     """
-    known = _known()
-    # The name first: a method may have no trainer of its own, or share one with others.
+    known = _methods_file()
+    # The name comes first, because a method may have no trainer of its own, or share one with others.
     for entry in known.methods:
         if name in entry.methods:
             return _method(name, entry)
@@ -91,25 +91,25 @@ def find_method(name: str | None, trainers: Sequence[str]) -> Method | None:
 
 
 def known_method(name: str) -> Method:
-    found = find_method(name, [])
-    if found is None:
+    method = find_method(name, [])
+    if method is None:
         raise ValueError(f"{FILE.name} has no method {name!r}.")
-    return found
+    return method
 
 
 def class_names(trainer: type) -> list[str]:
-    """The names of a trainer's class and of those that it derives from, the nearest first, below the common base."""
-    names = [one.__name__ for one in trainer.__mro__]
+    """Names of a trainer's class and its base classes, the nearest first, up to but without the common base."""
+    names = [base.__name__ for base in trainer.__mro__]
     return names[: names.index(COMMON_BASE)] if COMMON_BASE in names else names
 
 
 @cache
-def _known() -> _File:
+def _methods_file() -> _File:
     return parse(_File, read_yaml(FILE), str(FILE))
 
 
 def _method(name: str, entry: _Entry) -> Method:
-    papers = _known().papers
+    papers = _methods_file().papers
     return Method(name, entry.idea, tuple(papers[key] for key in entry.papers))
 
 
@@ -120,16 +120,16 @@ def values_table(
     defaults: Mapping[str, Any] | None = None,
     default_sources: Mapping[str, str] | None = None,
 ) -> Table:
-    """A row for each value: name, value, whose choice it is, and a note.
+    """A table with one row per value: name, value, who chose it, and a note.
 
     Args:
         values: Values that the recipe and the command line set.
-        sources: By field, its comment in the recipe, such as `paper, section 3`, or `ON_COMMAND_LINE`.
-        defaults: Fields that nobody set.
-        default_sources: By such a field, the source of its default.
+        sources: Sources by field: its comment in the recipe, such as `paper, section 3`, or `ON_COMMAND_LINE`.
+        defaults: Values of fields that were not set.
+        default_sources: Sources of these defaults by field.
     """
     notes, kept = default_sources or {}, dict(defaults or {})
-    # transformers ignores the number of epochs if it has one of steps, so a card must not state both.
+    # transformers ignores the number of epochs if the number of steps is set, so a card must not state both.
     if (values.get("max_steps") or 0) > 0:
         kept.pop("num_train_epochs", None)
     stated = {name: f"{DEFAULT}, {notes.get(name, '')}" for name in kept} | dict(sources)
@@ -145,28 +145,28 @@ def values_table(
 
 
 def whose(source: str) -> tuple[str, str]:
-    """Whose choice a value is, and the rest of its source."""
-    found = _SOURCE.match(source)
-    return (WHOSE[found[1]], found[2]) if found else (UNSTATED, source)
+    """Splits the source of a value into who chose it and the rest."""
+    match = _SOURCE.match(source)
+    return (WHOSE[match[1]], match[2]) if match else (UNSTATED, source)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a field may hold a token, which no card has."""
+    """Whether a field may hold a token, which must not appear in a card."""
     return "token" in name
 
 
 def without_secrets(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that others may read: without tokens, and with only the last part of local paths."""
+    """Removes tokens, and shortens local paths to their last part, so others may read the values."""
     return without_local_paths({name: value for name, value in values.items() if not is_secret(name)})
 
 
 def _cells(value: Any, source: str) -> Iterator[str]:
-    yield spelled(value)
+    yield yaml_text(value)
     yield from whose(source)
 
 
-def spelled(value: Any) -> str:
-    """A value as YAML has it, in one line."""
+def yaml_text(value: Any) -> str:
+    """A value as YAML in one line."""
     text = yaml.safe_dump(without_local_paths(value), default_flow_style=True, width=10_000, allow_unicode=True)
     text = text.removesuffix("...\n").strip()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

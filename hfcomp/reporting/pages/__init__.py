@@ -1,1 +1,1 @@
-"""HTML pages of one file, usable offline: their frame and policy, and parts that several of them show."""
+"""Self-contained HTML pages that work offline: their frame and security policy, and parts that several pages share."""

@@ -1,12 +1,12 @@
-// After list.js. An item has, by the number of a metric of its benchmark, the value of each model (null where it was not
-// scored) and where any tied, whether each did; of each text the scores of each model with each picture.
+// Needs list.js. An item has, by metric number in its benchmark, the value of each model (null if not scored) and, if
+// any model tied, whether each one did; each text has the scores of each model with each picture.
 const about = readData("about");
 const pictures = readData("pictures");
 const items = readData("item-data");
 const { models, benchmarks } = about;
 const CHANGES = { right: "both right", fixed: "fixed", broken: "broken", wrong: "both wrong" };
 
-// ---- what came of an item ----
+// ---- outcome of an item ----
 
 const chosen = { benchmark: null, subset: "", metric: null, left: about.left, right: about.right };
 
@@ -34,45 +34,45 @@ function verdict(item, model) {
   return isTie(item, model) ? "tie" : value === 1 ? "right" : "wrong";
 }
 
-// What became of an item from the left model to the right one; of a graded metric whether its value rose or fell.
+// The change of an item from the left model to the right one; for a graded metric, whether its value rose or fell.
 function changeOf(item) {
   const [before, after] = [valueOf(item, chosen.left), valueOf(item, chosen.right)];
   if (before === null || after === null) return "";
   if (isGraded(item)) return after > before ? "fixed" : after < before ? "broken" : "";
-  const [one, other] = [isRight(item, chosen.left), isRight(item, chosen.right)];
-  return one ? (other ? "right" : "broken") : other ? "fixed" : "wrong";
+  const [left, right] = [isRight(item, chosen.left), isRight(item, chosen.right)];
+  return left ? (right ? "right" : "broken") : right ? "fixed" : "wrong";
 }
 
 // ---- one item ----
 
 const shownModels = () => (chosen.left === chosen.right ? [chosen.left] : [chosen.left, chosen.right]);
 
-const RIVAL = "not lower than a caption with its own image";
+const RIVAL = "scores at least as high as a caption with its own image";
 
 function scoreOf(text, model, picture) {
   return text?.scores?.[model]?.[picture] ?? null;
 }
 
-// A cell for each model and picture. A false caption with the image, and the caption with another image, are marked
-// where their score is not lower than that of the caption with the image, or of the first false one with the other image.
+// A cell for each model and picture. A false caption with the image, and the caption with another image, are marked if
+// they score at least as high as the caption with the image, or as the first false caption with the other image.
 function scoreCells(item, text) {
-  const own = item.texts.find((one) => one.role === "caption");
-  const others = item.pictures.length > 1 ? item.texts.find((one) => one.role === "not") : null;
+  const own = item.texts.find((line) => line.role === "caption");
+  const others = item.pictures.length > 1 ? item.texts.find((line) => line.role === "not") : null;
   return shownModels().flatMap((model) => item.pictures.map((_, picture) => {
     const score = scoreOf(text, model, picture);
     const isRival = text === own ? picture > 0 : text.role === "not" && picture === 0;
-    const wanted = [scoreOf(own, model, 0), scoreOf(others, model, 1)].filter((one) => one !== null);
-    const isWrong = isRival && score !== null && wanted.some((one) => score >= one);
+    const references = [scoreOf(own, model, 0), scoreOf(others, model, 1)].filter((value) => value !== null);
+    const isWrong = isRival && score !== null && references.some((value) => score >= value);
     const attributes = isWrong ? { class: "number wrong", title: RIVAL } : { class: "number" };
     return element("td", attributes, score === null ? "" : score.toFixed(3));
   }));
 }
 
 function texts(item) {
-  const lines = item.texts.map((one) =>
-    textLine(one.role, one.changes ? changedText(one.changes) : [one.text], scoreCells(item, one)));
+  const lines = item.texts.map((text) =>
+    textLine(text.role, text.changes ? changedText(text.changes) : [text.text], scoreCells(item, text)));
   if (item.hidden) lines.push(textLine("", [element("small", null, `and ${item.hidden} more`)], []));
-  const isScored = item.texts.some((one) => one.scores);
+  const isScored = item.texts.some((text) => text.scores);
   const head = !isScored ? [] : shownModels().flatMap((model) => item.pictures.map(([title]) =>
     element("th", { class: "number" }, models[model], item.pictures.length > 1 ? element("small", null, title) : null)));
   return element("table", null, element("thead", null, element("tr", null, element("th"), element("th"), ...head)),
@@ -83,26 +83,26 @@ function make(number) {
   const item = items[number];
   const { title, metrics } = benchmarks[item.benchmark];
   const verdicts = shownModels().map((model) => {
-    const found = verdict(item, model);
-    const kind = isGraded(item) || found === "not scored" ? "" : isRight(item, model) ? " right" : " wrong";
-    return element("span", { class: `verdict${kind}` }, models.length > 1 ? `${models[model]}: ${found}` : found);
+    const outcome = verdict(item, model);
+    const kind = isGraded(item) || outcome === "not scored" ? "" : isRight(item, model) ? " right" : " wrong";
+    return element("span", { class: `verdict${kind}` }, models.length > 1 ? `${models[model]}: ${outcome}` : outcome);
   });
   const change = changeOf(item);
   const word = change === "fixed" || change === "broken" ? element("span", { class: `verdict ${change}` }, change) : null;
   const name = [title, item.subset === "all" ? "" : item.subset, item.item].filter(Boolean).join(", ");
   const head = element("header", null, element("b", null, name),
     element("small", null, `image ${item.image}`), element("small", null, metrics[metricOf(item)]), ...verdicts, isGraded(item) ? null : word);
-  const found = item.pictures.map(([what, picture]) => pictureFigure(pictures, about.side, what, picture));
+  const figures = item.pictures.map(([caption, picture]) => pictureFigure(pictures, about.side, caption, picture));
   return element("article", { class: "row", "data-item": number }, head, element("div", { class: "pair" },
-    about.thumbnails ? element("div", { class: "pictures" }, ...found) : null,
+    about.thumbnails ? element("div", { class: "pictures" }, ...figures) : null,
     element("div", { class: item.pictures.length > 1 ? "texts many" : "texts" }, texts(item))));
 }
 
-// ---- which items ----
+// ---- filters ----
 
 const list = new ItemList(byId("rows"), make);
 const haystacks = items.map((item) =>
-  [item.item, item.image, ...item.texts.map((one) => one.text)].join("\n").toLowerCase());
+  [item.item, item.image, ...item.texts.map((text) => text.text)].join("\n").toLowerCase());
 
 function isListed(item, number, words) {
   if (chosen.benchmark !== null && item.benchmark !== chosen.benchmark) return false;
@@ -128,7 +128,7 @@ function show() {
     if (change) counts[change] += 1;
     if (isWanted(change, wanted)) order.push(number);
   });
-  list.made.clear(); // verdicts and columns depend on what is chosen
+  list.made.clear(); // verdicts and columns depend on the choices
   list.show(order);
   byId("none").hidden = order.length > 0;
   const parts = Object.entries(CHANGES).map(([key, name]) => `${counts[key].toLocaleString("en")} ${name}`);
@@ -141,29 +141,29 @@ function show() {
 const numbered = (names) => names.map((name, number) => [number, name]);
 const numberIn = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
 
-// The subsets and metrics of the chosen benchmark; of several benchmarks each has its first metric.
-function ofBenchmark() {
-  const one = chosen.benchmark === null ? null : benchmarks[chosen.benchmark];
-  const subsets = one ? one.subsets : [];
+// Offers the subsets and metrics of the chosen benchmark. With all benchmarks, each one shows its first metric.
+function updateChoices() {
+  const benchmark = chosen.benchmark === null ? null : benchmarks[chosen.benchmark];
+  const subsets = benchmark ? benchmark.subsets : [];
   fillChoices("subset", [["", "all subsets"], ...(subsets.length > 1 ? subsets.map((name) => [name, name]) : [])]);
-  fillChoices("metric", one ? numbered(one.metrics) : []);
-  Object.assign(chosen, { subset: "", metric: one ? 0 : null });
+  fillChoices("metric", benchmark ? numbered(benchmark.metrics) : []);
+  Object.assign(chosen, { subset: "", metric: benchmark ? 0 : null });
 }
 
 function start() {
   const all = benchmarks.length > 1 ? [["", "all benchmarks"]] : [];
-  fillChoices("benchmark", [...all, ...numbered(benchmarks.map((one) => one.title))]);
+  fillChoices("benchmark", [...all, ...numbered(benchmarks.map((benchmark) => benchmark.title))]);
   fillChoices("left", numbered(models));
   fillChoices("right", numbered(models));
   byId("models").hidden = models.length < 2;
   [byId("left").value, byId("right").value] = [chosen.left, chosen.right];
-  const changes = [["", "changed or not"], ["changed", "changed"], ...Object.entries(CHANGES)];
+  const changes = [["", "changed or unchanged"], ["changed", "changed"], ...Object.entries(CHANGES)];
   fillChoices("change", models.length > 1 ? changes : []);
   const verdicts = ["right", "wrong", "tie"].map((name) => [name, name]);
   fillChoices("verdict", models.length > 1 ? [] : [["", "right or wrong"], ...verdicts]);
   chosen.benchmark = numberIn("benchmark");
-  ofBenchmark();
-  byId("benchmark").addEventListener("change", () => { chosen.benchmark = numberIn("benchmark"); ofBenchmark(); show(); });
+  updateChoices();
+  byId("benchmark").addEventListener("change", () => { chosen.benchmark = numberIn("benchmark"); updateChoices(); show(); });
   byId("subset").addEventListener("change", () => { chosen.subset = byId("subset").value; show(); });
   for (const id of ["metric", "left", "right"]) {
     byId(id).addEventListener("change", () => { chosen[id] = numberIn(id); show(); });

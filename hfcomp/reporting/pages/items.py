@@ -1,4 +1,4 @@
-"""Items of benchmarks to look at, as a section of a page: pictures, texts, scores and outcomes."""
+"""The item browser of a page: benchmark items with pictures, texts, scores and outcomes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from hfcomp.parsing.word_changes import word_changes
 from hfcomp.reporting.pages.page import FOLDER, Cell, Thumbnail, Thumbnails, fill
 
 CAPTION, NEGATIVE, POSITIVE = "caption", "not", "also true"
-"""What a text of an item is: a true one, a false one, and a further true one."""
+"""Roles of an item's texts: the true text, a false text, and an additional true text."""
 DIGITS = 6
-"""Of a score."""
+"""Decimal digits of scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageOptions:
-    """The items on a page.
+    """Options for the items on a page.
 
     Attributes:
-        items: how many at most; 0 for a page without items.
-        thumbnails: whether their pictures are on it.
-        side: pixels of the longer side of a picture.
+        items: maximum number of items; 0 for a page without items.
+        thumbnails: whether to include pictures of the items.
+        side: longer side of a picture, in pixels.
     """
 
     items: int = 2000
@@ -32,7 +32,7 @@ class PageOptions:
     def __post_init__(self) -> None:
         for name, least in (("items", 0), ("side", 16)):
             if getattr(self, name) < least:
-                raise ValueError(f"{name} of a page: found {getattr(self, name)}, expected {least} or more.")
+                raise ValueError(f"page option {name}: found {getattr(self, name)}, expected {least} or more.")
 
 
 DEFAULT_PAGE = PageOptions()
@@ -44,7 +44,7 @@ class ItemText:
 
     Attributes:
         role: `CAPTION`, `NEGATIVE`, `POSITIVE`, or another word.
-        scores: By model, the score with each picture of the item; `None` if there is none.
+        scores: Scores with each picture of the item, by model; `None` if there is no score.
     """
 
     role: str
@@ -67,8 +67,8 @@ class ShownItem:
     Attributes:
         benchmark: Title of the benchmark.
         outcomes: Outcomes by metric and model.
-        pictures: What each picture shows, and the picture.
-        hidden: Number of texts left out because there are many.
+        pictures: Title and content of each picture.
+        hidden: Number of texts left out because there are too many.
     """
 
     benchmark: str
@@ -83,14 +83,14 @@ class ShownItem:
 
 @dataclass(frozen=True)
 class ItemBrowser:
-    """Items of a page.
+    """The items of a page.
 
     Attributes:
-        pair: The two models that are shown first, the reference before the other; a single one is shown alone.
-        metrics: Metrics by title of each benchmark, the main one first.
-        about: How many of how many items are here, and how they were chosen.
-        notes: What else a reader has to know about the items.
-        tie: What a tie counts: `wrong`, `half` or `win`.
+        pair: Two models to show first, the reference before the other; the same model twice to show only one.
+        metrics: Metrics by benchmark title, the main metric first.
+        about: Sentence on how many items are included and how they were chosen.
+        notes: Additional remarks about the items.
+        tie: Rule for ties: `wrong`, `half` or `win`.
     """
 
     models: Sequence[str]
@@ -103,10 +103,10 @@ class ItemBrowser:
     options: PageOptions = DEFAULT_PAGE
 
     def data(self) -> dict[str, Any]:
-        """What the page's script reads, by the id of the element that holds it."""
+        """The data for the page's script, by the id of the element that holds it."""
         distinct: list[Thumbnail] = []
         numbers, number = Thumbnails(distinct), {title: place for place, title in enumerate(self.metrics)}
-        rows = [{**self._row(one, numbers), "benchmark": number[one.benchmark]} for one in self.items]
+        rows = [{**self._row(item, numbers), "benchmark": number[item.benchmark]} for item in self.items]
         about = {
             "models": self.models,
             "left": self.models.index(self.pair[0]),
@@ -119,44 +119,44 @@ class ItemBrowser:
         return {"about": about, "pictures": distinct, "item-data": rows}
 
     def _benchmark(self, title: str) -> dict[str, Any]:
-        own, metrics = [one for one in self.items if one.benchmark == title], self.metrics[title]
-        # A metric with fractions has no right and wrong items to filter by.
+        own, metrics = [item for item in self.items if item.benchmark == title], self.metrics[title]
+        # A metric with fractional values has no right and wrong items to filter by.
         graded = [
-            any(found.value not in (0, 1) for one in own for found in one.outcomes.get(metric, {}).values())
+            any(outcome.value not in (0, 1) for item in own for outcome in item.outcomes.get(metric, {}).values())
             for metric in metrics
         ]
-        subsets = list(dict.fromkeys(one.subset for one in own))
+        subsets = list(dict.fromkeys(item.subset for item in own))
         return {"title": title, "metrics": metrics, "graded": graded, "subsets": subsets}
 
-    def _row(self, one: ShownItem, numbers: Thumbnails) -> dict[str, Any]:
+    def _row(self, item: ShownItem, numbers: Thumbnails) -> dict[str, Any]:
         values, ties = {}, {}
-        for place, metric in enumerate(self.metrics[one.benchmark]):
-            if metric in one.outcomes:
-                found = [one.outcomes[metric].get(model) for model in self.models]
-                values[place] = [None if outcome is None else outcome.value for outcome in found]
-                # Ties are rare; thousands of items without one would only make the file longer.
-                if any(outcome is not None and outcome.tie for outcome in found):
-                    ties[place] = [outcome is not None and outcome.tie for outcome in found]
-        caption = next((text.text for text in one.texts if text.role == CAPTION), None)
+        for place, metric in enumerate(self.metrics[item.benchmark]):
+            if metric in item.outcomes:
+                outcomes = [item.outcomes[metric].get(model) for model in self.models]
+                values[place] = [None if outcome is None else outcome.value for outcome in outcomes]
+                # Ties are rare; storing their absence for thousands of items would only make the file larger.
+                if any(outcome is not None and outcome.tie for outcome in outcomes):
+                    ties[place] = [outcome is not None and outcome.tie for outcome in outcomes]
+        caption = next((text.text for text in item.texts if text.role == CAPTION), None)
         return {
-            **{"subset": one.subset, "item": one.item, "image": one.image_id, "values": values, "ties": ties},
-            "pictures": [[title, numbers.number(cell)] for title, cell in one.pictures],
-            "texts": [self._text(text, caption) for text in one.texts],
-            "hidden": one.hidden,
+            **{"subset": item.subset, "item": item.item, "image": item.image_id, "values": values, "ties": ties},
+            "pictures": [[title, numbers.number(cell)] for title, cell in item.pictures],
+            "texts": [self._text(text, caption) for text in item.texts],
+            "hidden": item.hidden,
         }
 
     def _text(self, text: ItemText, caption: str | None) -> dict[str, Any]:
-        found: dict[str, Any] = {"role": text.role, "text": text.text}
+        entry: dict[str, Any] = {"role": text.role, "text": text.text}
         if text.role == NEGATIVE and caption is not None:
-            found["changes"] = word_changes(caption, text.text)
+            entry["changes"] = word_changes(caption, text.text)
         if text.scores:
-            found["scores"] = [
+            entry["scores"] = [
                 None if own is None else [None if score is None else round(score, DIGITS) for score in own]
                 for own in map(text.scores.get, self.models)
             ]
-        return found
+        return entry
 
 
 def items_html(browser: ItemBrowser) -> str:
-    """The section of items: texts about them, and if there are items, the controls and the place for the list."""
+    """HTML of the item section: texts about the items and, if there are any, the controls and an empty list."""
     return fill(FOLDER / "items.html", browser=browser)

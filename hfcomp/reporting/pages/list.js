@@ -1,6 +1,6 @@
 "use strict";
-// What pages of items share: their data, a list that is drawn as one scrolls, marks that stay, files to save.
-// Texts of data become text nodes or values of attributes, never HTML.
+// Shared code of item pages: reading data, a list that is drawn on scrolling, persistent marks, and saving files.
+// Texts from data become text nodes or attribute values, never HTML.
 
 function readData(id) {
   return JSON.parse(document.getElementById(id).textContent);
@@ -13,27 +13,27 @@ function element(tag, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  const shown = children.filter((one) => one !== null && one !== undefined && one !== "");
-  made.append(...shown.map((one) => (tag === "option" ? one : isolated(one))));
+  const shown = children.filter((child) => child !== null && child !== undefined && child !== "");
+  made.append(...shown.map((child) => (tag === "option" ? child : isolate(child))));
   return made;
 }
 
-// A text of another direction turns no word around it; see text_html.
-function isolated(one) {
-  if (typeof one !== "string" || !/[^\x00-\x7f]/.test(one)) return one;
+// Keeps a text with another direction from reordering the words around it; see text_html.
+function isolate(child) {
+  if (typeof child !== "string" || !/[^\x00-\x7f]/.test(child)) return child;
   const made = document.createElement("bdi");
-  made.append(one);
+  made.append(child);
   return made;
 }
 
-// A list of items by number, of which only those near the window are made; each is made once.
+// A list of items by number. Elements are created once, and only for items near the visible part.
 class ItemList {
   constructor(place, make, batch = 20) {
     Object.assign(this, { place, make, batch, order: [], drawn: 0, made: new Map() });
     this.end = element("div", { class: "end" });
     place.after(this.end);
     this.observer = new IntersectionObserver(
-      (entries) => { if (entries.some((one) => one.isIntersecting)) this.draw(this.drawn + this.batch); },
+      (entries) => { if (entries.some((entry) => entry.isIntersecting)) this.draw(this.drawn + this.batch); },
       { rootMargin: "1500px 0px" },
     );
   }
@@ -49,7 +49,7 @@ class ItemList {
     const part = this.order.slice(this.drawn, number);
     this.place.append(...part.map((item) => this.element(item)));
     this.drawn += part.length;
-    this.observer.disconnect(); // it reports changes alone: an end that is still in sight has to be reported again
+    this.observer.disconnect(); // it reports only changes, but an end that is still in sight must be reported again
     if (this.drawn < this.order.length) this.observer.observe(this.end);
   }
 
@@ -58,7 +58,7 @@ class ItemList {
     return this.made.get(item);
   }
 
-  // The element of an item of the present order, drawn with all before it.
+  // The element of an item in the current order, drawn together with all items before it.
   reveal(item) {
     const place = this.order.indexOf(item);
     if (place < 0) return null;
@@ -67,7 +67,7 @@ class ItemList {
   }
 }
 
-// A mark for each of some rows. The browser keeps them for all pages of one key, where it lets a page keep anything.
+// Marks of rows. If the browser allows local storage, it keeps them for all pages with the same key.
 class Marks {
   constructor(key, whenChanged) {
     Object.assign(this, { key, values: {}, isKept: true });
@@ -90,9 +90,9 @@ class Marks {
     return this.values[row] ? this.values[row].mark : "";
   }
 
-  // Each of the changes is a row and its mark with whatever identifies it, or null for none.
+  // Each change is a row and its mark with identifying data, or null to remove the mark.
   set(changes) {
-    if (this.isKept) this.values = this.read(); // with those of another window
+    if (this.isKept) this.values = this.read(); // includes the marks of another window
     for (const [row, value] of changes) {
       if (value === null) delete this.values[row];
       else this.values[row] = value;
@@ -105,7 +105,7 @@ class Marks {
   }
 
   count(mark) {
-    return Object.values(this.values).filter((one) => one.mark === mark).length;
+    return Object.values(this.values).filter((value) => value.mark === mark).length;
   }
 }
 
@@ -115,7 +115,7 @@ function saveFile(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
-// Keys by what they do, while nothing is typed or chosen.
+// Runs an action by key, unless the user is typing or choosing something.
 function onKeys(actions) {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
@@ -124,7 +124,7 @@ function onKeys(actions) {
   });
 }
 
-// What is typed into a search field, a moment after the last key; Escape empties it.
+// Reacts to input in a search field shortly after the last key; Escape clears the field.
 function onSearch(id, whenChanged) {
   let waiting;
   byId(id).addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(whenChanged, 120); });
@@ -136,20 +136,21 @@ function onSearch(id, whenChanged) {
   });
 }
 
-// The choices of a select, as pairs of value and text; one without a choice is hidden.
+// Fills a select with choices, given as pairs of value and text; hides it if there is nothing to choose.
 function fillChoices(id, choices) {
   byId(id).replaceChildren(...choices.map(([value, text]) => element("option", { value }, text)));
   byId(id).hidden = choices.length < 2;
 }
 
-// A picture by its number, or why there is none; small ones are enlarged by a whole factor up to `side` pixels.
-function pictureFigure(pictures, side, title, found, mask) {
+// A picture by its number, or the reason why it is missing. Small ones are enlarged by an integer factor up to `side`
+// pixels.
+function pictureFigure(pictures, side, title, picture, mask) {
   const name = element("figcaption", null, title);
-  if (found === null) return element("figure", null, element("span", { class: "absent" }, "none"), name);
-  if (typeof found === "string") {
-    return element("figure", null, element("span", { class: "absent", title: found }, "cannot be read"), name);
+  if (picture === null) return element("figure", null, element("span", { class: "absent" }, "none"), name);
+  if (typeof picture === "string") {
+    return element("figure", null, element("span", { class: "absent", title: picture }, "cannot be read"), name);
   }
-  const [uri, width, height] = pictures[found];
+  const [uri, width, height] = pictures[picture];
   const factor = Math.max(1, Math.floor(side / Math.max(width, height)));
   const frame = element("span", { class: factor > 1 ? "frame enlarged" : "frame" });
   frame.append(element("img", {
@@ -161,7 +162,7 @@ function pictureFigure(pictures, side, title, found, mask) {
   return element("figure", null, frame, name);
 }
 
-// A text with the words that it has and another one has not, and those that are gone; see word_changes.
+// A text with its added words marked and the removed words struck through; see word_changes.
 function changedText(changes) {
   const tags = { removed: "del", added: "ins" };
   return changes.flatMap(([kind, text], place) => {
@@ -170,7 +171,7 @@ function changedText(changes) {
   });
 }
 
-// A line of an item's texts: what the text is, itself, and cells behind it.
+// A line of an item's texts: role, text, and further cells.
 function textLine(role, content, cells, kind) {
   return element("tr", { class: kind }, element("th", null, role), element("td", null, ...content), ...cells);
 }

@@ -1,8 +1,8 @@
-"""A page: one file with its own style, script, pictures and data, which loads nothing and sends nothing.
+"""Self-contained pages: a single file with its style, script, pictures and data, which loads and sends nothing.
 
-Texts of datasets and models get into a page through templates, which escape every value that is not `Markup` as
-`text_html` does, or as JSON that the page's script puts in as text. The page's policy allows its own style and script,
-by their hashes, and images in the page, and nothing else.
+Texts from datasets and models enter a page in two ways: through templates, which escape every value that is not
+`Markup` with `text_html`, or as JSON, which the page's script inserts as text. The page's security policy allows only
+its own style and script, identified by their hashes, and embedded images.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from hfcomp.reporting.report import Table
 
 FOLDER = Path(__file__).parent
 STYLE = FOLDER / "page.css"
-"""What pages have in common."""
+"""Style that all pages share."""
 LIST_STYLE, LIST_SCRIPT = FOLDER / "list.css", FOLDER / "list.js"
-"""A list of items that is filtered, sorted, and drawn as one scrolls: pictures, texts and scores of each."""
+"""Style and script of an item list that is filtered, sorted and drawn on scrolling: pictures, texts and scores."""
 _TAGS = {"removed": "del", "added": "ins"}
 QUALITY = 75
-"""Of JPEG."""
+"""JPEG quality."""
 TINT = (255, 64, 32)
 TINT_ALPHA = 38
-"""Of a mask's area, 0 to 255: faint, since an edit may be a change of color."""
+"""Opacity of a mask's area, 0 to 255: faint, because an edit may be a change of color."""
 
 
 def text_html(text: str) -> str:
-    """A text as HTML: escaped, its control characters written out, and of a direction of its own.
+    """Escapes a text for HTML, writes out its control characters, and isolates its text direction.
 
-    A text of another direction, or one that turns it, so turns no word around it. ASCII needs no element for that.
+    Isolation keeps a right-to-left text, or a character that changes the direction, from affecting the words around
+    it. ASCII text needs no element for this.
     """
     shown = escape(visible(text))
     return shown if text.isascii() else f"<bdi>{shown}</bdi>"
 
 
 def table_html(table: Table, *, kind: str = "") -> str:
-    """A table of a report, of the class `kind`; its cells have the class `name` or `number`."""
+    """Renders a table of a report with the class `kind`; its cells have the class `name` or `number`."""
 
     def row(cells: Iterable[str], kind: str) -> str:
         shown = (
@@ -64,7 +65,7 @@ def table_html(table: Table, *, kind: str = "") -> str:
 
 
 def difference_html(before: str, after: str) -> str:
-    """The second text with its new words marked, and the words that are gone struck through."""
+    """The second text with its new words marked and the removed words struck through."""
     parts = []
     for kind, text in word_changes(before, after):
         tag = _TAGS.get(kind)
@@ -75,20 +76,20 @@ def difference_html(before: str, after: str) -> str:
 def render_page(
     title: str, body: str, *, styles: Sequence[Path], scripts: Sequence[Path], data: Mapping[str, Any]
 ) -> str:
-    """The text of a page, the same for the same arguments.
+    """Renders a page; the same arguments give the same text.
 
     Args:
         title: Title of the page and its first heading.
-        body: HTML below it, in which every text is escaped already.
-        styles: CSS files, after those that all pages have.
+        body: HTML below the heading, in which every text has already been escaped.
+        styles: CSS files, applied after the shared style.
         scripts: JavaScript files, which run in this order as one script when the page is loaded.
-        data: JSON values by the id of the element that holds them; `readData` of `list.js`, or `JSON.parse` of its
-            text, gives one to the script.
+        data: JSON values by the id of the element that holds them. The script reads a value with `readData` from
+            `list.js`, or with `JSON.parse` on the element's text.
     """
     style = "\n".join(path.read_text("utf-8") for path in (STYLE, *styles))
     script = "\n".join(path.read_text("utf-8") for path in scripts)
-    # The second line of defense after escaping: a browser runs no script and loads no address that this does not name,
-    # whatever a caption has smuggled into the page.
+    # The second line of defense after escaping: a browser runs only the scripts and loads only the addresses that this
+    # policy names, whatever a caption has smuggled into the page.
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -99,20 +100,20 @@ def render_page(
 
 
 def fill(path: Path, **values: Any) -> Markup:
-    """HTML of a template, in which every text is escaped as `text_html` does it.
+    """Fills a template; every text is escaped with `text_html`.
 
-    Filters for what is not a text between tags: `table` of a report, `difference` of two captions, and `attribute`.
+    Filters handle values that are not texts between tags: `table` for a report's table, `difference` for two captions,
+    and `attribute`.
     """
     return Markup(_template(path).render(values))
 
 
 @cache
 def _template(path: Path) -> jinja2.Template:
-    # StrictUndefined: a name that the template does not get is an error, not an empty text. Autoescape alone would
-    # leave control characters and the direction of texts, which `finalize` handles first. It returns Markup, so
-    # nothing is escaped twice.
+    # StrictUndefined makes a missing name an error, not an empty text. Autoescape does not handle control characters
+    # and text direction, so `finalize` does this first. It returns Markup, so nothing is escaped twice.
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_escaped
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_escape
     )
     environment.filters |= {
         "table": lambda table, kind="": Markup(table_html(table, kind=kind)),
@@ -122,13 +123,13 @@ def _template(path: Path) -> jinja2.Template:
     return environment.from_string(path.read_text("utf-8"))
 
 
-def _escaped(value: Any) -> Markup:
+def _escape(value: Any) -> Markup:
     return value if isinstance(value, Markup) else Markup(text_html(str(value)))
 
 
 def _data(name: str, value: Any) -> str:
-    # A browser ends a script at "</script", even inside a string: no "<" is left, whatever a text says. A NaN is not
-    # JSON and would stop the page's script.
+    # A browser ends a script at "</script", even inside a string, so every "<" is replaced. A NaN is not JSON and
+    # would stop the page's script.
     text = json.dumps(_visible(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace(
         "<", "\\u003c"
     )
@@ -140,7 +141,7 @@ def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
-        return {key: _visible(one) for key, one in value.items()}
+        return {key: _visible(entry) for key, entry in value.items()}
     return [*map(_visible, value)] if isinstance(value, list | tuple) else value
 
 
@@ -149,7 +150,7 @@ def _hash(text: str) -> str:
 
 
 class Thumbnail(NamedTuple):
-    """A picture of a page: a URI with its bytes inside, and its size in pixels."""
+    """A picture on a page: a data URI and its size in pixels."""
 
     uri: str
     width: int
@@ -157,18 +158,18 @@ class Thumbnail(NamedTuple):
 
 
 Cell = Thumbnail | str | None
-"""A picture, or why there is none, or None where an item has no image."""
+"""A picture, or the reason why it is missing, or None if an item has no image."""
 
 
 class Thumbnails:
-    """The distinct pictures of a page, which are added to `distinct`: items of one photograph share its bytes."""
+    """Collects the distinct pictures of a page in `distinct`, so items of one photograph share its bytes."""
 
     def __init__(self, distinct: list[Thumbnail]) -> None:
         self.distinct = distinct
         self._numbers: dict[str, int] = {}
 
     def number(self, cell: Cell) -> int | str | None:
-        """The number of a picture among the distinct ones; what is none stays as it is."""
+        """The number of a picture among the distinct ones; returns anything else unchanged."""
         if not isinstance(cell, Thumbnail):
             return cell
         if cell.uri not in self._numbers:
@@ -178,36 +179,36 @@ class Thumbnails:
 
 
 def thumbnail(image: Image.Image, side: int) -> Thumbnail:
-    """A picture whose longer side has at most `side` pixels; a smaller image keeps its size.
+    """Shrinks an image so that its longer side has at most `side` pixels; a smaller image keeps its size.
 
-    It is a JPEG, or a PNG where the image kept its size and that is shorter, as of a drawing.
+    Encodes it as JPEG, or as PNG if the image kept its size and the PNG is smaller, for example for a drawing.
     """
     # `Image.thumbnail` works in place.
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     kinds = ("JPEG", "PNG") if small.size == image.size else ("JPEG",)
-    content, kind = min(((_encoded(small, kind), kind) for kind in kinds), key=lambda one: len(one[0]))
+    content, kind = min(((_encode(small, kind), kind) for kind in kinds), key=lambda encoded: len(encoded[0]))
     return _with_uri(content, kind, small)
 
 
 def mask_overlay(mask: Image.Image, size: tuple[int, int]) -> Thumbnail:
-    """A picture to lay over another: tinted where the mask is lighter than middle gray, with a line around it.
+    """A picture to overlay on another: tinted where the mask is lighter than middle gray, with an outline.
 
     Args:
         mask: Mask of any mode and size.
-        size: Width and height of the picture below it in pixels.
+        size: Width and height of the picture below, in pixels.
     """
     area = mask.convert("L").resize(size, Image.Resampling.NEAREST).point(lambda value: 255 * (value > 127))
     outline = ImageChops.subtract(area.filter(ImageFilter.MaxFilter(3)), area)
     alpha = ImageChops.add(area.point(lambda value: TINT_ALPHA * (value > 0)), outline)
     picture = Image.new("RGBA", size, (*TINT, 0))
     picture.putalpha(alpha)
-    # The values are nothing, tint and line: a palette holds them in a much shorter PNG.
+    # There are only three values (transparent, tint and outline), so a palette makes the PNG much smaller.
     few = picture.quantize(4)
-    return _with_uri(_encoded(few, "PNG"), "PNG", few)
+    return _with_uri(_encode(few, "PNG"), "PNG", few)
 
 
-def _encoded(image: Image.Image, kind: str) -> bytes:
+def _encode(image: Image.Image, kind: str) -> bytes:
     stream = io.BytesIO()
     image.save(stream, kind, quality=QUALITY, optimize=True)
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""A report as one page: tables that sort, the figures inside it, and items to look at where there are some."""
+"""A report as a single page: sortable tables, embedded figures and, if given, an item browser."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hfcomp.reporting.pages.page import FOLDER, LIST_SCRIPT, LIST_STYLE, fill, r
 from hfcomp.reporting.report import Part, Picture, Report, Section
 
 ITEMS = "items"
-"""The id of the section of items."""
+"""Id of the item section."""
 
 
 def report_page(report: Report, images: Mapping[str, bytes], items: ItemBrowser | None = None) -> str:
-    """The text of the page, the same for the same arguments.
+    """Renders the page of a report; the same arguments give the same text.
 
     Args:
-        report: The report, whose closing words belong to the terminal and are left out.
-        images: PNGs of the report's figures and pictures, by name; one that is missing is left out.
-        items: Items to look at, in a section of their own.
+        report: Report to render, without its closing lines, which are meant for the terminal.
+        images: PNGs of the report's figures and pictures, by name; missing ones are left out.
+        items: Items to browse, in a separate section.
     """
-    parts = [(section.title, _shown_parts(section, images)) for section in report.shown()]
+    parts = [(section.title, _shown_parts(section, images)) for section in report.nonempty_sections()]
     sections = [(f"s{place}", title, own) for place, (title, own) in enumerate(parts) if own]
     if items is not None:
         sections.append((ITEMS, "Items", [items_html(items)]))
-    # The figures are part of the file, which is often mailed or moved without its folder.
+    # Figures are embedded, because the file is often mailed or moved without its folder.
     encoded = {name: base64.b64encode(content).decode() for name, content in images.items()}
     body = fill(
         FOLDER / "report.html",
@@ -48,5 +48,7 @@ def report_page(report: Report, images: Mapping[str, bytes], items: ItemBrowser 
 
 
 def _shown_parts(section: Section, images: Mapping[str, bytes]) -> list[Part | str]:
-    # Without matplotlib a figure has no PNG. A section with nothing but figures then has no place in the page.
-    return [part for part in section.shown() if not isinstance(part, Figure | Picture) or images.get(part.name)]
+    # Without matplotlib, a figure has no PNG. A section that contains only figures is then left out of the page.
+    return [
+        part for part in section.nonempty_parts() if not isinstance(part, Figure | Picture) or images.get(part.name)
+    ]

@@ -1,18 +1,18 @@
-// Tables of the class `sorted`: a click on a heading sorts by its column, the next one the other way round, a third one
-// brings back the order of the report.
+// Tables with the class `sorted`: a click on a heading sorts by its column, a second click reverses the order, and a
+// third click restores the order of the report.
 
-// The first number of a cell: 94 of "94.0 [92.1, 95.9]"; a little less than the bound of "<0.001"; none of "-".
+// The first number in a cell: 94 for "94.0 [92.1, 95.9]", slightly less than the bound for "<0.001", null for "-".
 function numberOf(text) {
-  const found = /(<?)\s*([+-]?\d+(?:\.\d+)?)/.exec(text.replaceAll(",", ""));
-  return found ? Number(found[2]) - (found[1] ? 1e-9 : 0) : null;
+  const match = /(<?)\s*([+-]?\d+(?:\.\d+)?)/.exec(text.replaceAll(",", ""));
+  return match ? Number(match[2]) - (match[1] ? 1e-9 : 0) : null;
 }
 
 function sortRows(body, rows, column, isNumeric, sign) {
   const key = (row) => (isNumeric ? numberOf(row.cells[column].textContent) : row.cells[column].textContent);
   const known = new Map(rows.map((row) => [row, key(row)]));
-  const compare = (one, other) => {
-    const [first, second] = [known.get(one), known.get(other)];
-    if (first === null || second === null) return (first === null) - (second === null); // unknown ones come last
+  const compare = (a, b) => {
+    const [first, second] = [known.get(a), known.get(b)];
+    if (first === null || second === null) return (first === null) - (second === null); // unknown values come last
     return sign * (isNumeric ? first - second : first.localeCompare(second, "en", { numeric: true }));
   };
   body.replaceChildren(...(sign ? [...rows].sort(compare) : rows));
@@ -30,7 +30,7 @@ function makeSortable(table) {
     if (!head.textContent) button.classList.add("unnamed");
     button.addEventListener("click", () => {
       const way = [...ways, null][(ways.indexOf(head.getAttribute("aria-sort")) + 1) % 3];
-      for (const one of heads) one.removeAttribute("aria-sort");
+      for (const other of heads) other.removeAttribute("aria-sort");
       if (way) head.setAttribute("aria-sort", way);
       sortRows(body, rows, column, isNumeric, { ascending: 1, descending: -1 }[way] || 0);
     });

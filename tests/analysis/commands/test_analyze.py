@@ -37,7 +37,7 @@ def test_a_set_with_ratings_of_a_file(words, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "mean concreteness" in out and f"written to: {tmp_path / 'out'}" in out
     assert not (tmp_path / "out" / "gallery.png").exists()
-    with pytest.raises(SystemExit, match=r"holds results\.json already. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"already contains results\.json. Pass --overwrite"):
         cli.main(words)
     cli.main([*words, "--overwrite"])
 

@@ -57,7 +57,7 @@ def test_earlier_results_stay_unless_overwritten(source, tmp_path):
     main(source, tmp_path, "--fail_if", "blind>100")
     with pytest.raises(SystemExit) as error:
         main(source, tmp_path)
-    assert "holds audit.json already" in str(error.value)
+    assert "already contains audit.json" in str(error.value)
     main(source, tmp_path, "--overwrite")
 
 

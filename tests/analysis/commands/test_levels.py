@@ -69,7 +69,7 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
     assert set(items["metric"]) == {f"{name} image choice of 3" for name in LEVELS}
     drawn = set(np.random.default_rng(3).choice(ROWS, 20, replace=False))
     assert set(items["image_id"]) == {rows["image_id"][int(row)] for row in drawn}
-    with pytest.raises(SystemExit, match=r"holds results\.json already. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"already contains results\.json. Pass --overwrite"):
         cli.main(["levels", str(clip), *words(tmp_path)])
 
 

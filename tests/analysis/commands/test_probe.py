@@ -132,7 +132,7 @@ def test_mistakes_end_in_one_line(words, tmp_path):
     ends("gone: no such folder", "probe", "./gone", *words[2:])
     ends("no concreteness ratings at gone", *words, "--concreteness_ratings", "gone")
     cli.main(words)
-    ends(r"holds results\.json already", *(word for word in words if word != "--overwrite"))
+    ends(r"already contains results\.json", *(word for word in words if word != "--overwrite"))
     with pytest.raises(SystemExit):
         cli.main([*words, "--margins", "high"])
 

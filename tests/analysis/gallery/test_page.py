@@ -124,7 +124,7 @@ def test_no_rows_no_readable_image_and_a_page_that_is_there_are_refused(tmp_path
     source = saved(tmp_path, name="whole")
     path = write_gallery(source, tmp_path / "new", GalleryOptions()).path
     assert path == tmp_path / "new" / "gallery.html"
-    with pytest.raises(ValueError, match=r"gallery\.html is there already. Pass --overwrite"):
+    with pytest.raises(ValueError, match=r"gallery\.html already exists. Pass --overwrite"):
         write_gallery(source, tmp_path / "new", GalleryOptions())
     (tmp_path / "rows.csv").touch()
     with pytest.raises(ValueError, match=r"rows\.csv exists and is not a page of hfcomp\. Pass another --output\."):

@@ -100,7 +100,7 @@ def test_a_damaged_manifest_is_no_build_of_other_settings(folder):
     path = folder / built_sets.MANIFEST
     path.write_text(path.read_text().replace('"mark": "!"', '"mark": "?"'))
     for use in (load_training_set, lambda place: build(Path(place))):
-        with pytest.raises(ValueError, match=r"manifest\.json is damaged: expected content of sha256"):
+        with pytest.raises(ValueError, match=r"manifest\.json is damaged: expected content with sha256"):
             use(str(folder))
 
 

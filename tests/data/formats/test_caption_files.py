@@ -73,7 +73,7 @@ def test_of_several_captions_the_first_is_used_and_blank_ones_are_counted(tmp_pa
         ("a.csv", b"key,caption\n7,a dog, a cat\n", r"a.csv, line 2: found 3 fields, \['7', 'a dog', ' a cat'\]; exp"),
         ("a.csv", b"key,caption\n7\n", r"a.csv, line 2: found 1 fields"),
         ("a.csv", b'key,caption\n7,"a dog\n8,a cat\n', "a.csv, line 3: unexpected end of data"),
-        ("a.csv", b'key,caption\n7,a\n8,"a" dog\n', "a.csv, line 3: .*Double a quote"),
+        ("a.csv", b'key,caption\n7,a\n8,"a" dog\n', "a.csv, line 3: .*Double every quote"),
         ("a.csv", b"key,caption\n7,caf\xe9\n", "a.csv, line 2: .*caf.* is not UTF-8"),
         ("a.csv", b"", "a.csv has no column 'key'; it has: none"),
         ("a.jsonl", b'{"key": "7", "caption": "a"}\n\n{"key', "a.jsonl, line 3: .*is not JSON"),

@@ -87,13 +87,13 @@ def test_a_title_that_begins_with_a_quote_is_said_once_a_load(tmp_path, caplog):
         with caplog.at_level(logging.WARNING):
             assert load_training_set(str(path))["caption"][:] == titles
         (line,) = [one for one in caplog.messages if "pairs.tsv" in one]
-        assert "its quotes are read as characters of the texts" in line
+        assert "quotes are read as ordinary characters" in line
 
 
 def test_another_delimiter_is_said(tmp_path, caplog):
     path = table(tmp_path, captions=["a red ball", "a green ball"], sep=";")
     assert load_training_set(str(path))["caption"][:] == ["a red ball", "a green ball"]
-    assert "columns are separated by a semicolon, not by a comma" in caplog.text
+    assert "separates columns by a semicolon instead of a comma" in caplog.text
 
 
 def test_an_error_is_one_line_with_the_files_name(tmp_path):

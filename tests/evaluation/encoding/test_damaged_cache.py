@@ -171,8 +171,8 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(
     assert number == len(PICTURES) + len(set(TEXTS))
     assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
     (note,) = cache.notes
-    assert str(folder) in note and "cannot be written to" in note
-    assert sum("cannot be written to" in record.message for record in caplog.records) == 1
+    assert str(folder) in note and "is not writable" in note
+    assert sum("is not writable" in record.message for record in caplog.records) == 1
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -200,7 +200,11 @@ def test_over_the_limit_the_files_that_were_not_used_for_longest_go(tmp_path):
     own = stored(tmp_path, again, 4, age=0)
     assert set(tmp_path.glob("*/*.safetensors")) == {kept, *newer, *own}
     (note,) = again.notes
-    assert "1 files (" in note and "were removed to stay within" in note and "HFCOMP_CACHE_LIMIT" in note
+    assert (
+        "the 1 least recently used files (" in note
+        and "were removed to stay within" in note
+        and "HFCOMP_CACHE_LIMIT" in note
+    )
 
 
 def test_a_run_never_removes_what_it_uses_itself(tmp_path):
@@ -218,7 +222,7 @@ def test_files_in_use_by_others_are_not_called_this_runs_own(tmp_path):
     stored(tmp_path, other, 0, age=0)
     mine.trim()
     (note,) = mine.notes
-    assert "this run's own" not in note and "files in use by this or another run" in note
+    assert "this run's own" not in note and "files are in use by this or another run" in note
 
 
 def test_a_file_that_cannot_be_removed_still_counts(tmp_path, monkeypatch):

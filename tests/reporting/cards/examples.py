@@ -13,7 +13,7 @@ from typing import Any
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.reporting.cards.card import render_card
 from hfcomp.reporting.cards.runs import run_card
-from hfcomp.reporting.lines import ASPECTS, of_aspect, standing
+from hfcomp.reporting.lines import ASPECTS, select_aspect, standing
 from hfcomp.reporting.run_record import RunRecord
 
 FACTS = Path(__file__).with_name("examples")
@@ -43,7 +43,7 @@ def pinned(results: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in results.items() if key not in LEFT_OUT}
     kept["versions"] = results["versions"] | {"platform": results["versions"]["platform"].partition("-")[0]}
     method = list(results["results"][0]["models"])[-1]
-    compared = [one for aspect in ASPECTS for one in standing(of_aspect(results["results"], aspect))]
+    compared = [one for aspect in ASPECTS for one in standing(select_aspect(results["results"], aspect))]
     kept["results"] = [_line(line, method, line in compared) for line in results["results"]]
     kept["general_average"] = results["general_average"] and _line(results["general_average"], method, True)
     return without_local_paths(_rounded(kept))
