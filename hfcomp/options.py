@@ -159,12 +159,12 @@ def make_options(kind: type[T], given: dict[str, Any]) -> T:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says which option is unknown, with the nearest one."""
+    """An argparse parser that names an unknown option and the nearest known one."""
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
-        """As in argparse, but leaves no unknown option to a parser around this one, which would know no near one."""
+        """Parses like argparse, but reports unknown options here: a parent parser would not know the nearest one."""
         namespace, unknown = super().parse_known_args(*args, **kwargs)
-        # Other words may be positional ones, which `parse_intermixed_args` reads in a second round.
+        # Other words may be positional arguments, which `parse_intermixed_args` reads in a second pass.
         if name := next((word.partition("=")[0] for word in unknown if word.startswith("-")), None):
             hint = nearest(name, self._option_string_actions) or f" `{self.prog} --help` lists the options."
             self.error(f"{name!r} is not an option.{hint}")
@@ -179,33 +179,33 @@ def command_parser(
     make: Callable[..., argparse.ArgumentParser] = Parser,
     **settings: Any,
 ) -> argparse.ArgumentParser:
-    """The parser of `hfcomp NAME`, with the options of some classes. What is not given is absent from what it parses.
+    """Builds the parser of `hfcomp NAME` from classes of options. Options not given are absent from its result.
 
     Args:
-        name: of the command; empty for a script.
-        description: in its help.
-        kinds: the classes, with different options.
-        optional: options without a default that need not be given, as the caller does without their class then.
-        make: makes the parser, as `add_parser` of argparse's sub-parsers does.
-        settings: further ones of argparse.
+        name: Name of the command; empty for a script.
+        description: Text at the top of the help.
+        kinds: Classes of options without a common option.
+        optional: Options without a default that may be omitted, because the caller then does not use their class.
+        make: Function that makes the parser, such as `add_parser` of argparse's subparsers.
+        settings: Further settings for argparse.
     """
     settings |= {"description": description, "allow_abbrev": False, "argument_default": argparse.SUPPRESS}
     parser = make(prog=f"hfcomp {name}" if name else None, **settings)
     for kind in kinds:
         add_options(parser, kind, optional=optional)
-    if kinds:  # all options would hide the error below them
+    if kinds:  # the usage is printed above an error, and all options would hide it
         options = [
             option for kind in kinds for option in declared_options(kind).values() if option.name not in optional
         ]
         options.sort(key=lambda option: not option.spelling.positional)
         parser.usage = " ".join(
-            [parser.prog, *(word for one in options for word in _required_words(one)), "[OPTIONS]"]
+            [parser.prog, *(word for option in options for word in _required_words(option)), "[OPTIONS]"]
         )
     return parser
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = ()) -> None:
-    """Adds the options of a class: a group for each class that declares some, with the title of its docstring."""
+    """Adds the options of a class, in one group per declaring class, which its docstring names."""
     order = [*reversed(kind.__mro__)]
     options = sorted(declared_options(kind).values(), key=lambda option: order.index(option.owner))
     for owner, own in groupby(options, key=lambda option: option.owner):
@@ -216,12 +216,12 @@ def add_options(parser: argparse.ArgumentParser, kind: type, *, optional: Collec
 
 
 def names_of(text: str) -> list[str]:
-    """The names in a text such as `a,b`."""
+    """Splits a text such as `a,b` into names."""
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
 def _required_words(option: Option) -> list[str]:
-    """What a usage shows of an option: a word without a name, or an option that has to be given."""
+    """Returns the usage's words for an option: those of a positional argument or of a required option."""
     shown = option.spelling.metavar or option.name.upper()
     if not option.spelling.positional:
         return [f"--{option.name} {shown}"] if option.default is MISSING else []
@@ -230,11 +230,11 @@ def _required_words(option: Option) -> list[str]:
 
 
 def _argument(option: Option, is_optional: bool) -> tuple[list[str], dict[str, Any]]:
-    """The names and settings of an option, as argparse wants them."""
+    """Returns an option's names and settings for argparse."""
     spelling, default, kind, must = option.spelling, option.default, members(option.hint)[0], option.default is MISSING
     text = option.help.rstrip(".")
     if default not in (MISSING, None, "", ()) and default is not False:
-        text += f" (default: {_shown(default)})"
+        text += f" (default: {_format_default(default)})"
     settings = {"action": partial(_Store, option), "help": text.strip().replace("%", "%%")}
     settings["metavar"] = spelling.metavar or _metavar(option, kind)
     if spelling.positional:
@@ -260,9 +260,9 @@ def _is_tuple(option: Option) -> bool:
 
 
 class _Store(argparse.Action):
-    """Stores the value that words spell, of the declared type and within its limits.
+    """Converts the given words to the declared type, checks the limits, and stores the value.
 
-    Not by argparse's `type` and `choices`: it would state a mistake in its own words, without the nearest choice.
+    argparse's own `type` and `choices` are not used: their errors do not name the nearest choice.
     """
 
     def __init__(self, option: Option, **settings: Any) -> None:
@@ -270,10 +270,10 @@ class _Store(argparse.Action):
         self.option = option
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, name: str | None = None) -> None:
-        if not name and not values:  # a word that may be missing
+        if not name and not values:  # an omitted optional argument
             return
         spelling, kind = self.option.spelling, members(self.option.hint)[0]
-        if spelling.repeated:  # of entries such as NAME=DIR, which the command reads
+        if spelling.repeated:  # entries such as NAME=DIR, which the command parses
             value = (*getattr(namespace, self.dest, ()), values)
         elif kind is bool:
             value = True
@@ -287,7 +287,7 @@ class _Store(argparse.Action):
         setattr(namespace, self.dest, value)
 
     def _convert(self, values: Any, kind: Any, name: str) -> Any:
-        """Step by step, as an error of a limit shows the number, and one of a list the wrong word alone."""
+        """Converts step by step, so an error shows the number outside a limit, or only the wrong word of a list."""
         if get_origin(kind) is tuple:
             value: Any = tuple(convert(word, members(get_args(kind)[0])[0], name) for word in values)
         else:
@@ -295,40 +295,40 @@ class _Store(argparse.Action):
         return convert(value, self.option.hint, name)
 
 
-def _shown(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if isinstance(value, tuple):
-        return ",".join(map(_shown, value))
+        return ",".join(map(_format_default, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
-    """Models by name, of Hub ids, folders, `name=PLACE`, or objects; or by name already.
+    """Names models given as Hub ids, folders, `name=PLACE` or objects; a mapping has names already.
 
-    Without a name, a place is called by its last part with as many before it as are needed, an object by where it was
-    loaded from, else by its class. Names that are `taken` no model may have.
+    Without a name, a place is called by its last part, preceded by as many parts as make it unique. An object is
+    called by the place it was loaded from, otherwise by its class. No model may have one of the `taken` names.
     """
     if not given:
         raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
-    pairs = list(given.items()) if isinstance(given, Mapping) else [split_name(one) for one in given]
+    pairs = list(given.items()) if isinstance(given, Mapping) else [split_name(model) for model in given]
     places = [place_of(model) for _, model in pairs]
-    found: dict[str, Any] = {}
+    models: dict[str, Any] = {}
     for (own_name, model), place in zip(pairs, places, strict=True):
         name = own_name or _short(place, places)
-        if name in found or name in taken:
+        if name in models or name in taken:
             hint = f"second={place}" if isinstance(model, str) else f'{{"second": {place}}}'
             raise ValueError(f"two models are called {name!r}. Name them, as in {hint}.")
-        found[name] = model
-    return found
+        models[name] = model
+    return models
 
 
 def check_models(words: Iterable[str]) -> None:
-    """Raises ValueError for a path among Hub ids, folders and NAME=PLACE that does not exist."""
+    """Raises ValueError if a path among Hub ids, folders and NAME=PLACE does not exist."""
     for word in words:
         check_place(split_name(word)[1])
 
 
 def place_of(model: Any) -> str:
-    """The Hub id or folder of a model; of a module where it was loaded from, of another object its class."""
+    """Returns a model's Hub id or folder: for a module where it was loaded from, for another object its class."""
     if isinstance(model, str | Path):
         return str(model)
     model = model[0] if isinstance(model, tuple) else model
@@ -336,19 +336,19 @@ def place_of(model: Any) -> str:
 
 
 def split_name(given: Any) -> tuple[str, Any]:
-    """The name, empty where none is given, and the model; a folder that is there may have `=` in its path."""
+    """Splits NAME=PLACE into the name, empty if none is given, and the model. Existing paths may contain `=`."""
     if not isinstance(given, str) or "=" not in given or os.path.exists(given):
         return "", given
     ends = [at for at, letter in enumerate(given) if letter == "="]
-    # Names and paths may both hold `=`: the first one with an existing path behind it counts, otherwise the last.
+    # Names and paths may both contain `=`. The first one followed by an existing path separates them, else the last.
     end = next((at for at in ends if os.path.exists(given[at + 1 :])), ends[-1])
     return given[:end], given[end + 1 :]
 
 
 def _short(place: str, places: Sequence[str]) -> str:
-    """The last part of a path or id, with as many before it as distinguish it from the others."""
-    # `runs/a` and `./runs/a/` are one folder, while Hub ids stay as they are.
-    whole = [os.path.abspath(one) if os.path.exists(one) else one for one in (place, *places)]
+    """The last part of a path or id, preceded by as many parts as make it unique."""
+    # `runs/a` and `./runs/a/` are the same folder; Hub ids stay as they are.
+    whole = [os.path.abspath(path) if os.path.exists(path) else path for path in (place, *places)]
     parts = [part for part in whole[0].split("/") if part]
     for count in range(1, len(parts) + 1):
         tail = "/".join(parts[-count:])

@@ -1,7 +1,7 @@
-"""The command `hfcomp`: each of its commands is a module that is imported when it is called.
+"""The `hfcomp` command line. Each command is a module that is imported only when the command is called.
 
-A command is a module with `main(arguments)`. An installed package adds one, with `USAGE` and `SUMMARY`, by an entry
-point of the group `hfcomp.commands`; docs/design.md shows how.
+A command module has `main(arguments)`. Another installed package adds a command through an entry point of the group
+`hfcomp.commands`; its module also has `USAGE` and `SUMMARY`, see docs/design.md.
 """
 
 from __future__ import annotations
@@ -35,56 +35,56 @@ COMMANDS = {
     "cache": "hfcomp.cli.cache",
     "doctor": "hfcomp.cli.doctor",
 }
-"""The module of each command of this library, in the order of the help. A table and not entry points: those of a
-checkout change only when it is installed again."""
-# The help of these commands is written out here because `hfcomp --help` should import none of them.
+"""Modules of the built-in commands, in the order of the help. This is a table rather than entry points because the
+entry points of a checkout change only when it is reinstalled."""
+# The help of these commands is written out here because `hfcomp --help` must not import any of them.
 COMMAND_HELP = """\
   hfcomp train RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]
-      base, controls and method of a recipe, compared; RECIPE --help lists its fields with their values
+      train and compare a recipe's base, controls and method; RECIPE --help lists its fields and their values
   hfcomp evaluate MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B
-      any models of the Hub or in folders, side by side; --list names the benchmarks
+      score models from the Hub or from folders side by side; --list lists the benchmarks
   hfcomp compare A B [C ...]
-      stored results against each other, without loading a model
+      compare stored results without loading a model
   hfcomp reproduce [MODEL ...] [--benchmarks A,B] [--page FILE]
-      published numbers beside measured ones, of three checkpoints on five benchmarks; needs a connection
+      compare measured with published numbers for three checkpoints on five benchmarks; needs a connection
   hfcomp merge BASE TUNED --alpha X|--sweep --output_dir DIR
-      a model between a base and a tuned one (WiSE-FT): at a point given, or the best by a rule
+      interpolate between a base and a tuned model (WiSE-FT): at a given point, or at the best point by a rule
   hfcomp attention MODEL [MODEL] --image FILE --text PHRASE
-      where each model's image tokens attend for a phrase, and the difference
+      show where each model attends in an image for a phrase, and the difference
   hfcomp levels MODEL [MODEL ...] [--data DIR]
-      accuracy by level of abstraction and joint embeddings by group, drawn
+      plot accuracy by level of abstraction and joint embeddings by group
   hfcomp analyze SET [SET ...], as in high=DIR low=DIR, or magic DIR
-      concreteness, hardness and similarity of hard negative pairs; or a hierarchy of concepts as a page
+      measure concreteness, hardness and similarity of hard negative pairs; or show a concept hierarchy as a page
   hfcomp probe MODEL --dataset DATASET [--batch_sizes 256 1024] [--margins 0 1 2]
-      whether a margin can matter: the gradient's share on the hard negative, without training
+      test whether a margin can matter, by the hard negative's share of the gradient, without training
   hfcomp gallery DATASET [--models A B], or DATASET --apply marks.json --output DIR
-      pairs side by side as one HTML page, with scores, filters and marks; and the set without dropped rows
+      show pairs side by side on an HTML page with scores, filters and marks; or write the dataset without dropped rows
   hfcomp audit DATASET [--model ID] [--fail_if "blind>60"]
-      blind rules, probes, copies, overlap and false negatives of a benchmark or set, with a status for CI
+      check a benchmark or dataset for blind rules, probes, duplicates, overlap and false negatives; exit status for CI
   hfcomp build negatives|concepts|neighbors|concretebatch|magic|inpaintcoco|pixels
       --source DATASET --output DIR, or verify DIR
-      datasets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume
+      build datasets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; re-run to resume
   hfcomp annotate PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE
-      edit images in a mask by a prompt, with a page for annotators and reviewers, or automatically for review
+      edit images inside a mask from a prompt, on a page for annotators and reviewers or automatically before review
   hfcomp convert SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]
-      open_clip, NegCLIP, CE-CLIP and similar checkpoints as plain CLIPModel folders, back, or into a LLaVA
+      convert open_clip, NegCLIP, CE-CLIP and similar checkpoints to plain CLIPModel folders, back, or into a LLaVA
   hfcomp push RUN --repo NAME [--private] [--revision BRANCH] [--model controls/plain]
-      a trained model with processor, card and results to the Hub; the same command resumes a broken upload
+      upload a trained model with processor, card and results to the Hub; re-run to resume an interrupted upload
   hfcomp push-dataset DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME
-      a built dataset, verified, to the Hub; the same command resumes a broken upload
+      verify a built dataset and upload it to the Hub; re-run to resume an interrupted upload
   hfcomp push-metrics --namespace NAME
-      the `evaluate` modules as Spaces
+      upload the `evaluate` modules as Spaces
   hfcomp cache [clear] [--model NAME] [--older_than DAYS]
-      the embeddings and image hashes that are kept for later runs: what there is, and clearing it
+      list or clear the embeddings and image hashes that are kept for later runs
   hfcomp doctor [--json]
-      versions, devices, caches and Hub access of this machine, and what to fix
+      check this machine's versions, devices, caches and Hub access, and list what to fix
 """
 ENTRY_POINTS = "hfcomp.commands"
 
 
 @runtime_checkable
 class Command(Protocol):
-    """A module that is a command."""
+    """The interface of a command module from another package."""
 
     USAGE: str
     SUMMARY: str
@@ -93,9 +93,9 @@ class Command(Protocol):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script, by default with the arguments of the process.
+    """Runs a command: the entry point of the console script. Arguments default to those of the process.
 
-    A mistake of the user's ends in one line and status 1; `--traceback`, or HFCOMP_TRACEBACK=1, shows where it arose.
+    A user error prints one line and exits with status 1. `--traceback` or HFCOMP_TRACEBACK=1 shows the traceback.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     name, *rest = words or ["--help"]
@@ -112,23 +112,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def usage() -> str:
-    """What there is, in the words of the commands."""
+    """Returns the help text that lists all commands."""
     lines = []
     try:
         for name, plugin in find_plugins(ENTRY_POINTS, COMMANDS).items():
             command = load_plugin(plugin, Command)
             lines.append(f"  hfcomp {name} {command.USAGE}\n      {command.SUMMARY}\n")
-    except ValueError as error:  # a package that is broken must not take the help of all others away
+    except ValueError as error:  # a broken package must not hide the help of the other commands
         lines.append(f"  error: {error}\n")
-    end = "`hfcomp COMMAND --help` says more; --traceback shows where an error arose."
+    end = "Run `hfcomp COMMAND --help` for details; add --traceback to see where an error was raised."
     return f"usage: hfcomp COMMAND ...\n\n{COMMAND_HELP}{''.join(lines)}\n{end}"
 
 
 def find_command(name: str) -> Command:
-    """Imports a command: one of ours, or else of an installed package.
+    """Imports a command of this library or, failing that, of another installed package.
 
     Raises:
-        ValueError: for an unknown name, or a package whose command cannot be imported.
+        ValueError: If the name is unknown, or if a package's command cannot be imported.
     """
     if name in COMMANDS:
         return import_module(COMMANDS[name])

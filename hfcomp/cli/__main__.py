@@ -1,4 +1,4 @@
-"""`python -m hfcomp.cli`, which `accelerate launch -m` and `torchrun -m` start on several processes."""
+"""`python -m hfcomp.cli`, which `accelerate launch -m` and `torchrun -m` start in several processes."""
 
 from hfcomp.cli import main
 

@@ -1,4 +1,4 @@
-"""`hfcomp cache`: what the caches of embeddings and of image hashes hold, and clearing them."""
+"""`hfcomp cache`: lists or clears cached embeddings and image hashes."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 class CacheOptions(Options):
     """Options."""
 
-    action: Annotated[Literal["show", "clear"], Spelling("{show,clear}", positional=True), "What to do."] = "show"
+    action: Annotated[Literal["show", "clear"], Spelling("{show,clear}", positional=True), "Action."] = "show"
     cache: Annotated[Path | None, f"Folder of embeddings (default: {cache_folder('embeddings')})."] = None
-    model: Annotated[str | None, Spelling("NAME"), "Only what was encoded by this model, named as it is shown."] = None
-    older_than: Annotated[float | None, Spelling("DAYS"), "Only what was not used for so many days."] = None
-    yes: Annotated[bool, "Clear without asking."] = False
+    model: Annotated[str | None, Spelling("NAME"), "Only embeddings from this model, named as in the listing."] = None
+    older_than: Annotated[float | None, Spelling("DAYS"), "Only entries unused for this many days."] = None
+    yes: Annotated[bool, "Clear without confirmation."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Shows what is kept, or clears it after asking."""
-    from hfcomp.evaluation.encoding.cache import chosen_models, clear  # with torch
+    """Shows the caches, or clears them after confirmation."""
+    from hfcomp.evaluation.encoding.cache import clear, select_models  # imports torch
 
     options = make_options(CacheOptions, vars(parser().parse_args(arguments)))
     if options.cache is not None and not options.cache.is_dir():
         raise ValueError(f"--cache: {options.cache} is not a folder.")
     folder = options.cache or cache_folder("embeddings")
     hash_folder = cache_folder("image_hashes")
-    chosen = chosen_models(folder, model=options.model, older_than=options.older_than)
-    with_hashes = options.cache is None and options.model is None  # they are of no model or other folder
+    chosen = select_models(folder, model=options.model, older_than=options.older_than)
+    with_hashes = options.cache is None and options.model is None  # hashes belong to no model and have one folder
     age = None if options.older_than is None else options.older_than * DAY
     hashes = unused_files(hash_folder, older_than=age) if with_hashes else []
-    of_hashes = f"{size_text(sum(path.stat().st_size for path in hashes))} of image hashes"
+    hashes_text = f"{size_text(sum(path.stat().st_size for path in hashes))} of image hashes"
     if options.action == "show":
         if with_hashes:
-            print(f"{hash_folder}: {of_hashes}")
+            print(f"{hash_folder}: {hashes_text}")
         return _show(folder, chosen)
-    models = ", ".join(dict.fromkeys(one.model for one in chosen))
-    found = [f"{size_text(sum(one.size for one in chosen))} of {models} from {folder}"] if chosen else []
-    found += [f"{of_hashes} from {hash_folder}"] if hashes else []
-    what = " and ".join(found)
+    names = ", ".join(dict.fromkeys(model.model for model in chosen))
+    parts = [f"{size_text(sum(model.size for model in chosen))} of {names} from {folder}"] if chosen else []
+    parts += [f"{hashes_text} from {hash_folder}"] if hashes else []
+    what = " and ".join(parts)
     if not what:
         print(f"{folder}: nothing to clear")
     elif options.yes or _is_confirmed(what):
@@ -64,9 +64,9 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "cache",
-        "Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "
-        f"variable {LIMIT_VARIABLE}, such as 5GB. Without --cache and --model, also the hashes of images by which "
-        f"photographs that are both trained on and scored are found, in {cache_folder('image_hashes')}.",
+        "Show or clear the cache of embeddings. The environment variable "
+        f"{LIMIT_VARIABLE} limits its size, for example to 5GB. Without --cache and --model, the command also covers "
+        f"the image hashes in {cache_folder('image_hashes')}, which find images used both in training and evaluation.",
         CacheOptions,
     )
 
@@ -92,7 +92,7 @@ def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
 
 def _is_confirmed(what: str) -> bool:
     if not sys.stdin.isatty():
-        raise ValueError(f"{what} would be removed. Pass --yes to clear it without being asked.")
+        raise ValueError(f"{what} would be removed. Pass --yes to clear it without confirmation.")
     try:
         return input(f"Remove {what}? [y/N] ").strip().lower() in ("y", "yes")
     except (EOFError, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""`hfcomp compare`: stored results against each other, without loading a model."""
+"""`hfcomp compare`: compares stored results without loading a model."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class CompareOptions(Options):
     folders: Annotated[
         tuple[str, ...],
         Spelling("FOLDER[:MODEL]", positional=True),
-        "All models of a folder that hfcomp evaluate or a recipe wrote, or one of them.",
+        "Folder written by hfcomp evaluate or a recipe: all of its models, or only MODEL.",
     ]
-    reference: Annotated[
-        str | None, Spelling("MODEL"), "Model that the others are compared to (default: the first)."
-    ] = None
-    tie: Annotated[Tie | None, "What a tie counts (default: what it did in them)."] = None
-    benchmarks: Annotated[tuple[str, ...], "Names or titles (default: all that every model has)."] = ()
-    common: Annotated[bool, "Compare on the items that all have; count the others."] = False
-    published: Annotated[bool, "Show published numbers of the models beside the measured ones."] = False
+    reference: Annotated[str | None, Spelling("MODEL"), "Model to compare the others with (default: the first)."] = (
+        None
+    )
+    tie: Annotated[Tie | None, "How to count a tie (default: as in the stored results)."] = None
+    benchmarks: Annotated[tuple[str, ...], "Benchmark names or titles (default: all that every model has)."] = ()
+    common: Annotated[bool, "Compare on the items that all models have; count the others."] = False
+    published: Annotated[bool, "Show the models' published numbers next to the measured ones."] = False
 
 
 @dataclass(kw_only=True)
 class OutputOptions(ReportPageOptions):
     """Output."""
 
-    output_dir: Annotated[Path | None, "Folder to write report.md, report.html and results.json to."] = None
-    overwrite: Annotated[bool, "Replace results that are in the output folder."] = False
+    output_dir: Annotated[Path | None, "Folder for report.md, report.html and results.json."] = None
+    overwrite: Annotated[bool, "Replace existing results in the output folder."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compares, prints the tables and, if asked, writes them."""
+    """Compares the models and prints the tables; with `--output_dir`, writes them."""
     import hfcomp
     from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, write_evaluation
     from hfcomp.writing import check_free_folder, locked
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     results, folder = hfcomp.compare(**vars(options)), output.output_dir
     if folder is not None:
         if any(folder.resolve() == Path(facts["results"]).resolve() for facts in results.models.values()):
-            raise ValueError(f"{folder} is one of the folders that are compared. Pass another --output_dir.")
+            raise ValueError(f"{folder} is one of the compared folders. Pass another --output_dir.")
         check_free_folder(folder, output.overwrite, written=FILES)
         with locked(folder):
             write_evaluation(folder, results, items=False, page=output.page())
@@ -57,5 +57,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Compares models item by item, from what hfcomp evaluate or a recipe stored."
+    description = "Compares models item by item from the results that hfcomp evaluate or a recipe stored."
     return command_parser("compare", description, CompareOptions, OutputOptions)

@@ -1,4 +1,4 @@
-"""`hfcomp doctor`: whether this machine has what hfcomp needs."""
+"""`hfcomp doctor`: checks whether this machine has what hfcomp needs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class DoctorOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints what was found; ends with status 1 if something that hfcomp requires is broken."""
+    """Prints the findings; exits with status 1 if something that hfcomp requires is broken."""
     from hfcomp.reporting.terminal import render_terminal
 
     options = make_options(DoctorOptions, vars(parser().parse_args(arguments)))
     if sys.stderr.isatty():
-        print("checking packages, devices, storage and the Hub: some seconds", file=sys.stderr)
-    found = examine()
-    works = all(one.state != BROKEN for one in found)
+        print("checking packages, devices, storage and the Hub; this takes a few seconds", file=sys.stderr)
+    findings = examine()
+    works = all(finding.state != BROKEN for finding in findings)
     if options.json:
-        print(json.dumps({"works": works, "findings": [asdict(one) for one in found]}, indent=2))
+        print(json.dumps({"works": works, "findings": [asdict(finding) for finding in findings]}, indent=2))
     else:
-        render_terminal(environment_report(found))
+        render_terminal(environment_report(findings))
     if not works:
         raise SystemExit(1)
 
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "doctor",
-        "Shows versions of packages, extras, devices, cache folders with their sizes, and access to the "
-        "Hub (never the token), with what to fix. Ends with status 1 if something that hfcomp requires is broken; a "
-        "missing extra, no GPU and no network are notes.",
+        "Check package versions, extras, devices, cache folders and their sizes, and Hub access (the token is "
+        "never shown), and list what to fix. Exits with status 1 if something that hfcomp requires is broken; a "
+        "missing extra, GPU or network is only a note.",
         DoctorOptions,
     )

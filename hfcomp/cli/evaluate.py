@@ -1,4 +1,4 @@
-"""`hfcomp evaluate`: any models of the Hub or in folders, side by side."""
+"""`hfcomp evaluate`: scores models from the Hub or from folders side by side."""
 
 from __future__ import annotations
 
@@ -41,47 +41,50 @@ class EvaluateOptions(Options):
     models: Annotated[
         tuple[str, ...],
         Spelling("MODEL", positional=True),
-        "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or a BLIP.",
+        "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or BLIP.",
     ] = ()
-    suite: Annotated[Literal[*SUITES, "all"] | None, "All benchmarks of a kind."] = None
+    suite: Annotated[Literal[*SUITES, "all"] | None, "Run all benchmarks of a kind."] = None
     benchmarks: Annotated[
         tuple[str, ...],
-        "Benchmarks by name (see --list), package.module:NAME, or a file or folder of your own.",
+        "Benchmark names (see --list), package.module:NAME, or your own file or folder.",
     ] = ()
     column_names: Annotated[
-        str, Spelling("OURS=YOURS"), "Columns of your own files, as image=filepath,caption=title."
+        str, Spelling("OURS=YOURS"), "Column mapping for your own files, for example image=filepath,caption=title."
     ] = ""
     split: Annotated[
         str | None, "Split of your own files, for example train[90%:] (default: test, or the only one)."
     ] = None
-    data_dir: Annotated[Path | None, "Folder with a sub-folder for each benchmark's data."] = None
-    data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder of one benchmark's data."] = ()
+    data_dir: Annotated[Path | None, "Folder with one subfolder of data per benchmark."] = None
+    data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder with one benchmark's data."] = ()
     blind: Annotated[
         tuple[str, ...],
-        f"Blind scorers as further models: {', '.join(BLIND)}; none: leave the section of blind rules out.",
+        f"Blind scorers to add as models: {', '.join(BLIND)}; none: omit the section on blind rules.",
     ] = ()
     blind_captions: Annotated[
         str | None,
         Spelling("FILE"),
-        "Captions of the bigram rule: a file, folder or Hub id; coco fetches COCO's (default: COCO's if here).",
+        "Captions for the bigram rule: a file, folder or Hub id; coco downloads COCO's. Defaults to COCO's if they "
+        "are on this machine.",
     ] = None
     scores: Annotated[
-        tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores of another system, as a model."
+        tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores of another system, compared like a model."
     ] = ()
     reference: Annotated[
-        str | None, Spelling("MODEL"), "Model that differences refer to; by default the first one."
+        str | None, Spelling("MODEL"), "Model to compare the others with. Defaults to the first one."
     ] = None
-    tie: Annotated[Tie, "What a tie counts."] = "wrong"
-    published: Annotated[bool, "Show published numbers of the models beside the measured ones."] = False
-    cache: Annotated[Path | None, f"Folder of cached embeddings (default: {cache_folder('embeddings')})."] = None
-    no_cache: Annotated[bool, "Encode everything again and keep nothing."] = False
+    tie: Annotated[Tie, "How to count a tie."] = "wrong"
+    published: Annotated[bool, "Show the models' published numbers next to the measured ones."] = False
+    cache: Annotated[Path | None, f"Cache folder for embeddings (default: {cache_folder('embeddings')})."] = None
+    no_cache: Annotated[bool, "Recompute all embeddings and do not cache them."] = False
     cache_limit: Annotated[
-        str | None, Spelling("SIZE"), f"Limit such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})."
+        str | None,
+        Spelling("SIZE"),
+        f"Size limit of the cache, such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT}).",
     ] = None
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT
     skip_damaged: Annotated[
-        bool, "Leave out items with a damaged image, and count them; otherwise such an image is an error."
+        bool, "Leave out and count items with a damaged image. Otherwise such an image is an error."
     ] = False
     batch_size: BatchSize = 128
     device: Device = None
@@ -92,19 +95,19 @@ class OutputOptions(ReportPageOptions):
     """Output."""
 
     output_dir: Annotated[Path | None, "Output folder (default: runs/evaluation-<models>)."] = None
-    overwrite: Annotated[bool, "Replace results that are in the output folder."] = False
+    overwrite: Annotated[bool, "Replace existing results in the output folder."] = False
     write_pairs: Annotated[
         Path | None,
         Spelling("FILE"),
-        "Write the pairs that scores of another system need to a .csv, .jsonl or .parquet, and end.",
+        "Write the pairs that another system must score to a .csv, .jsonl or .parquet file, and exit.",
     ] = None
-    list: Annotated[bool, "List the benchmarks, or all that is known of some."] = False
+    list: Annotated[bool, "List the benchmarks, or describe some in detail."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Scores the models, prints the tables and writes them; `--list` needs no library that scoring needs.
+    """Scores the models, then prints and writes the tables; `--list` imports none of the libraries for scoring.
 
-    Ends with status 1 if a benchmark failed for another reason than missing data, with 130 if interrupted.
+    Exits with status 1 if a benchmark failed for a reason other than missing data, and with 130 if interrupted.
     """
     if "--list" in arguments:
         from hfcomp.cli.list_benchmarks import main as list_benchmarks
@@ -113,26 +116,26 @@ def main(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_intermixed_args(arguments))
     options, output = make_options(EvaluateOptions, given), make_options(OutputOptions, given)
     check_models(options.models)
-    from hfcomp.distributed import OtherProcessFailed  # with torch: a wrong option is reported before
+    from hfcomp.distributed import OtherProcessFailed  # imports torch, so wrong options are reported first
 
     try:
         failed = _evaluate(vars(options), output, shlex.join(["hfcomp", "evaluate", *arguments]))
     except OtherProcessFailed as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
-        print("interrupted; what was encoded is cached: the same command resumes there", file=sys.stderr)
+        print("Interrupted. Finished embeddings are cached; re-run the command to resume.", file=sys.stderr)
         raise SystemExit(130) from None
     if failed:
         raise SystemExit(1)
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Scores models of the Hub or in folders on benchmarks, side by side."
+    description = "Score models from the Hub or from folders on benchmarks, side by side."
     return command_parser("evaluate", description, EvaluateOptions, OutputOptions)
 
 
 def _evaluate(options: dict[str, Any], output: OutputOptions, command: str) -> bool:
-    """Whether a benchmark failed for another reason than missing data."""
+    """Evaluates the models. Returns whether a benchmark failed for a reason other than missing data."""
     from hfcomp.data.known_names import parse_column_names
     from hfcomp.distributed import fail_together
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
@@ -143,9 +146,9 @@ def _evaluate(options: dict[str, Any], output: OutputOptions, command: str) -> b
 
     options["column_names"] = parse_column_names(options["column_names"])
     options["cache"] = (options["cache"] or True) if not options.pop("no_cache") else False
-    options |= {"data": parse_folders(options["data"], option="data"), "scores": _score_files(options["scores"])}
+    options |= {"data": parse_folders(options["data"], option="data"), "scores": _parse_score_files(options["scores"])}
     if any(":" in name for name in options["benchmarks"]):
-        sys.path.append(os.getcwd())  # a module beside the user
+        sys.path.append(os.getcwd())  # a module in the working directory
     if output.write_pairs:
         return _write_pairs(output.write_pairs, output.overwrite, options)
     if options["models"] or not options["scores"]:
@@ -166,20 +169,20 @@ def _evaluate(options: dict[str, Any], output: OutputOptions, command: str) -> b
     return results.failed
 
 
-def _score_files(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _parse_score_files(given: Sequence[str]) -> dict[str, str]:
+    files: dict[str, str] = {}
     for text in given:
         name, _, path = text.partition("=")
         if not name or not os.path.isfile(path):
             raise ValueError(f"scores: found {text!r}, expected NAME=FILE with a file that exists.")
-        if name in found:
+        if name in files:
             raise ValueError(f"scores: two files are called {name!r}. Give them different names.")
-        found[name] = path
-    return found
+        files[name] = path
+    return files
 
 
 def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> bool:
-    """Writes the pairs that benchmarks need; whether one could not be read."""
+    """Writes the pairs that the benchmarks need. Returns whether a benchmark could not be read."""
     from hfcomp.data.urls import UrlAccess, url_access
     from hfcomp.evaluation.evaluate import choose_benchmarks, load_benchmarks
     from hfcomp.evaluation.score_files import write_pairs
@@ -187,7 +190,7 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
     from hfcomp.writing import check_free_file
 
     if options["models"] or options["scores"]:
-        raise ValueError("--write_pairs lists pairs and scores nothing: leave out MODEL and --scores.")
+        raise ValueError("--write_pairs only lists pairs and scores no model. Remove MODEL and --scores.")
     check_free_file(path, overwrite, option="write_pairs")
     chosen = choose_benchmarks(
         options["suite"], options["benchmarks"], options["column_names"], print, split=options["split"]
@@ -195,7 +198,7 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
     folders = data_folders(options["data"], options["data_dir"], option="data")
     with url_access(UrlAccess.from_settings(options["allow_urls"], options["url_timeout"])):
         evaluator = load_benchmarks(chosen, folders, print, skip_damaged=options["skip_damaged"])
-        for one in evaluator.skipped:
-            print(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}")
+        for skip in evaluator.skipped:
+            print(f"{skip['benchmark']}: {skip['reason']} {skip['how_to_fix']}")
         write_pairs(path, evaluator.loaded, print)
-    return any(one["reason"].startswith(FAILED) for one in evaluator.skipped)
+    return any(skip["reason"].startswith(FAILED) for skip in evaluator.skipped)

@@ -1,4 +1,4 @@
-"""`hfcomp evaluate --list`: which benchmarks there are, and all that is known of one, without slow libraries."""
+"""`hfcomp evaluate --list`: lists the benchmarks, or all details of some, without importing slow libraries."""
 
 from __future__ import annotations
 
@@ -21,42 +21,39 @@ WIDTH = 78
 class ListOptions(Options):
     """Benchmarks."""
 
-    names: Annotated[
-        tuple[str, ...], Spelling("NAME", positional=True), "Benchmarks of which to list all that is known."
-    ] = ()
-    benchmarks: Annotated[tuple[str, ...], "Likewise."] = ()
-    suite: Annotated[Literal[*SUITES, "all"], "Benchmarks of a kind only."] = "all"
+    names: Annotated[tuple[str, ...], Spelling("NAME", positional=True), "Benchmarks to describe in detail."] = ()
+    benchmarks: Annotated[tuple[str, ...], "Benchmarks to describe in detail, comma-separated."] = ()
+    suite: Annotated[Literal[*SUITES, "all"], "Only benchmarks of one kind."] = "all"
     list: Annotated[bool, "List the benchmarks."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints a line for each benchmark, or everything on those that are named, with `--benchmarks` or without."""
+    """Prints one line per benchmark, or all details of the named ones, with or without `--benchmarks`."""
     options = make_options(ListOptions, vars(parser().parse_intermixed_args(arguments)))
     names = [name for words in (*options.names, *options.benchmarks) for name in words.split(",") if name]
-    whole = [line for benchmark in find_benchmarks(names) for line in _whole(benchmark)]
-    print("\n".join(whole or _all(options.suite)))
+    details = [line for benchmark in find_benchmarks(names) for line in _describe(benchmark)]
+    print("\n".join(details or _list_benchmarks(options.suite)))
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of `hfcomp evaluate --list`."""
-    return command_parser("evaluate --list", "Lists the benchmarks, or all that is known of some.", ListOptions)
+    return command_parser("evaluate --list", "List the benchmarks, or describe some in detail.", ListOptions)
 
 
-def _all(chosen: str) -> Iterator[str]:
-    for suite, members in groupby(benchmarks().values(), key=lambda one: one.suite):
+def _list_benchmarks(chosen: str) -> Iterator[str]:
+    for suite, members in groupby(benchmarks().values(), key=lambda benchmark: benchmark.suite):
         if chosen not in (suite, "all"):
             continue
         yield f"{suite}:"
-        for title, parts in groupby(members, key=lambda one: one.title):
-            yield from _short(title, list(parts))
+        for title, parts in groupby(members, key=lambda part: part.title):
+            yield from _list_parts(title, list(parts))
     if chosen == "all":
         yield "means over benchmarks:"
-        yield from (f"  {source}: {one.name}" for source, own in MEANS.items() for one in own)
-    yield "\n* gated on the Hub.  ~ in no suite: name it to run it."
-    yield "hfcomp evaluate --list NAME shows all that is known of one."
+        yield from (f"  {source}: {mean.name}" for source, means in MEANS.items() for mean in means)
+    yield "\n* gated on the Hub.  ~ not part of a suite: run it by name."
+    yield "hfcomp evaluate --list NAME describes a benchmark in detail."
 
 
-def _short(title: str, parts: Sequence[Benchmark]) -> Iterator[str]:
+def _list_parts(title: str, parts: Sequence[Benchmark]) -> Iterator[str]:
     marks = f"{'*' if parts[0].gated else ''}{'' if parts[0].in_suites else '~'}"
     if len(parts) == 1:
         yield f"  {parts[0].name + marks:28} {title}"
@@ -68,7 +65,7 @@ def _short(title: str, parts: Sequence[Benchmark]) -> Iterator[str]:
     yield from wrap(names, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _whole(benchmark: Benchmark) -> Iterator[str]:
+def _describe(benchmark: Benchmark) -> Iterator[str]:
     yield f"{benchmark.name}: {benchmark.title} ({benchmark.suite}, version {benchmark.version})"
     yield f"  paper     {benchmark.paper}"
     yield f"  license   {benchmark.license}{'; gated on the Hub' if benchmark.gated else ''}"
@@ -77,35 +74,35 @@ def _whole(benchmark: Benchmark) -> Iterator[str]:
         yield f"  reads     {form.layout}"
     for average in benchmark.averages:
         yield f"  average   {average.name}"
-    for source, own in MEANS.items():
-        for one in own:
-            if benchmark.title in [title for title, _, _ in one.parts]:
-                yield f"  part of   {source}: {one.name}"
+    for source, means in MEANS.items():
+        for mean in means:
+            if benchmark.title in [title for title, _, _ in mean.parts]:
+                yield f"  part of   {source}: {mean.name}"
     folders = [benchmark.name, *([benchmark.folder] if benchmark.folder else [])]
     yield f"  folder    {' or '.join(f'--data {name}=DIR' for name in folders)}"
     if not benchmark.in_suites:
-        yield "  suites    none: it runs when it is named"
-    yield from _published(benchmark)
+        yield "  suites    none: runs only by name"
+    yield from _list_published(benchmark)
 
 
-def _published(benchmark: Benchmark) -> Iterator[str]:
-    """The published numbers of its title, averages first, and what differs in the protocols of some."""
+def _list_published(benchmark: Benchmark) -> Iterator[str]:
+    """Yields the benchmark's published numbers, averages first, and protocol differences."""
     from hfcomp.evaluation.published.scores import published_scores
 
     averages = [average.name for average in benchmark.averages]
-    scores = sorted(published_scores(benchmark.name), key=lambda one: [*averages, one.subset].index(one.subset))
+    scores = sorted(published_scores(benchmark.name), key=lambda score: [*averages, score.subset].index(score.subset))
     tables: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for one in scores:
-        numbers = tables.setdefault((one.subset, one.metric), {}).setdefault(one.place, [])
-        numbers.append(f"{one.model} {one.shown}{'~' if one.differs else ''}")
+    for score in scores:
+        numbers = tables.setdefault((score.subset, score.metric), {}).setdefault(score.place, [])
+        numbers.append(f"{score.model} {score.shown}{'~' if score.differs else ''}")
     for (subset, metric), sources in tables.items():
         yield f"  published {metric if subset == ALL_ITEMS else f'{subset}, {metric}'}"
         for place, numbers in sources.items():
-            yield from _wrapped(f"{place}: {', '.join(numbers)}")
-    for remark in dict.fromkeys(f"~ {one.place}: {one.differs}" for one in scores if one.differs):
-        yield from _wrapped(remark)
+            yield from _wrap(f"{place}: {', '.join(numbers)}")
+    for remark in dict.fromkeys(f"~ {score.place}: {score.differs}" for score in scores if score.differs):
+        yield from _wrap(remark)
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap(text: str) -> list[str]:
     indent = 4 * " "
     return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=2 * indent, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""`hfcomp merge`: the weights between a base and a model that was tuned from it, at a point given or chosen."""
+"""`hfcomp merge`: interpolates between a base and a model tuned from it, at a given or a chosen point."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hfcomp.options import Options, Spelling, check_models, command_parser, decl
 class MergeOptions(Options):
     """Models and output."""
 
-    base: Annotated[str, Spelling("BASE", positional=True), "Hub id or folder of the base."]
+    base: Annotated[str, Spelling("BASE", positional=True), "Hub id or folder of the base model."]
     tuned: Annotated[
         str,
         Spelling("TUNED", positional=True),
-        "Hub id or folder of the tuned model, or of an adapter (LoRA, DoRA) of BASE.",
+        "Hub id or folder of the tuned model, or of an adapter (LoRA, DoRA) for BASE.",
     ]
-    alpha: Annotated[float | None, "Point of the model: 0 is BASE, 1 is TUNED; this or --sweep is needed."] = None
-    sweep: Annotated[bool, "Instead of --alpha: score 11 points, choose one by a rule."] = False
-    output_dir: Annotated[Path, "Output folder, of the model or of the sweep."]
-    overwrite: Annotated[bool, "Replace what an earlier merge wrote there."] = False
+    alpha: Annotated[float | None, "Interpolation point: 0 is BASE, 1 is TUNED. Pass this or --sweep."] = None
+    sweep: Annotated[bool, "Score 11 points and choose one by a rule, instead of --alpha."] = False
+    output_dir: Annotated[Path, "Output folder for the model or the sweep."]
+    overwrite: Annotated[bool, "Replace the output of an earlier merge."] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,7 +35,7 @@ class MergeOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the point that is asked for, or with `--sweep` scores 11 points and writes the chosen one."""
+    """Writes the model at `--alpha`; with `--sweep`, scores 11 points and writes the chosen one."""
     given = vars(parser().parse_args(arguments))
     options = make_options(MergeOptions, given)
     base, tuned, folder, overwrite = options.base, options.tuned, options.output_dir, options.overwrite
@@ -63,5 +63,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Interpolates the weights of a base and of a model that was tuned from it (WiSE-FT)."
+    description = "Interpolate the weights of a base model and a model tuned from it (WiSE-FT)."
     return command_parser("merge", description, MergeOptions, SweepOptions)

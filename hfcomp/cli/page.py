@@ -1,4 +1,4 @@
-"""Options that evaluate and compare share."""
+"""Options shared by evaluate and compare."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hfcomp.options import Options, Size
 if TYPE_CHECKING:
     from hfcomp.reporting.pages.items import PageOptions
 
-# Equal to those of hfcomp.statistics.summary and hfcomp.reporting.pages.items, which take long to import. A test
-# compares them.
+# Copies of values in hfcomp.statistics.summary and hfcomp.reporting.pages.items, which are slow to import. A test
+# checks that they are equal.
 Tie = Literal["wrong", "half", "win"]
 PAGE_ITEMS = 2000
 
@@ -20,12 +20,12 @@ PAGE_ITEMS = 2000
 class ReportPageOptions(Options):
     """Page of the report."""
 
-    page_items: Annotated[Size, "Items to look at in report.html; 0 for none."] = PAGE_ITEMS
-    no_thumbnails: Annotated[bool, "No pictures of these items."] = False
-    no_page: Annotated[bool, "No report.html."] = False
+    page_items: Annotated[Size, "Number of items shown in report.html; 0 for none."] = PAGE_ITEMS
+    no_thumbnails: Annotated[bool, "Show no images of these items."] = False
+    no_page: Annotated[bool, "Do not write report.html."] = False
 
     def page(self) -> PageOptions | None:
-        """What goes into the page; None for no page."""
+        """Returns the page's options, or None for no page."""
         from hfcomp.reporting.pages.items import PageOptions
 
         return None if self.no_page else PageOptions(items=self.page_items, thumbnails=not self.no_thumbnails)

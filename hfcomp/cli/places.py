@@ -1,4 +1,4 @@
-"""Names of datasets and models on a command line, checked before the libraries that read them are loaded."""
+"""Early checks of dataset and model names on a command line, before the libraries that read them are imported."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hfcomp.options import split_name
 from hfcomp.reading import check_dataset_place
 
 HEAD, SMALL = 1000, 5_000_000
-"""Rows of a text table, and bytes of a JSON file, that are looked at before the libraries are loaded."""
+"""Limits of the early checks: rows of a text table, and bytes of a JSON file."""
 
 
 def check_datasets(words: Iterable[str]) -> None:
     """Checks Hub ids, paths, NAME=PLACE or PLACE::CONFIGURATION.
 
     Raises:
-        FileNotFoundError: naming a path that does not exist.
-        ValueError: naming a table that is broken from the start, and the line if it has lines.
+        FileNotFoundError: If a path does not exist; names it.
+        ValueError: If the start of a table is broken; names the file, and the line if the format has lines.
     """
     for word in words:
         place = split_name(word)[1].partition("::")[0]
@@ -30,7 +30,7 @@ def check_datasets(words: Iterable[str]) -> None:
 
 
 def _check_head(path: Path) -> None:
-    """Reads the start of a text table, a small JSON file or the metadata of a Parquet file."""
+    """Reads the start of a text table, a small JSON file, or the metadata of a Parquet file."""
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".csv", ".tsv")):
         from hfcomp.text_tables import open_table
@@ -52,17 +52,17 @@ def _check_head(path: Path) -> None:
 def _check_json(path: Path) -> None:
     try:
         text = path.read_text(encoding="utf-8-sig").strip()
-    except UnicodeDecodeError:  # named with its place by the reader
+    except UnicodeDecodeError:  # the reader names the place
         return
-    if not text:  # the reader says that there are no rows
+    if not text:  # the reader reports that there are no rows
         return
-    for part in (text, text.partition("\n")[0]):  # a document, or a document in each line
+    for part in (text, text.partition("\n")[0]):  # one document, or one document per line
         try:
             json.loads(part)
             return
         except json.JSONDecodeError as error:
             reason = f"line {error.lineno}: {error.msg}"
-        except (ValueError, RecursionError):  # numbers and nesting without end: the reader has limits and names them
+        except (ValueError, RecursionError):  # huge numbers or deep nesting: the reader has limits and names them
             return
     raise ValueError(f"{path} cannot be read as JSON: {reason}.")
 
@@ -75,6 +75,6 @@ def check_folders(folders: Iterable[Path]) -> None:
 
 
 def option_values(words: Sequence[str], name: str) -> list[str]:
-    """The values of an option among unparsed words, written `--name value` or `--name=value`."""
+    """Returns an option's values from unparsed words, written `--name value` or `--name=value`."""
     values = [word.partition("=")[2] for word in words if word.startswith(f"--{name}=")]
     return values + [value for word, value in zip(words, words[1:], strict=False) if word == f"--{name}"]

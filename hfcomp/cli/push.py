@@ -1,4 +1,4 @@
-"""`hfcomp push`: the model of a run, or a model's or an adapter's folder, as a repository of the Hub."""
+"""`hfcomp push`: uploads a run's model, or the folder of a model or an adapter, to a Hub repository."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class RunOptions(Options):
     folder: Annotated[
         Path,
         Spelling("RUN", positional=True),
-        "Folder of a finished run, of a model that a trainer saved, or of an adapter.",
+        "Folder of a finished run, of a model saved by a trainer, or of an adapter.",
     ]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes a model."""
+
     given = vars(parser().parse_args(arguments))
     folder, options = make_options(RunOptions, given).folder, make_options(ModelPushOptions, given)
     check_folders([folder])
@@ -35,5 +35,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Pushes a trained model to the Hub. A push that broke is resumed by the same command."
+    description = "Upload a trained model to the Hub. Re-run the command to resume an interrupted upload."
     return command_parser("push", description, RunOptions, ModelPushOptions)

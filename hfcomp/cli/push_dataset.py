@@ -1,4 +1,4 @@
-"""`hfcomp push-dataset`: a set of `hfcomp build` as a dataset of the Hub."""
+"""`hfcomp push-dataset`: uploads datasets built by `hfcomp build` to the Hub."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ class FolderOptions(Options):
     folders: Annotated[
         tuple[str, ...],
         Spelling("DIR", positional=True),
-        "Folder of a built set, or CONFIG=DIR for each of several; the first is the default configuration.",
+        "Folder of a built dataset, or CONFIG=DIR for each of several; the first is the default configuration.",
     ]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes one built set, or several as configurations."""
+    """Uploads one built dataset, or several as configurations of one repository."""
     given = vars(parser().parse_args(arguments))
-    folders, options = folders_of(make_options(FolderOptions, given).folders), make_options(PushOptions, given)
+    folders, options = (
+        parse_configurations(make_options(FolderOptions, given).folders),
+        make_options(PushOptions, given),
+    )
     check_folders([folders] if isinstance(folders, Path) else folders.values())
     from hfcomp.hub.datasets import push_built_sets
 
@@ -35,26 +38,28 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Pushes a set of `hfcomp build` to the Hub. A push that broke is resumed by the same command."
+    description = (
+        "Upload a dataset built by `hfcomp build` to the Hub. Re-run the command to resume an interrupted upload."
+    )
     return command_parser("push-dataset", description, FolderOptions, PushOptions)
 
 
-def folders_of(words: Sequence[str]) -> Path | dict[str, Path]:
-    """One folder, or folders by configuration: by default a folder's name is that of its configuration.
+def parse_configurations(words: Sequence[str]) -> Path | dict[str, Path]:
+    """Parses one folder, or folders by configuration. A configuration is named after its folder by default.
 
     Raises:
-        ValueError: for two of one name.
+        ValueError: If two configurations have the same name.
     """
     if len(words) == 1 and ("=" not in words[0] or Path(words[0]).exists()):
         return Path(words[0])
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for word in words:
         name, equals, place = word.partition("=")
         if not equals or Path(word).exists():
             name, place = Path(word).resolve().name, word
-        if name in found:
+        if name in folders:
             raise ValueError(
-                f"the configuration {name!r} is given twice: {found[name]} and {place}. Name one CONFIG=DIR."
+                f"the configuration {name!r} is given twice: {folders[name]} and {place}. Name one CONFIG=DIR."
             )
-        found[name] = Path(place)
-    return found
+        folders[name] = Path(place)
+    return folders

@@ -1,4 +1,4 @@
-"""`hfcomp push-metrics`: the metrics as Spaces of the Hub."""
+"""`hfcomp push-metrics`: uploads the metrics as Hub Spaces."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ class MetricOptions(Options):
     """Spaces."""
 
     namespace: Annotated[str, Spelling("NAME"), "User or organization on the Hub."]
-    only: Annotated[tuple[Literal[*MODULES], ...], Spelling("METRIC", spaced=True), f"Of {', '.join(MODULES)}."] = ()
-    private: Annotated[bool, "New Spaces are private."] = False
-    dry_run: Annotated[bool, "List what would be sent, and send nothing."] = False
+    only: Annotated[
+        tuple[Literal[*MODULES], ...],
+        Spelling("METRIC", spaced=True),
+        f"Metrics to push, any of {', '.join(MODULES)}.",
+    ] = ()
+    private: Annotated[bool, "Make new Spaces private."] = False
+    dry_run: Annotated[bool, "List the files without uploading them."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes the metrics, or lists what would be pushed."""
+    """Uploads the metrics, or lists what would be uploaded."""
     from huggingface_hub import HfApi
 
     from hfcomp.hub.metrics import module_files, push_metric
@@ -39,5 +43,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Pushes hfcomp's metrics to the Hub, each as a Space that evaluate.load reads."
+    description = "Upload hfcomp's metrics to the Hub, each as a Space for evaluate.load."
     return command_parser("push-metrics", description, MetricOptions)

@@ -1,4 +1,4 @@
-"""`hfcomp reproduce`: whether this library finds the numbers that are published, for a few checkpoints."""
+"""`hfcomp reproduce`: checks whether this library reproduces the published numbers of a few checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 
 from hfcomp.options import BatchSize, Device, Options, Spelling, command_parser, make_options
 
-# Models and benchmarks with the most published numbers. Those that are gated or take tens of GB are left out.
+# The models and benchmarks with the most published numbers, without those that are gated or take tens of GB.
 MODELS = ("openai/clip-vit-base-patch32", "openai/clip-vit-base-patch16", "google/siglip-base-patch16-224")
 BENCHMARKS = ("sugarcrepe", "sugarcrepe_pp", "flickr30k", "coco_retrieval", "cifar100")
 PAGE = "reproduced.md"
@@ -27,24 +27,24 @@ class ReproduceOptions(Options):
         f"Hub id, folder or name=PLACE (default: {', '.join(MODELS)}).",
     ] = ()
     benchmarks: Annotated[tuple[str, ...], "Benchmarks by name."] = BENCHMARKS
-    data_dir: Annotated[Path | None, "Folder with a sub-folder for each benchmark's data."] = None
+    data_dir: Annotated[Path | None, "Folder with one subfolder of data per benchmark."] = None
     output_dir: Annotated[Path, "Output folder."] = Path("runs/reproduced")
-    page: Annotated[Path | None, Spelling("FILE"), f"Place of the page (default: {PAGE} in the output folder)."] = None
-    overwrite: Annotated[bool, "Replace an earlier page and earlier results."] = False
+    page: Annotated[Path | None, Spelling("FILE"), f"Path of the page (default: {PAGE} in the output folder)."] = None
+    overwrite: Annotated[bool, "Replace an existing page and existing results."] = False
     batch_size: BatchSize = 128
     device: Device = None
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Scores the models, prints the tables, and writes them and the page.
+    """Scores the models, prints the tables, and writes the tables and the page.
 
-    Without a connection it says so and ends with status 0, unless models and data are in local folders. Ends with
-    status 1 if a benchmark failed for another reason than missing data.
+    Without a connection, says so and exits with status 0, unless models and data are in local folders. Exits with
+    status 1 if a benchmark failed for a reason other than missing data.
     """
     options = make_options(ReproduceOptions, vars(parser().parse_args(arguments)))
     models = options.models or list(MODELS)
     is_local = options.data_dir is not None and all(map(_is_folder, models))
-    if not is_local and (reason := _why_unreached()):  # before the libraries that scoring needs
+    if not is_local and (reason := _connection_problem()):  # before importing the libraries that scoring needs
         print(f"reproduce: needs a connection to the Hub. {reason}. Nothing was run or written.")
         return
 
@@ -77,17 +77,17 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Scores checkpoints and shows published numbers beside the measured ones, with a page of them."
+    description = "Score checkpoints, show published numbers next to the measured ones, and write a page of both."
     return command_parser("reproduce", description, ReproduceOptions)
 
 
 def _is_folder(model: str) -> bool:
-    """Whether a model is a folder, with a name before it or without."""
+    """Whether a model is a folder, with or without a name in front."""
     return Path(model).is_dir() or Path(model.partition("=")[2] or model).is_dir()
 
 
-def _why_unreached() -> str:
-    """Why the Hub cannot be used, or an empty text."""
+def _connection_problem() -> str:
+    """Returns why the Hub cannot be reached, or an empty text."""
     from hfcomp.cli.environment import OK, find_hub_access
 
     access = next(find_hub_access())

@@ -1,4 +1,4 @@
-"""`hfcomp train`: a recipe, one of its studies, or a search for its values."""
+"""`hfcomp train`: runs a recipe, one of its studies, or a search for its values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ USAGE = "RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field valu
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs a recipe: its name or file, then options and fields, see `hfcomp.experiments.command`."""
+    """Runs a recipe, given by name or file before its options and fields; see `hfcomp.experiments.command`."""
     words = list(arguments)
     if words[:1] in (["-h"], ["--help"]):
-        about = "Compares base, controls and method of a recipe; RECIPE --help lists its fields with their values."
-        print(f"usage: hfcomp train {USAGE}\n\n{about}\n\nRECIPE: a YAML file, or one of\n{_recipes()}")
+        about = "Trains and compares a recipe's base, controls and method; RECIPE --help lists its fields with values."
+        print(f"usage: hfcomp train {USAGE}\n\n{about}\n\nRECIPE: a YAML file, or one of\n{_list_recipes()}")
         return
     if not words or words[0].startswith("-"):
-        raise ValueError(f"hfcomp train needs a recipe first: {USAGE}. `hfcomp train --help` lists the recipes.")
+        raise ValueError(
+            f"hfcomp train needs a recipe as its first argument: {USAGE}. `hfcomp train --help` lists the recipes."
+        )
     _check_names(words)
     from hfcomp.experiments.command import main as run
 
@@ -23,7 +25,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _check_names(words: Sequence[str]) -> None:
-    """Raises for a recipe, dataset or model that does not exist, before torch is loaded."""
+    """Raises if a recipe, dataset or model does not exist, before torch is imported."""
     from hfcomp.cli.places import check_datasets, option_values
     from hfcomp.experiments.recipe_files import check_place, find_recipe
     from hfcomp.reading import read_yaml
@@ -36,7 +38,7 @@ def _check_names(words: Sequence[str]) -> None:
     check_datasets(option_values(words, "dataset"))
 
 
-def _recipes() -> str:
+def _list_recipes() -> str:
     from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 
     methods: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Benchmarks scored while a model is trained: for the log, and to choose the best checkpoint by."""
+"""A trainer callback that scores benchmarks during training, to log them and to choose the best checkpoint."""
 
 from __future__ import annotations
 
@@ -34,55 +34,57 @@ DIGITS = 12
 
 
 class EvaluateBenchmarks(TrainerCallback):
-    """Scores benchmarks at chosen steps of a `transformers.Trainer`, one of hfcomp or any other.
+    """Scores benchmarks at chosen steps of a `transformers.Trainer`, whether from hfcomp or not.
 
     `trainer.add_callback(EvaluateBenchmarks(trainer, ["sugarcrepe"]))` scores at every evaluation of the trainer and
-    adds the values to the metrics of that evaluation, so that `metric_for_best_model="eval_sugarcrepe_caption_choice"`
-    chooses the checkpoint that is kept, loaded at the end, or waited for by `EarlyStoppingCallback`. Without a set for
-    evaluation (`eval_strategy="no"`), `steps` scores every so many steps, and `save_strategy="best"` then saves
-    whenever the chosen value is higher than before.
+    adds the values to the metrics of that evaluation. `metric_for_best_model="eval_sugarcrepe_caption_choice"` then
+    chooses the checkpoint that is kept or loaded at the end, and works with `EarlyStoppingCallback`. Without an
+    evaluation dataset (`eval_strategy="no"`), `steps` sets the number of steps between scorings, and
+    `save_strategy="best"` saves whenever the chosen value is higher than before.
 
-    Values are those that the saved checkpoint gets: the trained weights in their own precision, in eval mode. Training
-    is unaffected: modes and random states are restored. Processes share the encoding, and all
-    have the same values. Of weights that FSDP shards, each process makes a whole copy for it on its device.
+    The values are those of the saved checkpoint: the trained weights in their own precision, in eval mode. Training is
+    not affected, because modes and random states are restored. Processes share the encoding, and all have the same
+    values. If FSDP shards the weights, each process makes a full copy on its device.
 
-    The keys, which the log and trackers show too:
+    The keys, which also appear in the log and in trackers:
 
-    | key | what |
+    | key | value |
     |---|---|
-    | `eval_<benchmark>_<metric>` | its average (see below); higher is better, ties are wrong |
+    | `eval_<benchmark>_<metric>` | the average (see below); higher is better, ties are wrong |
     | `eval_<benchmark>_<metric>_ties` | share of items that are wrong only because of a tie, averaged the same way |
     | `eval_<benchmark>_<metric>/<part>` | with `details`: each further average and each subset |
     | `eval_<benchmark>_<metric>_best` | at the end of training: the highest value |
-    | `eval_<benchmark>_<metric>_best_step` | its first step; 0 is the model that training began with |
+    | `eval_<benchmark>_<metric>_best_step` | the first step with it; 0 is the initial model |
 
-    Whether the training set shows images that are scored is not looked at here: the trainer has its rows by then.
-    Leave such rows out before, with `hfcomp.data.overlap.without_overlap` (docs/datasets.md).
+    The callback does not check whether the training set contains images that are scored, because the trainer already
+    has its rows. Remove such rows first, with `hfcomp.data.overlap.without_overlap` (docs/datasets.md).
 
-    The average is the first of the benchmark's own whose subsets are all there, else the mean over items. Names are in
-    lower case, with `_` for all but letters, digits and `@`: `eval_docci_text_to_image_recall@1`.
+    The average is the benchmark's first average whose subsets are all available, otherwise the mean over items. Names
+    are in lower case, with `_` for everything except letters, digits and `@`: `eval_docci_text_to_image_recall@1`.
 
     Args:
-        trainer: whose model is a CLIP- or SigLIP-like `PreTrainedModel`, a `PeftModel` of one, or a module with one of
-            these as its `backbone`, such as `DualEncoder`.
-        benchmarks: names as on the command line (also `package.module:NAME` of your own, and the name of a group,
-            such as `vtab`, for all of it), or `Benchmark` objects.
-        folders: local data: one folder with a sub-folder for each benchmark and set of images, or
-            a folder for each by name. What is not there comes from the Hub.
-        steps: score every so many steps and after the last one, instead of at the trainer's evaluations.
-        processing_class: the model's processor; by default the trainer's own, else from where the model was loaded.
-        batch_size: images or texts at a time, on each process.
-        at_start: score before the first step too. An image that cannot be read or a `metric_for_best_model` that does
-            not exist is then found before training, and the log has the initial values.
-        details: give a key to each further average and each subset too.
-        save_items: write every item's outcome at each scoring in training to `benchmarks-<step>.parquet` in the
+        trainer: Trainer whose model is a CLIP- or SigLIP-like `PreTrainedModel`, a `PeftModel` of one, or a module
+            with one of these as its `backbone`, such as `DualEncoder`.
+        benchmarks: Names as on the command line (including your own `package.module:NAME`, and group names such as
+            `vtab`, which run the whole group), or `Benchmark` objects.
+        folders: Local data: one folder with a subfolder per benchmark and image set, or folders by name. Missing data
+            comes from the Hub.
+        steps: Number of steps between scorings; also scores after the last step. By default, scores at the trainer's
+            evaluations instead.
+        processing_class: The model's processor. Defaults to the trainer's own, otherwise to the one at the place the
+            model was loaded from.
+        batch_size: Images or texts per encoding batch on each process.
+        at_start: Also score before the first step. This finds an unreadable image or a `metric_for_best_model` that
+            does not exist before training, and logs the initial values.
+        details: Also add a key for each further average and each subset.
+        save_items: Write every item's outcome, at each scoring during training, to `benchmarks-<step>.parquet` in the
             trainer's output folder, with the column `step`.
 
     Raises:
-        TypeError: for one benchmark instead of a list of them.
-        ValueError: for an unknown or duplicate benchmark, data that is not as expected, a model or
-            processor that cannot be used, or weights that are sharded by DeepSpeed or by another trainer's FSDP.
-        Unavailable: when a benchmark's data is unavailable, with the reason and how to get it.
+        TypeError: If `benchmarks` is a single benchmark instead of a list.
+        ValueError: If a benchmark is unknown or duplicated, data is not as expected, a model or processor cannot be
+            used, or DeepSpeed or another trainer's FSDP shards the weights.
+        Unavailable: If a benchmark's data is unavailable; has the reason and how to get it.
     """
 
     def __init__(
@@ -111,55 +113,55 @@ class EvaluateBenchmarks(TrainerCallback):
         self.at_start = at_start
         self.details = details
         self.save_items = save_items
-        with first_process_first():  # the others find what it downloaded
-            self._processor = self._found_processor(processing_class)
-            self._embedder()  # whether model and processor fit is said now rather than after some training
+        with first_process_first():  # the other processes read what the first one downloaded
+            self._processor = self._find_processor(processing_class)
+            self._embedder()  # a mismatch of model and processor is reported now rather than during training
         self.benchmarks = _resolve(benchmarks)
         self._evaluator = Evaluator(logger.warning)
         self._evaluator.load(self.benchmarks, data_folders(folders, option="folders"))
-        for one in self._evaluator.skipped:
-            raise Unavailable(f"{one['benchmark']}: {one['reason']}", one["how_to_fix"])
+        for skip in self._evaluator.skipped:
+            raise Unavailable(f"{skip['benchmark']}: {skip['reason']}", skip["how_to_fix"])
         self._values: dict[str, float] | None = None
         self._headlines: list[str] = []
 
     # Events
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Checks that something will be scored; scores the model that training begins with.
+        """Checks that benchmarks will be scored, and scores the initial model.
 
         Raises:
-            ValueError: for a callback that was made for another trainer, that would never score, or that would lack
-                the value which the trainer is to choose by.
+            ValueError: If the callback was created for another trainer, would never score, or does not provide the
+                value by which the trainer chooses checkpoints.
         """
         self._values, self._headlines = None, []
         self._check_schedule(args)
         handler = self.trainer.callback_handler
-        # Callbacks that read the metrics of an evaluation, such as early stopping, must come later.
+        # Callbacks that read an evaluation's metrics, such as early stopping, must run later.
         handler.callbacks = [self, *(callback for callback in handler.callbacks if callback is not self)]
         if self.at_start and state.global_step == 0:
             self._check_best(args, self._score_now())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Values hold until the weights change."""
+        """Discards the values, because the weights change."""
         self._values = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Scores at the steps asked for; where the trainer never evaluates, decides for it which step is the best."""
+        """Scores every `steps` steps. If the trainer never evaluates, also decides which step is the best."""
         if self.steps is None or (state.global_step % self.steps and state.global_step < state.max_steps):
             return
         values = self._score_now()
         if args.eval_strategy == "no" and args.metric_for_best_model is not None:
             self._check_best(args, values)
-            # The Trainer's own rule, which it applies only after its own evaluations.
+            # The Trainer applies this rule only after its own evaluations.
             is_best = self.trainer._determine_best_metric(metrics=values, trial=None)
             if is_best and args.save_strategy == "best":
                 control.should_save = True
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
-        """Adds the values to the metrics, from which the trainer chooses afterwards.
+        """Adds the values to the metrics, by which the trainer then chooses checkpoints.
 
         Raises:
-            ValueError: for a metric that is there already.
+            ValueError: If a metric already exists.
         """
         if self.steps is not None and self.trainer.is_in_train and self._values is None:
             return
@@ -172,13 +174,13 @@ class EvaluateBenchmarks(TrainerCallback):
         metrics.update(values)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Logs the best of each value, of before a resume too, and its step."""
+        """Logs the best of each value and its step, including those from before a resume."""
         self._values = None
         chosen = _with_prefix(args.metric_for_best_model)
         best = {}
         for key in self._headlines:
             seen = [(line[key], line["step"]) for line in state.log_history if key in line]
-            # Higher is better for every value of a benchmark. Only the chosen value may be declared otherwise.
+            # Higher is better for all values of benchmarks; the user may declare otherwise only for the chosen value.
             choose = min if key == chosen and not args.greater_is_better else max
             best[f"{key}_best"], best[f"{key}_best_step"] = choose(seen, key=lambda entry: entry[0])
         if best:
@@ -201,7 +203,7 @@ class EvaluateBenchmarks(TrainerCallback):
             )
 
     def _check_best(self, args: Any, values: Mapping[str, float]) -> None:
-        """Whether the value to choose by is there; one of the trainer's own is, wherever the trainer evaluates."""
+        """Raises if the value to choose by does not exist. The trainer's own values exist if it evaluates."""
         name = args.metric_for_best_model
         if name is None or _with_prefix(name) in values or (args.eval_strategy != "no" and not self._is_own(name)):
             return
@@ -212,18 +214,18 @@ class EvaluateBenchmarks(TrainerCallback):
 
     def _is_own(self, name: str | None) -> bool:
         return name is not None and _with_prefix(name).startswith(
-            tuple(f"{_key(one.name)}_" for one in self.benchmarks)
+            tuple(f"{_key(benchmark.name)}_" for benchmark in self.benchmarks)
         )
 
     # Scoring
 
     def _score_now(self) -> dict[str, float]:
-        """The values of the weights as they are, scored and logged once between two steps."""
-        # An evaluation of the trainer and a step of this callback may fall on the same weights.
+        """Returns the values of the current weights, scored and logged once between two steps."""
+        # A trainer's evaluation and a step of this callback may score the same weights.
         if self._values is not None:
             return self._values
         embedder = self._embedder()
-        with fail_together():  # scoring and writing are the main process's alone
+        with fail_together():  # only the main process scores and writes
             values = self._score(embedder)
         self.trainer.log(dict(values))
         if self.trainer.is_in_train:
@@ -234,11 +236,11 @@ class EvaluateBenchmarks(TrainerCallback):
         trainer, main = self.trainer, self.trainer.is_world_process_zero()
         values: dict[str, float] = {}
         tables = []
-        # Training with and without this callback must give the same weights.
-        with _random_states_kept(embedder.device):
-            for one, report in self._evaluator.score(embedder, progress=not trainer.args.disable_tqdm):
+        # Training must give the same weights with and without this callback.
+        with _preserve_random_states(embedder.device):
+            for loaded, report in self._evaluator.score(embedder, progress=not trainer.args.disable_tqdm):
                 if main:
-                    values |= benchmark_values(one.benchmark, report.items, details=self.details)
+                    values |= benchmark_values(loaded.benchmark, report.items, details=self.details)
                     tables.append(report.items)
         if main and self.save_items and trainer.is_in_train:
             step = trainer.state.global_step
@@ -250,17 +252,17 @@ class EvaluateBenchmarks(TrainerCallback):
         return values
 
     def _embedder(self) -> Embedder:
-        cache = EmbeddingCache()  # of these weights: benchmarks that share images encode them once
+        cache = EmbeddingCache()  # for these weights only, so benchmarks that share images encode them once
         backbone = self._backbone()
         return Embedder(backbone, self._processor, batch_size=self.batch_size, cache=cache, split=True)
 
     def _backbone(self) -> nn.Module:
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        if is_sharded(model):  # each process encodes with a copy of its own
+        if is_sharded(model):  # each process encodes with its own full copy
             model = self.trainer.whole_model().to(self.trainer.args.device)
         return getattr(model, "backbone", model)
 
-    def _found_processor(self, given: Any) -> Any:
+    def _find_processor(self, given: Any) -> Any:
         if given is not None and not _is_processor(given):
             raise ValueError(
                 f"processing_class: found a {type(given).__name__}, expected a processor with a tokenizer and an "
@@ -271,40 +273,40 @@ class EvaluateBenchmarks(TrainerCallback):
 
 
 def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool = False) -> dict[str, float]:
-    """The few numbers of a benchmark that are watched in training, by the keys of [`EvaluateBenchmarks`].
+    """Returns a benchmark's main values to watch during training, under the keys of [`EvaluateBenchmarks`].
 
     Args:
-        details: whether further averages and the subsets have keys too; an average goes before a subset that is
-            called the same.
+        details: Whether to also add further averages and the subsets. An average takes precedence over a subset of
+            the same name.
     """
     if not len(items):
         return {}
     measures: dict[str, Measure] = {}
     outcomes = Outcomes(items)
     own = all_measures(outcomes.aspects, {title: benchmark.averages for title, _, _ in outcomes.aspects})
-    for metric in dict.fromkeys(one.labels["metric"] for one in own):
+    for metric in dict.fromkeys(measure.labels["metric"] for measure in own):
         key = f"{_key(benchmark.name)}_{_word(metric)}"
-        averages, lines = [], []
-        for one in (one for one in own if one.labels["metric"] == metric):
-            (averages if one.is_average else lines).append(one)
-        # Several subsets without a declared average still need one number to watch.
+        averages, subsets = [], []
+        for measure in (measure for measure in own if measure.labels["metric"] == metric):
+            (averages if measure.is_average else subsets).append(measure)
+        # Several subsets without a declared average still need a single number to watch.
         if not averages:
-            averages = [Measure("mean over items", [tuple(line for one in lines for line in one.lines)])]
+            averages = [Measure("mean over items", [tuple(line for subset in subsets for line in subset.lines)])]
         measures[key] = averages[0]
-        for one in (*averages[1:], *(lines if len(lines) > 1 else ())) if details else ():
-            # An average may have the name of a subset. The average comes first and keeps the key.
-            measures.setdefault(f"{key}/{_word(one.labels['subset'])}", one)
+        for measure in (*averages[1:], *(subsets if len(subsets) > 1 else ())) if details else ():
+            # An average may have the same name as a subset. The average comes first and keeps the key.
+            measures.setdefault(f"{key}/{_word(measure.labels['subset'])}", measure)
     values: dict[str, float] = {}
     for key, line in zip(measures, summarize(outcomes, measures=[*measures.values()], intervals=False), strict=True):
-        (found,) = line["models"].values()
-        values[key] = _number(found["value"])
+        (estimate,) = line["models"].values()
+        values[key] = _round(estimate["value"])
         if "/" not in key:
-            values[f"{key}_ties"] = _number(found["tie_rate"])
+            values[f"{key}_ties"] = _round(estimate["tie_rate"])
     return values
 
 
-def _number(mean: float) -> float:
-    # Between two equally good steps, rounding errors of sums must not make one the better.
+def _round(mean: float) -> float:
+    # Rounding errors of sums must not make one of two equally good steps the better one.
     return round(float(mean), DIGITS)
 
 
@@ -317,7 +319,7 @@ def _key(name: str) -> str:
 
 
 def _with_prefix(name: str | None) -> str | None:
-    """A metric's name as the Trainer looks for it."""
+    """Adds the prefix with which the Trainer searches for a metric."""
     return name if name is None or name.startswith("eval_") else f"eval_{name}"
 
 
@@ -327,18 +329,18 @@ def _is_processor(value: Any) -> bool:
 
 def _resolve(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     if isinstance(benchmarks, str | Benchmark):
-        raise TypeError("benchmarks: found a single one, expected a list.")
-    found = [own for one in benchmarks for own in find_benchmarks([one])]
-    names = [_word(one.name) for one in found]
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if not names or twice:
-        raise ValueError(f"benchmarks: found {twice or 'none'}, expected at least one, and each name once.")
-    return found
+        raise TypeError("benchmarks: found a single benchmark, expected a list.")
+    resolved = [benchmark for entry in benchmarks for benchmark in find_benchmarks([entry])]
+    names = [_word(benchmark.name) for benchmark in resolved]
+    duplicates = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if not names or duplicates:
+        raise ValueError(f"benchmarks: found {duplicates or 'none'}, expected at least one, and each name once.")
+    return resolved
 
 
 @contextmanager
-def _random_states_kept(device: torch.device) -> Iterator[None]:
-    """Puts back the states of Python's, NumPy's and torch's generators: a probe or protocol may draw from them."""
+def _preserve_random_states(device: torch.device) -> Iterator[None]:
+    """Restores the states of Python's, NumPy's and torch's generators, because a probe or protocol may use them."""
     states = random.getstate(), np.random.get_state()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:

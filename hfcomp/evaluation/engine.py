@@ -1,4 +1,4 @@
-"""Runs benchmarks on an encoder: rows are checked, each distinct image and text is encoded once, items are scored."""
+"""Runs benchmarks on an encoder: checks rows, encodes each distinct image and text once, and scores items."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hfcomp.evaluation.spec import (
     with_columns,
 )
 
-if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
+if TYPE_CHECKING:  # slow to import, and listing benchmarks imports this module
     import pandas as pd
     import pyarrow as pa
     from datasets import Dataset
@@ -35,17 +35,17 @@ if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports t
     from hfcomp.evaluation.pairs.items import PairScorer
 
 LEFT_OUT = "left_out"
-PROBE_IS_WHOLE = "A probe that is fitted on a part of its images would be another one."
+PROBE_IS_WHOLE = "A probe fitted on a part of its images would be a different probe."
 Prior = Callable[[Benchmark, "EmbeddedItems"], "pd.DataFrame | None"]
-"""Outcomes of a model that does not see the image: `hfcomp.evaluation.blind.outcomes.prior_outcomes`."""
+"""Function for the outcomes of a model without the image, see `hfcomp.evaluation.blind.outcomes.prior_outcomes`."""
 
 
 class DamagedProbeImage(DamagedImage):
-    """A damaged image among those that a probe is fitted on, which cannot be left out."""
+    """A damaged image among those that a probe is fitted on. It cannot be left out."""
 
 
 class NoModel:
-    """An encoder that reads nothing and gives all images and texts one vector; it keeps the texts that it gets."""
+    """An encoder that reads nothing: all images and texts get the same vector. It keeps the texts it receives."""
 
     texts: Sequence[str] = ()
 
@@ -57,7 +57,7 @@ class NoModel:
         return self._index(np.zeros(len(texts), dtype=bool))
 
     def _index(self, missing: NDArray[np.bool_]) -> Indexed:
-        from hfcomp.evaluation.encoding.embed import Indexed  # with torch, which listing benchmarks need not
+        from hfcomp.evaluation.encoding.embed import Indexed  # imports torch, which listing benchmarks does not need
 
         vectors = np.ones((max(1, len(missing)), 1), dtype=np.float32)
         return Indexed(vectors, np.where(missing, -1, np.arange(len(missing))), 0, 0)
@@ -65,20 +65,21 @@ class NoModel:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of one benchmark and one encoder.
+    """The results of one encoder on one benchmark.
 
     Attributes:
-        items: a row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
+        items: One row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
             `value`, `tie`, `stratum`.
-        texts: distinct texts, by their token ids.
-        truncated: distinct texts that were longer than the text tower.
-        merged: how many of these were cut to the tokens of another one, so that the two tie.
-        tiny: distinct images that are one pixel wide or high.
-        computed: distinct images and texts that were encoded now rather than read from the cache.
-        pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
-            distinct ones of these.
-        prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
-        scores: of `hfcomp.evaluation.item_scores`, where they are kept.
+        images: Number of distinct images.
+        texts: Number of distinct texts, by their token ids.
+        truncated: Number of distinct texts that were longer than the text tower.
+        merged: Number of these that were cut to the tokens of another text, so the two tie.
+        tiny: Number of distinct images that are one pixel wide or high.
+        computed: Number of distinct images and texts that were encoded now rather than read from the cache.
+        pairs: Number of scored pairs of an image and a text, for a model that scores pairs; `computed` then counts
+            distinct pairs.
+        prior: Outcomes of the model's choices without the image, if requested and available.
+        scores: Table of `hfcomp.evaluation.item_scores`, if kept.
     """
 
     items: pd.DataFrame
@@ -111,22 +112,22 @@ def run_benchmark(
     prior: Prior | None = None,
     keep_scores: bool = False,
 ) -> Report:
-    """Encodes what a benchmark needs, or has its pairs scored, and scores its items.
+    """Encodes a benchmark's images and texts, or scores its pairs, and scores its items.
 
     Args:
-        benchmark: what is scored, and how.
-        items: of `validate`.
-        encoder: the model: one that embeds images and texts, or one that scores pairs of them.
-        progress: whether to show bars.
-        score: whether to score. Where processes share the encoding, one of them is enough for the rest.
-        prior: makes the outcomes of `Report.prior`.
-        keep_scores: whether to keep the cosines and texts behind the outcomes too.
+        benchmark: Benchmark to run.
+        items: Items returned by `validate`.
+        encoder: Model that embeds images and texts, or that scores pairs of them.
+        progress: Whether to show bars.
+        score: Whether to score. If processes share the encoding, it is enough that one of them scores.
+        prior: Function that makes the outcomes of `Report.prior`.
+        keep_scores: Whether to also keep the cosines and texts behind the outcomes.
 
     Returns:
-        Outcomes; without rows when `score` is off.
+        Outcomes; without rows if `score` is off.
 
     Raises:
-        Unavailable: for a model that scores pairs, where these are too many or not enough for the benchmark.
+        Unavailable: If the model scores pairs, and these are too many or not enough for the benchmark.
     """
     import pandas as pd
 
@@ -139,49 +140,50 @@ def run_benchmark(
     if hasattr(encoder, "score_pairs"):
         scored, counts = score_pairs(benchmark, items, encoder, progress=progress)
     else:
-        # A prior needs vectors of single texts, which a model that scores pairs does not have.
+        # A prior needs vectors of single texts, which a model that scores pairs does not compute.
         scored = embed(benchmark, items, encoder, progress=progress)
         counts = scored.counts
         blind = prior(benchmark, scored) if score and prior is not None else None
     table = score_items(benchmark, scored) if score else pd.DataFrame()
     seconds = time.perf_counter() - start
-    # Outside the measured time: writing texts down is not part of scoring.
+    # Not included in the measured time: collecting the texts is not part of scoring.
     scores = item_scores(benchmark.title, scored) if score and keep_scores else None
     return Report(table, **counts, seconds=seconds, prior=blind, scores=scores)
 
 
 def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:
-    """The outcomes of embedded items or scored pairs, with the columns of [`Report.items`]."""
+    """Returns the outcomes of embedded items or scored pairs, with the columns of [`Report.items`]."""
     import pandas as pd
 
     # Published numbers name metrics. A metric that is not declared could never be compared with them.
     declared = benchmark.protocol.metric_names
     tables = []
-    for one in benchmark.protocol.score(scored):
-        if declared and one.metric not in declared:
+    for measured in benchmark.protocol.score(scored):
+        if declared and measured.metric not in declared:
             raise ValueError(
-                f"{benchmark.name}: its protocol gave the metric {one.metric!r}, which its metric_names lack: "
+                f"{benchmark.name}: its protocol returned the metric {measured.metric!r}, but its metric_names are "
                 f"{', '.join(declared)}. Add it there."
             )
-        tables.append(_table(benchmark, scored.items, one))
+        tables.append(_table(benchmark, scored.items, measured))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool = False) -> BenchmarkData:
-    """The items that can be scored: rows without an image or with an empty caption are left out and counted.
+    """Returns the items that can be scored.
 
-    So are those that a reader gave a reason in the column `left_out`.
+    Rows without an image or with an empty caption are left out and counted, and so are rows with a reason in the
+    column `left_out`, which a reader may add.
 
     Args:
-        texts_suffice: whether rows without an image are kept, for checks that read texts only.
+        texts_suffice: Whether to keep rows without an image, for checks that read only texts.
     """
     protocol, rows = benchmark.protocol, items.rows
-    there = [*rows.column_names, *items.images]
-    absent = [name for name in (*protocol.images, *protocol.texts) if name not in there]
+    columns = [*rows.column_names, *items.images]
+    absent = [name for name in (*protocol.images, *protocol.texts) if name not in columns]
     if absent:
         raise ValueError(
             f"{benchmark.name}: {items.origin.place} has no column {', '.join(map(repr, absent))}; it has "
-            f"{', '.join(map(repr, there))}."
+            f"{', '.join(map(repr, columns))}."
         )
     reason = np.full(len(rows), "", dtype=object)
     for column in protocol.texts:
@@ -190,7 +192,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
     for column in protocol.images:
         missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
     if protocol.needs_images and not texts_suffice:
-        # A row has a single reason, so the counts add up to the number of rows that are left out.
+        # Each row has a single reason, so the counts add up to the number of rows left out.
         reason[missing] = NO_IMAGE
     # A reader's own reason is more precise than a missing image or text.
     if LEFT_OUT in rows.column_names:
@@ -209,17 +211,17 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
 
 
 def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool = False) -> dict[int, str]:
-    """Items with an image that cannot be decoded, and why; each distinct image is decoded once."""
-    found: dict[int, str] = {}
+    """Finds items with an image that cannot be decoded, with the reason. Decodes each distinct image once."""
+    damaged: dict[int, str] = {}
     for column in benchmark.protocol.images:
         reasons = damaged_images(items.cells(column), column, progress=progress)
         # If a row has several damaged images, the reason of the first one is kept.
-        found = reasons | found
-    return dict(sorted(found.items()))
+        damaged = reasons | damaged
+    return dict(sorted(damaged.items()))
 
 
 def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping[int, str]) -> BenchmarkData:
-    """The items without damaged ones, which are counted, with the first of them in a note."""
+    """Removes and counts damaged items; a note names the first one."""
     if not damaged:
         return items
     first = next(iter(damaged.values()))
@@ -237,7 +239,7 @@ def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping
 
 
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
-    # The usual case, in which nothing is left out, needs no table of indices.
+    # Usually no row is left out, which needs no table of indices.
     if len(rows) == len(items.rows):
         return items
     images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
@@ -249,7 +251,7 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
     images = {}
     for column in protocol.images:
         images[column] = encoder.index_images(items.cells(column), column=column, progress=progress)
-    # One table for all columns: a text that occurs in several of them is encoded once.
+    # One table for all columns, so a text that occurs in several of them is encoded once.
     texts = TextTable()
     optional = [column for column in protocol.optional_texts if column in items.rows.column_names]
     columns = {column: texts.add(column_values(items.rows, column)) for column in (*protocol.texts, *optional)}
@@ -309,9 +311,9 @@ def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
 
 
 def _with_names(items: BenchmarkData) -> BenchmarkData:
-    """Items whose rows have `item`, `subset` and `image_id`, as texts."""
+    """Adds `item`, `subset` and `image_id` to the rows where missing, and converts them to texts."""
     rows = items.rows
-    # Names that the data lacks follow from the place of a row, so they are equal in every run on the same data.
+    # Missing names are derived from the position of a row, so they are equal in every run on the same data.
     number = [str(row) for row in range(len(rows))]
     columns: dict[str, list[str]] = {}
     for name, missing in (("item", number), ("subset", ["all"] * len(rows))):
@@ -334,9 +336,9 @@ def _has_texts(rows: Dataset, name: str) -> bool:
 
 
 def _whole_images(items: BenchmarkData) -> Iterator[Any]:
-    """The image of each row, that of which a part is shown; read only when they are asked for."""
-    there = "image" in items.images or "image" in items.rows.column_names
-    for cell in items.cells("image") if there else repeat(None, len(items.rows)):
+    """Yields each row's image, for a cropped image the whole one. Images are read only on demand."""
+    has_images = "image" in items.images or "image" in items.rows.column_names
+    for cell in items.cells("image") if has_images else repeat(None, len(items.rows)):
         yield cell.cell if isinstance(cell, Altered) else cell
 
 

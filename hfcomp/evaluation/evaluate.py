@@ -1,4 +1,4 @@
-"""`hfcomp.evaluate`: models on benchmarks, side by side."""
+"""`hfcomp.evaluate`: scores models on benchmarks, side by side."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from hfcomp.statistics.summary import check_tie
 logger = logging.getLogger(__name__)
 
 NO_RULES = "none"
-"""Of `blind`: without blind rules."""
-PATIENCE = timedelta(days=7)  # that the other processes wait for the one that fits probes
+"""Value of `blind` that turns the blind rules off."""
+PATIENCE = timedelta(days=7)  # how long the other processes wait while one fits probes
 
 
 def evaluate(
@@ -76,75 +76,75 @@ def evaluate(
     print(results)
     ```
 
-    Where processes were started by `torchrun` or `accelerate launch`, all of them call it and share the encoding; the
-    first one has the outcomes, and those of the others are empty.
+    If `torchrun` or `accelerate launch` started several processes, all of them must call it and share the encoding.
+    Only the first process has the outcomes; the results of the others are empty.
 
     Args:
-        models: Hub ids, folders or `name=PLACE`; models of transformers, alone or paired with their processor;
-            encoders (`hfcomp.evaluation.engine.Encoder`). A list, a mapping by name, or a single one. Besides dual
+        models: Hub ids, folders or `name=PLACE`; transformers models, alone or paired with their processor; encoders
+            (`hfcomp.evaluation.engine.Encoder`). A list, a mapping by name, or a single model. In addition to dual
             encoders, image-text-to-text models (VQAScore) and BLIP's image-text matching, which score pair by pair.
         suite: `compositional`, `general` or `all`.
-        benchmarks: further ones: names (`hfcomp evaluate --list`), `package.module:NAME`, files or folders of your
-            own, or `Benchmark` objects.
-        data: folders by name of a benchmark or a set of images, as in `{"val2017": "coco/val2017"}`.
-        data_dir: a folder with a sub-folder for each of the others. What is in neither comes from the Hub.
-        column_names: names of columns in your own files and folders among the benchmarks, hfcomp's name first.
-        split: The split of your own files and folders, for example `train[90%:]`; by default `test`, or the only one.
-        blind: scorers that look at nothing as further models: `constant`, `random`, `shorter`. Blind rules are scored
-            without it, see `hfcomp.evaluation.blind.rules`; `none` switches them off.
-        blind_captions: what the bigram model among them is counted on, without what a benchmark uses: a file, a
-            folder, an id of the Hub, or `coco`; by default COCO's captions where they are on this machine.
-        scores: files with the scores of other systems, by name; see `hfcomp.evaluation.score_files.ScoreFile`.
-        reference: the model that the others are compared to, by name or place; by default the first.
-        tie: what a tie counts: `wrong`, `half` or `win`.
-        published: show the published numbers of the models, with source and protocol, beside the measured ones.
-        cache: whether embeddings are kept for later runs, or the folder for them.
-        cache_limit: of that folder, such as `5GB`; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB.
-        batch_size: images or texts at a time.
-        device: such as `cpu` or `cuda:1`; by default a GPU where there is one.
-        progress: whether to show bars; by default where standard error is a terminal.
-        allow_urls: fetch images that the data names by URL; only for data that you trust.
-        url_timeout: seconds for one of them.
-        skip_damaged: leave out items with a damaged image, for all models alike, and count them in the notes and in
-            `results.json`; otherwise a damaged image is an error. Each image is decoded once more for it.
-        log: receives what is done and noted, line by line.
+        benchmarks: Further benchmarks: names (`hfcomp evaluate --list`), `package.module:NAME`, your own files or
+            folders, or `Benchmark` objects.
+        data: Folders by name of a benchmark or image set, for example `{"val2017": "coco/val2017"}`.
+        data_dir: Folder with one subfolder for each of the others. Data in neither comes from the Hub.
+        column_names: Column mapping for your own files and folders among the benchmarks, hfcomp's name first.
+        split: Split of your own files and folders, for example `train[90%:]`; by default `test`, or the only one.
+        blind: Blind scorers to add as models: `constant`, `random`, `shorter`. Blind rules are scored without it, see
+            `hfcomp.evaluation.blind.rules`; `none` turns them off.
+        blind_captions: Captions for the bigram model among the blind rules, except those that a benchmark uses: a
+            file, a folder, a Hub id, or `coco`; by default COCO's captions if they are on this machine.
+        scores: Files with the scores of other systems, by name; see `hfcomp.evaluation.score_files.ScoreFile`.
+        reference: Model to compare the others with, by name or place; by default the first.
+        tie: How to count a tie: `wrong`, `half` or `win`.
+        published: Show the models' published numbers, with source and protocol, next to the measured ones.
+        cache: Whether to keep embeddings for later runs, or the folder for them.
+        cache_limit: Size limit of that folder, such as `5GB`; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB.
+        batch_size: Images or texts per encoding batch.
+        device: Device such as `cpu` or `cuda:1`; by default a GPU if available.
+        progress: Whether to show progress bars; by default only if standard error is a terminal.
+        allow_urls: Download images that the data references by URL. Only for data that you trust.
+        url_timeout: Download timeout per image in seconds.
+        skip_damaged: Leave out items with a damaged image for all models, and count them in the notes and in
+            `results.json`; otherwise a damaged image is an error. This decodes each image once more.
+        log: Function that receives progress and notes, line by line.
 
     Raises:
-        ValueError: for an argument that does not fit, a model that is not a supported dual encoder, data that is there
-            and wrong, or if no benchmark could be scored.
+        ValueError: If an argument is invalid, a model is not a supported dual encoder, available data is wrong, or no
+            benchmark could be scored.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
     check_tie(tie)
-    chosen = choose_benchmarks(suite, _listed(benchmarks), column_names, log, split=split)
+    chosen = choose_benchmarks(suite, _as_list(benchmarks), column_names, log, split=split)
     folders = data_folders(data, data_dir, option="data")
-    request = _read_request(models, scores or {}, reference, _listed(blind), blind_captions, folders)
+    request = _read_request(models, scores or {}, reference, _as_list(blind), blind_captions, folders)
     check_device(device)
     embedding_cache = open_cache(cache, cache_limit)
     settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": embedding_cache, "split": True}
     bars = sys.stderr.isatty() if progress is None else progress
     access = UrlAccess.from_settings(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
-        # opened before any data is read: a model that is not supported ends the run at once
+        # opened before any data is read, so an unsupported model ends the run immediately
         encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}
         evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
-        for note in (note for one in request.files.values() for note in one.check(evaluator.loaded)):
+        for note in (note for file in request.files.values() for note in file.check(evaluator.loaded)):
             evaluator.note(note)
-        # the blind rules first: before anything can be lost
-        given = [(one.title, one.benchmark, one.data) for one in evaluator.loaded]
-        blind = request.rules.score(given) if request.rules and rank() == 0 else []
+        # blind rules are scored first, before any work could be lost
+        titled = [(loaded.title, loaded.benchmark, loaded.data) for loaded in evaluator.loaded]
+        blind = request.rules.score(titled) if request.rules and rank() == 0 else []
         every = {**encoders, **request.files, **request.scorers}
         scored = _score(evaluator, every, bars, priors=list(encoders) if request.rules else [])
-        embedding_cache.trim()  # also where nothing was encoded and so nothing written
+        embedding_cache.trim()  # also if nothing was encoded and therefore nothing written
         for note in (note for notes in gather_objects(embedding_cache.notes) for note in notes):
             evaluator.note(note)
         return EvaluationResults(
             scored.items,
-            {name: _facts(name, request.models.get(name), one) for name, one in every.items()},
-            {one.title: one.benchmark.averages for one in evaluator.loaded} | MEANS,
+            {name: _facts(name, request.models.get(name), encoder) for name, encoder in every.items()},
+            {loaded.title: loaded.benchmark.averages for loaded in evaluator.loaded} | MEANS,
             request.reference,
             tie,
-            benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
+            benchmarks={loaded.benchmark.name: loaded.facts() for loaded in evaluator.loaded},
             skipped=evaluator.skipped,
             notes=evaluator.notes,
             seconds=scored.seconds,
@@ -181,17 +181,17 @@ def _read_request(
     if unknown:
         raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}, or {NO_RULES}.")
     if NO_RULES in blind and captions is not None:
-        raise ValueError(f"blind_captions: blind={NO_RULES} leaves no rule that reads {captions}. Pass one of them.")
+        raise ValueError(f"blind_captions: with blind={NO_RULES}, no rule reads {captions}. Pass one of them.")
     scorers = {name: BLIND[name][1]() for name in blind if name != NO_RULES}
-    # blind scorers and files are columns beside the models, so all of their names share one namespace
+    # blind scorers and files are columns next to the models, so all of these names must be distinct
     for name in scores:
         if name in BLIND:
             raise ValueError(f"scores: {name!r} is the name of a blind scorer. Choose another one.")
     files = {name: ScoreFile(path) for name, path in scores.items()}
-    given = models if isinstance(models, Mapping) else _listed(models)
+    given = models if isinstance(models, Mapping) else _as_list(models)
     named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
-    # files are compared as models are, and may be the reference
-    compared_to = _reference(reference, {**named, **{name: str(one.path) for name, one in files.items()}})
+    # files are compared like models, and may be the reference
+    compared_to = _reference(reference, {**named, **{name: str(file.path) for name, file in files.items()}})
     return EvaluationRequest(
         named, files, scorers, None if NO_RULES in blind else BlindRules(captions, folders), compared_to
     )
@@ -205,18 +205,22 @@ def choose_benchmarks(
     *,
     split: str | None = None,
 ) -> list[Benchmark]:
-    """The benchmarks of a suite, then those that are named; logs what the suite leaves out."""
+    """Returns the benchmarks of a suite, then the named ones. Logs those that the suite leaves out."""
     chosen = [*(known.suite(suite) if suite else []), *known.find_benchmarks(named, column_names, split)]
     if not chosen:
         raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
     if suite:
-        asked = [one for one in known.benchmarks().values() if suite in (one.suite, "all")]
-        costly = [one.title for one in asked if not (one.in_suites or one.synthetic or one in chosen)]
+        matching = [benchmark for benchmark in known.benchmarks().values() if suite in (benchmark.suite, "all")]
+        costly = [
+            benchmark.title
+            for benchmark in matching
+            if not (benchmark.in_suites or benchmark.synthetic or benchmark in chosen)
+        ]
         if costly:
             titles = ", ".join(dict.fromkeys(costly))
-            log(f"not in a suite, as they fetch or compute too much: {titles} (see --list)")
-    # what the suite has and the user names as well is scored once
-    return list({one.name: one for one in chosen}.values())
+            log(f"not in a suite, because they download or compute too much: {titles} (see --list)")
+    # a benchmark that is both in the suite and named is scored once
+    return list({benchmark.name: benchmark for benchmark in chosen}.values())
 
 
 def load_benchmarks(
@@ -227,7 +231,7 @@ def load_benchmarks(
     *,
     skip_damaged: bool = False,
 ) -> Evaluator:
-    """The benchmarks with their data; what is wrong with it shows before anything is encoded."""
+    """Loads the benchmarks with their data, so errors in it appear before anything is encoded."""
     evaluator = Evaluator(log, skip_damaged=skip_damaged)
     for note in notes:
         evaluator.note(note)
@@ -237,14 +241,14 @@ def load_benchmarks(
     except ValueError as error:
         if not evaluator.skipped:
             raise
-        evaluator.note(str(error))  # it may be the folder of one that was skipped before it looked for it
+        evaluator.note(str(error))  # the folder may belong to a benchmark that was skipped before it searched for it
     return evaluator
 
 
 def _score(
     evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool, *, priors: Collection[str]
 ) -> DetailedScores:
-    """What all models scored, each by its name as `arm`; on the first process alone, but for the seconds."""
+    """Scores all models, each under its name as `arm`. Only the first process has results, except for the seconds."""
     tables: list[pd.DataFrame] = []
     blind: list[pd.DataFrame] = []
     scores: list[pa.Table] = []
@@ -252,27 +256,27 @@ def _score(
     for name, encoder in encoders.items():
         prior = prior_outcomes if name in priors else None
         how = {"progress": progress, "keep_going": True, "prior": prior, "keep_scores": True}
-        for one, report in evaluator.score(encoder, model=name, **how):
-            # on every process: below, all of them have to raise if nothing was scored
-            seconds[name][one.benchmark.name] = report.seconds
+        for loaded, report in evaluator.score(encoder, model=name, **how):
+            # on every process, because all of them must raise below if nothing was scored
+            seconds[name][loaded.benchmark.name] = report.seconds
             if rank() == 0:
-                # by the title that says whether images are missing, which a benchmark alone does not know
-                tables.append(report.items.assign(arm=name, benchmark=one.title))
-                scores += [] if report.scores is None else [label_items(report.scores, name, one.title)]
+                # the title of the loaded benchmark says whether images are missing
+                tables.append(report.items.assign(arm=name, benchmark=loaded.title))
+                scores += [] if report.scores is None else [label_items(report.scores, name, loaded.title)]
                 if report.prior is not None:
-                    blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
-                evaluator.log(f"{name} on {one.benchmark.title}: {report.counts}, {report.seconds:.1f} s")
-        # models are scored one after another, so only one of them has to fit into memory
+                    blind.append(report.prior.assign(arm=prior_of(name), benchmark=loaded.title))
+                evaluator.log(f"{name} on {loaded.benchmark.title}: {report.counts}, {report.seconds:.1f} s")
+        # models are scored one after another, so only one of them must fit into memory
         if isinstance(encoder, EvaluatedModel):
             encoder.release()
     if not any(seconds.values()):
-        reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
-        raise ValueError(f"no benchmark could be scored. {reasons}")
+        reasons = [f"{skip['benchmark']}: {skip['reason']} {skip['how_to_fix']}" for skip in evaluator.skipped]
+        raise ValueError(f"no benchmark could be scored. {'; '.join(reasons)}")
     return DetailedScores.join(tables, scores, blind, seconds)
 
 
 def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
-    """How texts are prepared, with the models of each way."""
+    """Returns notes on how texts are prepared, each with its models."""
     names: dict[str, list[str]] = {}
     for name, encoder in encoders.items():
         if isinstance(encoder, Embedder):
@@ -280,17 +284,17 @@ def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
     return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
 
 
-def _listed(given: Any) -> Any:
-    """One thing as a list of one; a pair of a module and its processor is one model."""
+def _as_list(given: Any) -> Any:
+    """Wraps a single thing in a list; a pair of a module and its processor is a single model."""
     is_pair = isinstance(given, tuple) and len(given) == 2 and hasattr(given[1], "image_processor")
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) and not is_pair else [given]
 
 
 def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
-    """What `results.json` says of a model or a blind scorer; the first process writes it."""
+    """Returns the entry of a model or blind scorer in `results.json`, which the first process writes."""
     if name in BLIND:
         return {"path": BLIND_PATH, "weights": BLIND[name][0]}
-    # the first process alone writes results, and hashing weights takes seconds
+    # only the first process writes results, and hashing weights takes seconds
     if rank() > 0:
         return {}
     return encoder.facts if isinstance(encoder, ScoreFile) else describe_model(model, encoder)
@@ -304,7 +308,7 @@ def _reference(given: str | None, models: Mapping[str, Any]) -> str:
 
 
 def _join_processes(device: str | None) -> str | None:
-    """The device of this process, connected to the others that a launcher started."""
+    """Connects the processes that a launcher started, and returns the device of this one."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return device
     state = PartialState(cpu=(device or "").startswith("cpu"), timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""The results of an evaluation: outcomes and facts, the numbers made of them, and how they are shown and written."""
+"""The results of an evaluation: outcomes and facts, the numbers computed from them, and their reports and files."""
 
 from __future__ import annotations
 
@@ -45,35 +45,35 @@ FILES = (files.RESULTS_FILE, files.ITEMS_FILE, SCORES_FILE, BLIND_FILE, REPORT_F
 """The files that `write_evaluation` writes."""
 COMMIT_DIGITS = 12
 MOST_NAMED = 4  # models in a title
-SYNTHETIC = "Synthetic: benchmarks of the sandbox are drawn by hfcomp."
+SYNTHETIC = "Synthetic: hfcomp generates the benchmarks of the sandbox."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvaluationResults:
-    """Models side by side on benchmarks, with intervals, ties and paired differences; see `hfcomp.evaluate`.
+    """Results of models side by side, with intervals, ties and paired differences; see `hfcomp.evaluate`.
 
-    `print(results)` shows the tables of the terminal, a notebook shows them as Markdown.
+    `print(results)` shows the tables of the terminal, and a notebook shows them as Markdown.
 
     Attributes:
-        outcomes: one row per model, item and metric; a table is taken too.
-        models: name to facts (`path`, `weights`, ...), in the order of columns.
-        averages: means over subsets, by title of the benchmark, and over benchmarks, as `summarize` takes them.
-        reference: the model that the others are compared to; by default the first, none where it is alone.
-        tie: what a tie counts: `wrong`, `half` or `win`.
-        subject: the models that are compared to the reference; by default all but blind scorers.
-        benchmarks: name to `title`, `version`, `data`, `items` and `left_out`, see `hfcomp.statistics.results`.
-        skipped: `benchmark`, `reason` and `how_to_fix` of each that was asked for and not scored.
-        notes: what a reader of the numbers has to know.
-        seconds: model to benchmark to seconds.
-        versions: what the numbers were made with.
-        config: how it was made: the date, and the command where there was one.
-        published: whether reports show published numbers.
-        blind: what blind rules made of the items.
-        scores: texts and cosines of each item, where they were kept.
-        images: of the items, where they were read.
+        outcomes: One row per model, item and metric; a table is accepted too.
+        models: Facts of each model by name (`path`, `weights`, ...), in the order of columns.
+        averages: Means over subsets, by title of the benchmark, and over benchmarks, as `summarize` takes them.
+        reference: Model to compare the others with; by default the first, or none if there is only one model.
+        tie: How a tie counts: `wrong`, `half` or `win`.
+        subject: Models that are compared to the reference; by default all except blind scorers.
+        benchmarks: Facts by name: `title`, `version`, `data`, `items` and `left_out`, see `hfcomp.statistics.results`.
+        skipped: `benchmark`, `reason` and `how_to_fix` of each requested benchmark that was not scored.
+        notes: Notes that a reader of the numbers must know.
+        seconds: Seconds by model and benchmark.
+        versions: Versions of the software behind the numbers.
+        config: The date and, if any, the command of the evaluation.
+        published: Whether reports show published numbers.
+        blind: Results of blind rules on the items.
+        scores: Texts and cosines of each item, if kept.
+        images: Images of the items, if they were read.
 
     Raises:
-        ValueError: for an unknown rule for ties, or a reference that is not among the models.
+        ValueError: If the rule for ties is unknown, or the reference is not one of the models.
     """
 
     outcomes: Outcomes
@@ -101,7 +101,7 @@ class EvaluationResults:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The summary of everything that all models were scored on; raises ValueError if their items differ."""
+        """Summary of everything that all models were scored on; raises ValueError if their items differ."""
         if not len(self._shared):
             return []
         names = list(self.models)
@@ -117,17 +117,17 @@ class EvaluationResults:
 
     @property
     def missing(self) -> list[dict[str, Any]]:
-        """Averages left out because a part of them is missing: `benchmark`, `metric`, `average` and `absent`."""
+        """Averages left out because parts of them are missing: `benchmark`, `metric`, `average` and `absent`."""
         return absent_averages(self._shared.aspects, self.averages)
 
     @property
     def failed(self) -> bool:
-        """Whether a benchmark was not scored for another reason than data that is unavailable."""
-        return any(one["reason"].startswith(FAILED) for one in self.skipped)
+        """Whether a benchmark was not scored for a reason other than unavailable data."""
+        return any(skip["reason"].startswith(FAILED) for skip in self.skipped)
 
     @cached_property
     def _blind_facts(self) -> dict[str, Any] | None:
-        """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
+        """Entry `blind` of `results.json`: scores of blind rules, and of the models on items that no rule solves."""
         if self.blind is None or not len(self._shared):
             return None
         # Rules ran on all items, but the models may share only some of the benchmarks.
@@ -136,34 +136,35 @@ class EvaluationResults:
 
     @property
     def _image_models(self) -> dict[str, Mapping[str, Any]]:
-        """The models that are no blind scorers, with their facts."""
+        """The models that are not blind scorers, with their facts."""
         return {name: facts for name, facts in self.models.items() if facts.get("path") != BLIND_PATH}
 
     @cached_property
     def _shared(self) -> Outcomes:
         table = self.outcomes.table
-        # A benchmark may have failed for one of the models, and differences need lines that all models have.
+        # A benchmark may have failed for one of the models, but differences need lines that all models have.
         kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
         return self.outcomes if kept.all() else Outcomes(table[kept])
 
     @property
     def _every_note(self) -> list[str]:
         unshared = _unshared_notes(self.outcomes, self._shared, list(self.models))
-        return list(dict.fromkeys([*self.notes, *unshared]))  # results that were read have them among their notes
+        return list(dict.fromkeys([*self.notes, *unshared]))  # the notes of stored results already contain them
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per line and model: its value from 0 to 1 with its interval, and its difference to the reference.
+        """Returns a row per line and model: its value from 0 to 1 with interval, and its difference to the reference.
 
-        `average` says whether a line is a mean over subsets; `ties` counts items. What is not known is NaN.
+        `average` says whether a line is a mean over subsets; `ties` counts items. Unknown values are NaN.
         """
         return pd.DataFrame([row for line in self.lines for row in self._rows(line)])
 
     def compare_published(self) -> pd.DataFrame:
-        """A row per published number of these models and lines.
+        """Returns one row per published number of these models and lines.
 
         `verdict` is `inside` the interval, `outside`, `differs` (another protocol) or `no interval`.
         """
-        return pd.DataFrame([one.facts() for one in compare_with_published(self.lines, self._image_models)])
+        comparisons = compare_with_published(self.lines, self._image_models)
+        return pd.DataFrame([comparison.facts() for comparison in comparisons])
 
     def _rows(self, line: Line) -> Iterator[dict[str, Any]]:
         for name, estimate in line["models"].items():
@@ -179,14 +180,14 @@ class EvaluationResults:
             }
 
     def compare(self, model: str, reference: str) -> EvaluationResults:
-        """Two of the models alone, with the paired differences of the first one minus the second.
+        """Returns the results of two models, with the paired differences of the first minus the second.
 
         Args:
-            model: by its name, or the place that it was loaded from.
-            reference: likewise.
+            model: First model, by its name or the place it was loaded from.
+            reference: Second model, by its name or the place it was loaded from.
 
         Raises:
-            ValueError: for a model that is not there, or the same one twice.
+            ValueError: If one of them is not among the models, or both are the same.
         """
         names = [self._name(reference), self._name(model)]
         if names[0] == names[1]:
@@ -198,7 +199,7 @@ class EvaluationResults:
             reference=names[0],
             subject=names[1:],
             seconds={name: own for name, own in self.seconds.items() if name in names},
-            blind=None if self.blind is None else self.blind.of_models(names, list(self.models)),
+            blind=None if self.blind is None else self.blind.select_models(names, list(self.models)),
         )
 
     def _name(self, given: str) -> str:
@@ -211,32 +212,32 @@ class EvaluationResults:
     def save(self, folder: str | Path, *, page: PageOptions | None = DEFAULT_PAGE) -> None:
         """Writes `items.parquet`, `scores.parquet`, `results.json`, `report.md`, `report.html` and `figure.png`.
 
-        Each is written whole or not at all, under the folder's lock; earlier results are replaced.
+        Each file is written atomically, under the folder's lock. Existing results are replaced.
 
         Args:
-            folder: made where it is missing.
-            page: the items of `report.html`; None for no page.
+            folder: Output folder; created if missing.
+            page: Options for the items of `report.html`; None for no page.
 
         Raises:
-            ValueError: where another process holds the folder.
-            OSError: for a file that cannot be written.
+            ValueError: If another process has locked the folder.
+            OSError: If a file cannot be written.
         """
         with locked(Path(folder)):
             write_evaluation(Path(folder), self, page=page)
 
     @classmethod
     def load(cls, folder: str | Path) -> EvaluationResults:
-        """What `save`, `hfcomp evaluate` or a run of a recipe left in a folder; the numbers are made anew.
+        """Loads results that `save`, `hfcomp evaluate` or a recipe's run wrote. The numbers are computed again.
 
         Raises:
-            ValueError: for a file that is missing, damaged or of a later hfcomp, naming it.
+            ValueError: If a file is missing, damaged or from a later hfcomp version; names the file.
         """
         outcomes, results = read_evaluation(folder)
         keys = ("benchmarks", "skipped", "notes", "seconds", "versions", "config")
         return cls(
             outcomes,
             {name: model_facts(results, name) for name in results.get("models") or outcomes.table["arm"].unique()},
-            # Read from the lines, because today's benchmarks may have other averages.
+            # From the stored lines, because today's benchmarks may have other averages.
             averages_of_lines(results.get("results") or ()),
             results.get("reference"),
             results.get("tie_rule") or "wrong",
@@ -261,19 +262,19 @@ class EvaluationResults:
 
 
 def _unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) -> Iterator[str]:
-    """What was scored for some of the models alone: a benchmark without shared lines once, else each metric."""
+    """Yields notes on what only some models have: a benchmark without shared lines once, else each metric."""
     shown = set(shared.table["benchmark"])
-    found: dict[tuple[str, tuple[str, ...]], None] = {}
+    unshared: dict[tuple[str, tuple[str, ...]], None] = {}
     for (benchmark, _, metric), arms in outcomes.table.groupby(LINE, sort=False)["arm"].unique().items():
         owners = tuple(name for name in models if name in arms)
-        found[f"{benchmark}, {metric}" if benchmark in shown else benchmark, owners] = None
-    for what, owners in found:
+        unshared[f"{benchmark}, {metric}" if benchmark in shown else benchmark, owners] = None
+    for what, owners in unshared:
         if others := [name for name in models if name not in owners]:
             words = shlex.join([f"FOLDER:{name}" for name in owners])
-            how = f"; `hfcomp compare {words}` compares these models, of the output FOLDER" * (len(owners) > 1)
-            lack = f"because {_enumerate(others)} {'has' if len(others) == 1 else 'have'} no scores of it."
+            how = f"; `hfcomp compare {words}` compares these models from the output FOLDER" * (len(owners) > 1)
+            lack = f"because {_enumerate(others)} {'has' if len(others) == 1 else 'have'} no scores for it."
             scored = f"{what}: scored for {_enumerate(owners)}, not shown {lack}"
-            yield f"{scored} {files.ITEMS_FILE} has the outcomes{how}."
+            yield f"{scored} {files.ITEMS_FILE} contains the outcomes{how}."
 
 
 def _enumerate(names: Sequence[str]) -> str:
@@ -281,14 +282,14 @@ def _enumerate(names: Sequence[str]) -> str:
 
 
 def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
-    """The items of the page, with pictures where `images` are known; None without items."""
+    """Returns the items for the page, with thumbnails if `images` are known; None without items."""
     from hfcomp.evaluation.items.item_browser import item_browser
 
     models = list(evaluation.models)
     # The page contrasts the reference with the last of the other models.
     others = [name for name in evaluation._image_models if name != evaluation.reference]
     return item_browser(
-        evaluation.outcomes.table.drop_duplicates(["arm", *LINE, "item"]),  # of several seeds the first
+        evaluation.outcomes.table.drop_duplicates(["arm", *LINE, "item"]),  # only the first of several seeds
         evaluation.scores,
         evaluation.images,
         models=models,
@@ -300,7 +301,7 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
 
 
 def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
-    """The report; in brief of many subsets the averages alone, without what only `report.md` has."""
+    """Builds the report. If `brief`, shows many subsets only as averages and omits what is only in `report.md`."""
     lines, reference, models = evaluation.lines, evaluation.reference, list(evaluation.models)
     caveat = SYNTHETIC if any(line["benchmark"].split()[0] == "sandbox" for line in lines) else ""
     names = ", ".join(models) if len(models) <= MOST_NAMED else f"{len(models)} models"
@@ -321,15 +322,15 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
 def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
     totals = [[name, f"{sum(part.values()):,.1f}"] for name, part in evaluation.seconds.items()]
     yield Section("Cost", [Table("", ["model", "seconds"], totals) if brief else _seconds(evaluation.seconds)])
-    skipped = [f"{one['benchmark']}: {one['reason']} {one.get('how_to_fix', '')}" for one in evaluation.skipped]
+    skipped = [f"{skip['benchmark']}: {skip['reason']} {skip.get('how_to_fix', '')}" for skip in evaluation.skipped]
     missing = [
-        f"{one['benchmark']}, {one['metric']}"
-        + (f": {one['average']}" if one["average"] != one["metric"] else "")
-        + ("" if brief else f", needs {', '.join(one['absent'])}")
-        for one in evaluation.missing
+        f"{average['benchmark']}, {average['metric']}"
+        + (f": {average['average']}" if average["average"] != average["metric"] else "")
+        + ("" if brief else f", needs {', '.join(average['absent'])}")
+        for average in evaluation.missing
     ]
     read = [] if brief else _data(evaluation.benchmarks)
-    left = [Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all parts")]
+    left = [Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages with missing parts")]
     yield Section("Data", [*read, *left])
     if not brief:
         yield Section("Models", [made_tables.facts_table(evaluation.models)])
@@ -341,7 +342,7 @@ def _data(benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
     for name, facts in benchmarks.items():
         title, data = facts.get("title") or name, facts.get("data")
         places = [
-            "images of " * depth + (f"{place} at {commit[:COMMIT_DIGITS]}" if commit else str(place))
+            "images from " * depth + (f"{place} at {commit[:COMMIT_DIGITS]}" if commit else str(place))
             for depth, place, commit in origins(data)
         ]
         cells = [f"{facts['items']:,}" if "items" in facts else "", str(facts.get("version") or "")]
@@ -360,15 +361,15 @@ def _seconds(seconds: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def print_evaluation(results: EvaluationResults, folder: Path | None = None, console: Console | None = None) -> None:
-    """The tables in the terminal, in 80 columns, whether or not it has colors; `folder` is where the files are."""
+    """Prints the tables in 80 columns, with or without colors; `folder` is the place of the files."""
     render_terminal(evaluation_report(results, brief=True), console, folder=folder)
 
 
 def write_evaluation(
     folder: Path, results: EvaluationResults, *, items: bool = True, page: PageOptions | None = DEFAULT_PAGE
 ) -> None:
-    """As `EvaluationResults.save`, for who holds the folder's lock; items and scores are written only with `items`."""
-    # Written before `results.json`, which names their hash: a folder that is left in between raises and mixes nothing.
+    """Like `EvaluationResults.save`, under a lock of the caller. Writes items and scores only with `items`."""
+    # Before `results.json`, which contains their hash, so a folder left in between raises instead of mixing results.
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
         write_blind(folder, results.blind)
@@ -379,7 +380,7 @@ def write_evaluation(
 
 
 def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
-    """The keys of `results.json`, see `hfcomp.statistics.results`."""
+    """Returns the content of `results.json`, see `hfcomp.statistics.results`."""
     return {
         "versions": results.versions,
         "models": results.models,

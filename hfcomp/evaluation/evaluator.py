@@ -1,4 +1,4 @@
-"""Benchmarks that are loaded once and score one model after another, by one process or several."""
+"""Benchmarks that are loaded once and score one model after another, in one or several processes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from hfcomp.statistics.outcomes import COLUMNS, Outcomes
 
 @dataclass(frozen=True)
 class DetailedScores:
-    """What came of all benchmarks, for one model or several.
+    """The scores of one or several models on all benchmarks.
 
     Attributes:
-        items: one row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`.
-        scores: texts and cosines behind them, of `hfcomp.evaluation.item_scores`, where they are kept.
-        prior: the same rows of what the model chooses without the image; none where that was not asked for.
+        items: One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`.
+        scores: Texts and cosines behind them, from `hfcomp.evaluation.item_scores`, if kept.
+        prior: The same rows for the model's choices without the image; empty if not requested.
+        seconds: Seconds by model and benchmark.
     """
 
     items: pd.DataFrame
@@ -53,7 +54,7 @@ class DetailedScores:
         priors: Sequence[pd.DataFrame],
         seconds: Mapping[str, Mapping[str, float]] | None = None,
     ) -> DetailedScores:
-        """Those of several benchmarks; without any, as in all processes but the first, tables without rows."""
+        """Joins the scores of several benchmarks. Without any, as in all processes but the first, tables are empty."""
         table = pd.concat(items, ignore_index=True) if items else pd.DataFrame(columns=list(COLUMNS))
         prior = pd.concat(priors, ignore_index=True) if priors else table.iloc[:0]
         return cls(table, pa.concat_tables(scores) if scores else None, prior, seconds or {})
@@ -63,14 +64,16 @@ class DetailedScores:
 class Evaluator:
     """Benchmarks with their data, which score one model after another.
 
-    All processes load together, and where they share the encoding score together, inside `fail_together`.
+    All processes must load together. If they share the encoding, they must also score together, inside
+    `fail_together`.
 
     Attributes:
-        log: receives each line of `notes` on the first process.
-        images: those that are scored and may be in a training set.
-        notes: what a reader of the scores has to know, each line once: the models of a run share a tokenizer.
-        skipped: `benchmark`, `reason` and `how_to_fix` of each that was not scored, as in `results.json`.
-        skip_damaged: whether items with a damaged image are left out and counted; otherwise they are an error when
+        log: Function that receives each line of `notes` on the first process.
+        loaded: The benchmarks that were loaded.
+        images: Images that are scored and could be in a training set.
+        notes: Notes that a reader of the scores must know, without duplicates: models of a run share a tokenizer.
+        skipped: `benchmark`, `reason` and `how_to_fix` of each benchmark that was not scored, as in `results.json`.
+        skip_damaged: Whether items with a damaged image are left out and counted. Otherwise they are an error when
             they are scored.
     """
 
@@ -82,27 +85,28 @@ class Evaluator:
     skip_damaged: bool = False
 
     def note(self, note: str) -> None:
-        # Several models raise the same note about a benchmark.
+        # Several models produce the same note about a benchmark.
         if note not in self.notes:
             self.notes.append(note)
             if rank() == 0:
                 self.log(note)
 
     def load(self, benchmarks: Iterable[Benchmark], folders: Folders | None = None, *, strict: bool = True) -> None:
-        """Adds benchmarks with their data; one whose data is unavailable is skipped.
+        """Adds benchmarks with their data, and skips those whose data is unavailable.
 
-        What is wrong with the data is an error; unless `strict`, only where it is the user's own.
+        Wrong data is an error; unless `strict`, only if it is the user's own.
         """
         for benchmark in benchmarks:
-            with first_process_first():  # the others find what it downloaded
-                found = load_or_explain(benchmark, folders or Folders(), strict)
-            reasons = [one for one in gather_objects(None if isinstance(found, Loaded) else found) if one is not None]
-            if reasons or not isinstance(found, Loaded):  # all processes do the same
-                self._skip(benchmark, *reasons[0])
+            with first_process_first():  # the other processes read what the first one downloaded
+                loaded = load_or_explain(benchmark, folders or Folders(), strict)
+            problems = gather_objects(None if isinstance(loaded, Loaded) else loaded)
+            problems = [problem for problem in problems if problem is not None]
+            if problems or not isinstance(loaded, Loaded):  # all processes do the same
+                self._skip(benchmark, *problems[0])
                 continue
-            found = self._undamaged(found) if self.skip_damaged else found
-            self.loaded.append(found)
-            for remark in found.remarks():
+            loaded = self._without_damaged(loaded) if self.skip_damaged else loaded
+            self.loaded.append(loaded)
+            for remark in loaded.remarks():
                 self.note(remark)
 
     def score(
@@ -115,36 +119,37 @@ class Evaluator:
         prior: Prior | None = None,
         keep_scores: bool = False,
     ) -> Iterator[tuple[Loaded, Report]]:
-        """Each benchmark and what came of it; outcomes are on the first process alone.
+        """Yields each benchmark with its report. Only the first process has outcomes.
 
-        `model` is named in notes; by default bars are shown for what is not synthetic. With `keep_going` a failure
-        costs that benchmark only, on all processes that share the encoding. `prior` and `keep_scores` are those of
-        `run_benchmark`.
+        Notes name the `model`. By default, bars are shown for benchmarks that are not synthetic. With `keep_going`, a
+        failure skips only that benchmark, on all processes that share the encoding. `prior` and `keep_scores` are
+        arguments of `run_benchmark`.
         """
         how = {"score": (main := rank() == 0), "keep_scores": keep_scores, "prior": prior}
-        for one in self.loaded:
-            bars = not one.benchmark.synthetic if progress is None else progress
+        for loaded in self.loaded:
+            benchmark, protocol = loaded.benchmark, loaded.benchmark.protocol
+            bars = not benchmark.synthetic if progress is None else progress
             try:
                 with fail_together() if keep_going else nullcontext():
-                    report = run_benchmark(one.benchmark, one.data, encoder, progress=main and bars, **how)
+                    report = run_benchmark(benchmark, loaded.data, encoder, progress=main and bars, **how)
             except Unavailable as error:  # the same on all processes
-                self._skip(one.benchmark, f"{model}: {error.reason}" if model else error.reason, error.how_to_fix)
+                self._skip(benchmark, f"{model}: {error.reason}" if model else error.reason, error.how_to_fix)
                 continue
             except Exception as error:
                 if not keep_going:
                     raise
-                self._skip(one.benchmark, f"{FAILED}{model}: {error}", self._way_out(error))
+                self._skip(benchmark, f"{FAILED}{model}: {error}", self._advice(error))
                 continue
-            # Noted per model, because each has its own tokenizer and its own longest text.
+            # Noted per model, because each has its own tokenizer and its own text length.
             counts = {"truncated": report.truncated, "merged": report.merged, "tiny": report.tiny}
-            self.note_inputs(one.benchmark.name, counts, f"{model}'s text tower" if model else "")
-            if report.pairs and one.benchmark.protocol.pairs(one.data) and one.benchmark.protocol.beyond_pairs:
-                left = f"{one.benchmark.protocol.beyond_pairs} is not scored for {model or 'the model'}"
-                self.note(f"{one.benchmark.name}: {left}, whose scores are of pairs of an image and a text")
-            yield one, report
+            self.note_inputs(benchmark.name, counts, f"{model}'s text tower" if model else "")
+            if report.pairs and protocol.pairs(loaded.data) and protocol.beyond_pairs:
+                unscored = f"{protocol.beyond_pairs} is not scored for {model or 'the model'}"
+                self.note(f"{benchmark.name}: {unscored}, which scores pairs of an image and a text")
+            yield loaded, report
 
     def __call__(self, encoder: Encoder) -> pd.DataFrame:
-        """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
+        """Returns one row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
 
     def score_with_details(self, encoder: Encoder, *, keep_scores: bool, prior: Prior | None) -> DetailedScores:
@@ -154,39 +159,40 @@ class Evaluator:
         return DetailedScores.join([report.items for report in reports], scores, priors)
 
     def check_names(self, check: Callable[[Outcomes], Any]) -> None:
-        """Runs a check of what is scored on outcomes of no model, before there is one.
+        """Runs a check on outcomes without a model, before one is scored.
 
-        Nothing is checked where a probe would have to be fitted first, or where a protocol cannot score equal vectors:
-        the outcomes of a model say it then.
+        Nothing is checked if a probe would have to be fitted first, or if a protocol cannot score equal vectors. The
+        check then has to wait for the outcomes of a model.
         """
-        if any(one.data.train is not None for one in self.loaded):
+        if any(loaded.data.train is not None for loaded in self.loaded):
             return
         try:
-            # Names of lines follow only from the items: equal vectors give these names without encoding anything.
+            # Names of lines depend only on the items, so equal vectors give these names without encoding anything.
             scored = [report.items for _, report in self.score(NoModel(), progress=False)]
-        except Exception:  # a protocol of the user's may need real vectors
+        except Exception:  # a user's protocol may need real vectors
             return
         check(Outcomes(pd.concat(scored, ignore_index=True).assign(arm="")))
 
     def select_benchmarks(self, titles: Sequence[str]) -> Evaluator:
-        return replace(self, loaded=[one for one in self.loaded if one.benchmark.title in titles])
+        return replace(self, loaded=[loaded for loaded in self.loaded if loaded.benchmark.title in titles])
 
-    def of_concept(self, concept: str) -> Evaluator:
-        """Each benchmark's items of a concept where it has such, else all: other concepts' texts are not encoded."""
-        return replace(self, loaded=[one.of_concept(concept) for one in self.loaded])
+    def select_concept(self, concept: str) -> Evaluator:
+        """Selects each benchmark's items of a concept if it has any, else all. Other concepts are not encoded."""
+        return replace(self, loaded=[loaded.select_concept(concept) for loaded in self.loaded])
 
-    def _undamaged(self, one: Loaded) -> Loaded:
-        """The benchmark without items with a damaged image, which the first process looks for."""
-        # One process decodes, and all leave out the rows that it found: their batches must be the same.
-        damaged = find_damaged(one.benchmark, one.data, progress=sys.stderr.isatty()) if rank() == 0 else None
-        return replace(one, data=without_damaged(one.benchmark, one.data, gather_objects(damaged)[0]))
+    def _without_damaged(self, loaded: Loaded) -> Loaded:
+        """Removes items with a damaged image, which the first process finds."""
+        # One process decodes, and all leave out the rows that it finds, because their batches must be the same.
+        benchmark, data = loaded.benchmark, loaded.data
+        damaged = find_damaged(benchmark, data, progress=sys.stderr.isatty()) if rank() == 0 else None
+        return replace(loaded, data=without_damaged(benchmark, data, gather_objects(damaged)[0]))
 
-    def _way_out(self, error: Exception) -> str:
-        """What to do about a benchmark that failed; of an error of the library also its traceback."""
-        others = "The other benchmarks went on." if len(self.loaded) > 1 else ""
+    def _advice(self, error: Exception) -> str:
+        """Returns what to do about a failed benchmark. Prints the traceback of an unexpected error."""
+        others = "The other benchmarks were scored." if len(self.loaded) > 1 else ""
         if isinstance(error, DamagedImage | OSError):  # their message is enough
-            stays = self.skip_damaged or isinstance(error, DamagedProbeImage | OSError)
-            return " ".join(filter(None, ("" if stays else SKIP_ADVICE, others)))
+            no_skip = self.skip_damaged or isinstance(error, DamagedProbeImage | OSError)
+            return " ".join(filter(None, ("" if no_skip else SKIP_ADVICE, others)))
         # It may be a bug in hfcomp, which a sentence in a report does not explain.
         traceback.print_exc(file=sys.stderr)
         return " ".join(filter(None, ("See the error above.", others)))

@@ -1,4 +1,4 @@
-"""What is read from the Hub and from authors' repositories, and why it cannot be."""
+"""Reads data from the Hub and from authors' repositories, or explains why it cannot be read."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from hfcomp.writing import replacing
 LONGEST_REASON = 120
 
 
-def downloaded(web: str, names: Sequence[str]) -> Path:
-    """Files of a repository at a commit, in a folder of the download cache.
+def download_files(web: str, names: Sequence[str]) -> Path:
+    """Downloads files of a repository at a commit into a folder of the download cache.
 
     Raises:
-        Unavailable: when they cannot be reached.
+        Unavailable: If they cannot be reached.
     """
     try:
         manager = DownloadManager(download_config=DownloadConfig(disable_tqdm=True))
-        found = manager.download({name: f"{web}/{name}" for name in names})
+        files = manager.download({name: f"{web}/{name}" for name in names})
     except Exception as error:  # as in hub_rows
         raise Unavailable(_unreachable(web, error), "") from error
-    # Files in the download cache are named by hashes. Links give them their names back.
-    first = Path(next(iter(found.values())))
+    # The download cache names files by hashes. Links give them their names back.
+    first = Path(next(iter(files.values())))
     folder = first.parent / f"hfcomp-{first.name[:16]}"
-    for name, file in found.items():
-        # Several processes may do this at once.
+    for name, file in files.items():
+        # Several processes may do this at the same time.
         with replacing(folder / name) as link:
             link.symlink_to(file)
     return folder
 
 
 def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tuple[Dataset, Origin]:
-    """Rows of a dataset on the Hub, images undecoded, and the commit that they were read at.
+    """Reads a Hub dataset's rows with undecoded images, and the commit at which they were read.
 
     Raises:
-        Unavailable: when it is gated, gone, a loading script, or there is no network.
+        Unavailable: If the dataset is gated, gone or a loading script, or there is no network.
     """
-    # Resolved first: all files are read at this commit, and results name it.
+    # Resolved first, because all files are read at this commit and results record it.
     commit = revision or _newest(repo)
     try:
         rows = load_dataset(repo, **options, revision=commit)
     except DatasetNotFoundError as error:
         gone = f"{repo} is not on the Hub at this revision, or private."
         raise Unavailable(_gate_reason(repo) if "gated" in str(error) else gone, "") from error
-    except Exception as error:  # requests fail in many classes of several libraries; the reason says which it was
+    except Exception as error:  # several libraries raise many classes for a failed request; the reason names the class
         if "scripts are no longer supported" in str(error):
             raise Unavailable(f"{repo} is a loading script, which `datasets` does not run.", "") from error
         raise Unavailable(_unreachable(repo, error), "") from error
@@ -61,18 +61,18 @@ def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tup
 
 
 def _newest(repo: str) -> str | None:
-    """The commit of the main branch now; without a network, `datasets` may still have rows of before."""
+    """The main branch's current commit. None without a network, when `datasets` may still have cached rows."""
     try:
         return HfApi().dataset_info(repo).sha
     except GatedRepoError as error:
         raise Unavailable(_gate_reason(repo), "") from error
-    except Exception:  # any failed request: load_dataset then reports it or reads its cache
+    except Exception:  # after any failed request, load_dataset reports it or reads its cache
         return None
 
 
 def _unreachable(place: str, error: Exception) -> str:
-    said = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" ...")
-    return f"{place} cannot be read ({type(error).__name__}{': ' * bool(said)}{said})."
+    reason = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" ...")
+    return f"{place} cannot be read ({type(error).__name__}{': ' * bool(reason)}{reason})."
 
 
 def _gate_reason(repo: str) -> str:
@@ -80,10 +80,10 @@ def _gate_reason(repo: str) -> str:
 
 
 def repository(repo: str, patterns: Sequence[str], revision: str | None) -> Path:
-    """A folder with some files of a dataset on the Hub; the download cache names it by the commit.
+    """Downloads some files of a Hub dataset. The download cache names the returned folder by the commit.
 
     Raises:
-        Unavailable: when it is gated, gone, or there is no network.
+        Unavailable: If the dataset is gated or gone, or there is no network.
     """
     try:
         return Path(snapshot_download(repo, repo_type="dataset", revision=revision, allow_patterns=list(patterns)))

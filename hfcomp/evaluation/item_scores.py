@@ -1,4 +1,4 @@
-"""The scores behind outcomes: cosines of the images and texts of each item, as a table and a file."""
+"""The scores behind the outcomes: cosines of each item's images and texts, as a table and a file."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 SCORES_FILE = "scores.parquet"
 CLASS = "class"
-"""The column of scores that names an image's class, where items have no texts of their own."""
+"""Value of `texts_of` for the name of an image's class, if items have no texts of their own."""
 
 
 def item_scores(benchmark: str, scored: ScoredItems) -> pa.Table:
-    """The texts of each item and their cosines with its images; a row for each column of texts and of images.
+    """Returns each item's texts and their cosines with its images, one row per text column and image column.
 
-    | column | what |
+    | column | content |
     |---|---|
-    | `benchmark` | its title |
-    | `subset`, `item`, `image_id` | of the benchmark's row |
-    | `texts_of` | the column of texts, such as `negative_captions`; of images of classes `class`, or the attribute |
-    | `image_of` | the column of images, such as `negative_image` |
-    | `texts` | a list; "" where there is none |
-    | `cosines` | one for each text, float32; NaN where there is no text or image; null for classes |
+    | `benchmark` | title of the benchmark |
+    | `subset`, `item`, `image_id` | names of the benchmark's row |
+    | `texts_of` | the text column, such as `negative_captions`; for classified images `class` or the attribute |
+    | `image_of` | the image column, such as `negative_image` |
+    | `texts` | a list; "" for a missing text |
+    | `cosines` | one per text, float32; NaN for a missing text or image; null for classes |
     """
     import pyarrow as pa
 
@@ -42,7 +42,7 @@ def item_scores(benchmark: str, scored: ScoredItems) -> pa.Table:
         pa.table({"benchmark": pa.array([benchmark] * len(rows)), **names, **columns})
         for columns in (*_columns(scored), *_classes(scored))
     ]
-    # The empty table provides the types: a benchmark without scores has no column to take them from.
+    # The empty table provides the types, because a benchmark without scores has no columns to take them from.
     return pa.concat_tables([_empty(), *parts])
 
 
@@ -57,7 +57,7 @@ def _columns(scored: ScoredItems) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
 
     for (image, name), values in scored.entry_scores():
-        starts, texts = _flattened(scored.columns[name], column_values(scored.items.rows, name))
+        starts, texts = _flatten(scored.columns[name], column_values(scored.items.rows, name))
         offsets = pa.array(starts, pa.int32())
         yield {
             "texts_of": pa.array([name] * (len(starts) - 1)),
@@ -67,8 +67,8 @@ def _columns(scored: ScoredItems) -> Iterator[dict[str, Any]]:
         }
 
 
-def _flattened(column: TextColumn, values: Sequence[Any]) -> tuple[NDArray[np.int64], list[str]]:
-    """`[n + 1]`, where the texts of each row begin, and all of them."""
+def _flatten(column: TextColumn, values: Sequence[Any]) -> tuple[NDArray[np.int64], list[str]]:
+    """Returns the offsets at which the texts of each row begin, `[n + 1]`, and all texts."""
     if column.offsets is None:
         return np.arange(len(values) + 1), list(values)
     # Empty texts are kept, because offsets count them.
@@ -76,17 +76,17 @@ def _flattened(column: TextColumn, values: Sequence[Any]) -> tuple[NDArray[np.in
 
 
 def _classes(scored: ScoredItems) -> Iterator[dict[str, Any]]:
-    """The names of the classes of rows without texts, of each attribute where there are several."""
+    """Yields the class names of rows without texts, for each attribute if there are several."""
     import pyarrow as pa
 
-    items, named = scored.items, {}
+    items, names = scored.items, {}
     if scored.columns:
         return
     if items.classes and "label" in items.rows.column_names:
-        named[CLASS] = [[items.classes[label]] for label in items.rows["label"][:]]
+        names[CLASS] = [[items.classes[label]] for label in items.rows["label"][:]]
     for attribute in items.prompts:
-        named[attribute] = [[name] for name in items.rows[attribute][:]]
-    for name, texts in named.items():
+        names[attribute] = [[name] for name in items.rows[attribute][:]]
+    for name, texts in names.items():
         yield {
             "texts_of": pa.array([name] * len(texts)),
             "image_of": pa.array(["image"] * len(texts)),
@@ -96,7 +96,7 @@ def _classes(scored: ScoredItems) -> Iterator[dict[str, Any]]:
 
 
 def write_scores(path: Path, scores: pa.Table | None) -> None:
-    """Writes scores, or removes those of an earlier evaluation where there are none."""
+    """Writes the scores; without scores, removes those of an earlier evaluation."""
     if scores is None:
         # A file of earlier scores next to new items would show the wrong numbers.
         path.unlink(missing_ok=True)
@@ -105,16 +105,16 @@ def write_scores(path: Path, scores: pa.Table | None) -> None:
 
 
 def read_scores(path: Path) -> pa.Table | None:
-    """The scores in a file; none where there is no file."""
+    """Reads the scores from a file. Returns None if the file does not exist."""
     import pyarrow.parquet as pq
 
     if not path.is_file():
         return None
     try:
         return pq.read_table(path)
-    except Exception as error:  # a damaged file raises whatever its readers run into
-        said = f"{type(error).__name__}: {error}"
+    except Exception as error:  # readers raise various errors for a damaged file
+        reason = f"{type(error).__name__}: {error}"
         raise ValueError(
-            f"{path}: not a Parquet file, or damaged ({said}). Evaluate again, or remove it: the page then has no "
-            "texts and scores."
+            f"{path}: not a Parquet file, or damaged ({reason}). Evaluate again, or remove the file; the page then "
+            "shows no texts and scores."
         ) from error

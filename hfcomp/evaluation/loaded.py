@@ -34,9 +34,9 @@ class Loaded:
 
     @property
     def title(self) -> str:
-        """In tables; with a word for it where images are missing, so that scores are of a part of the benchmark."""
+        """Title in tables, with a suffix if images are missing, so scores cover only a part of the benchmark."""
         missing = (NO_IMAGE, DAMAGED, "no images of")
-        # A score of some of the items is another number, so its title differs and it is not compared with others.
+        # A score on some of the items is a different number, so the title differs and it is not compared with others.
         is_part = self.data.texts_alone > 0 or any(reason.startswith(missing) for reason in self.data.left_out)
         return f"{self.benchmark.title}{PART}" if is_part else self.benchmark.title
 
@@ -48,28 +48,28 @@ class Loaded:
 
     @property
     def digest(self) -> str:
-        """Identifies the items by their names and texts; an image by its name."""
+        """Hash that identifies the items by their names and texts, and images by name."""
         rows = self.data.rows
         columns = [name for name in rows.column_names if name not in (*self.benchmark.protocol.images, *NAMES)]
         columns += NAMES
-        # Images are hashed only by name: hashing their bytes would read the whole set.
+        # Images are hashed only by name, because hashing their bytes would read the whole dataset.
         digest = hashlib.sha256(repr((self.benchmark.name, columns)).encode())
         for name in columns:
             digest.update(repr(column_values(rows, name)).encode())
         return digest.hexdigest()[:16]
 
     def remarks(self) -> Iterator[str]:
-        """What a reader of the scores has to know about the items: which are not scored, in part or at all."""
+        """Yields what a reader of the scores must know about the items, such as which are not scored."""
         name, data, number = self.benchmark.name, self.data, len(self.data.rows)
         yield from (f"{name}: {note}" for note in (*data.notes, *self.benchmark.protocol.notes(data)))
         for reason, count in data.left_out.items():
             yield f"{name}: {count:,} of {number + sum(data.left_out.values()):,} rows left out: {reason}"
         if data.texts_alone:
-            yield f"{name}: {data.texts_alone:,} of {number:,} rows have no image: only their texts are read"
+            yield f"{name}: {data.texts_alone:,} of {number:,} rows have no image, so only their texts are read"
         if data.unsolvable:
-            yield f"{name}: {data.unsolvable:,} items cannot be solved: a negative is the caption"
+            yield f"{name}: {data.unsolvable:,} items cannot be solved, because a negative equals the caption"
 
-    def of_concept(self, concept: str) -> Loaded:
+    def select_concept(self, concept: str) -> Loaded:
         chosen = np.flatnonzero(np.asarray(self.data.rows["subset"][:]) == concept)
         return replace(self, data=select_rows(self.data, chosen)) if len(chosen) else self
 
@@ -86,8 +86,8 @@ def load_or_explain(benchmark: Benchmark, folders: Folders, strict: bool) -> Loa
     except Unavailable as error:
         return error.reason, error.how_to_fix or benchmark.obtain
     except ValueError as error:
-        # Wrong data of the user is an error. A published set that has changed costs only that benchmark.
-        own = getattr(benchmark.data[0], "is_own", False)  # a form of the user's may be any class
+        # A user's wrong data is an error. If a published dataset has changed, only that benchmark is skipped.
+        own = getattr(benchmark.data[0], "is_own", False)  # a user's form of data may be any class
         if strict or own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
             raise
         return f"{FAILED}{error}", benchmark.obtain

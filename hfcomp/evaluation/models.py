@@ -1,4 +1,4 @@
-"""The encoders that score with the models of users, by the kind of model."""
+"""Opens a user's models as encoders, by the kind of model."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _MATCHER = "BlipForImageTextRetrieval"
 
 
 def pair_model(place: str | Path) -> type[PairModel] | None:
-    """What scores the model of a Hub id or folder pair by pair; `None` for any other, such as a dual encoder.
+    """Returns the class that scores a Hub id or folder pair by pair; `None` for other models, such as dual encoders.
 
-    Only the configuration is read: `architectures`, and where it names none `model_type`. Remote code is never run.
+    Only the configuration is read: `architectures`, or `model_type` if it lists none. Remote code is never run.
     """
     folder = Path(place)
-    # A folder without a configuration fails with its own message when it is loaded.
+    # A folder without a configuration fails with its own error when it is loaded.
     if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
         return None
-    return kind_of(AutoConfig.from_pretrained(place, trust_remote_code=False))
+    return pair_model_class(AutoConfig.from_pretrained(place, trust_remote_code=False))
 
 
-def kind_of(config: Any) -> type[PairModel] | None:
-    # Architectures take precedence: one `model_type`, such as blip, has heads for several tasks.
+def pair_model_class(config: Any) -> type[PairModel] | None:
+    # Architectures take precedence because one `model_type`, such as blip, has heads for several tasks.
     names = set(getattr(config, "architectures", None) or ())
     known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     if _MATCHER in names:
@@ -49,33 +49,32 @@ def kind_of(config: Any) -> type[PairModel] | None:
 
 
 def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder | PairScorer:
-    """What scores with a model: a Hub id or folder, a module alone or paired with its processor, or an encoder.
+    """Opens a model for scoring: a Hub id or folder, a module, a pair of a module and its processor, or an encoder.
 
-    A dual encoder becomes an `Embedder`, a model that reads image and text together a `PairModel`, by its
-    configuration. An encoder is used as it is; what is stored of a module, whose weights may change, is kept in memory
-    only. `settings` are those of `Embedder`.
+    The model's configuration decides: a dual encoder becomes an `Embedder`, a model that reads image and text together
+    a `PairModel`. An encoder is used as it is. Embeddings of a module are kept only in memory, because its weights may
+    change. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
         return _open(model, pair_model, cache=cache, **settings)
-    # Tested by its methods: a user's encoder needs no base class.
+    # Recognized by its methods, because a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
     module, processor = model if isinstance(model, tuple) else (model, None)
     if not isinstance(module, nn.Module):
         raise ValueError(
-            f"models: found a {type(module).__name__}, expected a Hub id, a folder, a model of transformers, a pair "
-            "of a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
+            f"models: found a {type(module).__name__}, expected a Hub id, a folder, a transformers model, a pair of "
+            "a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
-    kind = kind_of(getattr(module, "config", None)) or Embedder
-    # Each call has its own cache in memory, because the weights of a module may change between two calls.
+    kind = pair_model_class(getattr(module, "config", None)) or Embedder
+    # Each call has its own in-memory cache, because a module's weights may change between two calls.
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 
 def open_embedder(place: str | Path, **settings: Any) -> Embedder:
-    """An `Embedder` of a Hub id or folder that a user named.
+    """Opens an `Embedder` for a Hub id or folder that a user named.
 
-    Raises ValueError for a place without a model, a model that is not a supported dual encoder, or a device that is
-    not there.
+    Raises ValueError for a place without a model, a model that is not a supported dual encoder, or a missing device.
     """
     return _open(place, lambda _: None, **settings)
 
@@ -85,13 +84,13 @@ def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None
     check_place(place)
     try:
         return (kind(place) or Embedder)(place, **settings)
-    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
+    except OSError as error:  # transformers explains ids that are not on the Hub or gated, and folders without a model
         where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
         raise ValueError(f"{place} {where}{error}") from error
 
 
 def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
-    """What `results.json` says of a model: where it is, its weights, and how it reads texts or scores pairs."""
+    """Returns a model's entry in `results.json`: its place, its weights, and how it reads texts or scores pairs."""
     weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
     tokenizer = getattr(encoder, "tokenizer", None)
     texts = {} if tokenizer is None else {"texts": tokenizer.preparation}

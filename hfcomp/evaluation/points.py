@@ -1,4 +1,4 @@
-"""Many models between two, scored at once: every image is decoded and every text tokenized once for all of them."""
+"""Scores many interpolations of two models at once: each image is decoded and each text tokenized only once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def point_name(alpha: float) -> str:
 
 
 class PointsEmbedder(Embedder):
-    """Encodes with a model at several points of an interpolation, batch by batch.
+    """Encodes each batch at several points of an interpolation.
 
-    A vector is that of every point in a row, `[P * D]`. Embeddings are kept in memory alone, as weights change.
+    A vector `[P * D]` concatenates the vectors of all points. Embeddings are kept only in memory, because the weights
+    change.
 
     Args:
-        interpolation: of the weights; it is moved to the device.
-        alphas: the P points.
+        interpolation: Interpolation of the weights; it is moved to the device.
+        alphas: The P points.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class PointsEmbedder(Embedder):
         batch_size: int = 128,
         device: str | None = None,
     ) -> None:
-        # Both ends of the interpolation must be on the device where the points are made.
+        # Both ends of the interpolation must be on the device where the points are computed.
         interpolation.to(device or free_device())
         super().__init__(interpolation.model, processor, batch_size=batch_size, cache=EmbeddingCache())
         self.alphas = list(alphas)
@@ -52,22 +53,23 @@ class PointsEmbedder(Embedder):
         return len(self.alphas) * super()._width()
 
     def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
-        found = []
-        # Each point's model in turn encodes the same batch, so images are decoded once for all points.
+        vectors = []
+        # The model of each point encodes the same batch in turn, so images are decoded once for all points.
         for alpha in self.alphas:
             self._interpolation.set(alpha)
-            found.append(super()._encode(encode, inputs))
-        return np.concatenate(found, axis=1)
+            vectors.append(super()._encode(encode, inputs))
+        return np.concatenate(vectors, axis=1)
 
     def score(self, evaluator: Evaluator, *, progress: bool = False) -> pd.DataFrame:
-        """The outcomes of every point, which is their `arm`, on loaded benchmarks."""
+        """Scores every point on the loaded benchmarks; the outcomes of a point have its name as `arm`."""
         tables, width = [], super()._width()
-        for one in evaluator.loaded:
-            embedded = embed(one.benchmark, one.data, self, progress=progress and not one.benchmark.synthetic)
-            evaluator.note_inputs(one.benchmark.name, embedded.counts)
+        for loaded in evaluator.loaded:
+            bars = progress and not loaded.benchmark.synthetic
+            embedded = embed(loaded.benchmark, loaded.data, self, progress=bars)
+            evaluator.note_inputs(loaded.benchmark.name, embedded.counts)
             # The vectors of all points lie side by side, as `_encode` concatenates them.
             for number, alpha in enumerate(self.alphas):
                 own = embedded.entries(slice(number * width, (number + 1) * width))
-                table = score_items(one.benchmark, own)
+                table = score_items(loaded.benchmark, own)
                 tables.append(table.assign(arm=point_name(alpha)))
         return pd.concat(tables, ignore_index=True)

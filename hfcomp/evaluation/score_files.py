@@ -1,4 +1,4 @@
-"""Scores of any other system in files: the list of pairs that need one, and the file that is read and checked."""
+"""Score files of other systems: writes the list of pairs that need a score, and reads and checks the scores."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from hfcomp.text_tables import open_table, plain_cell
 from hfcomp.writing import replacing, write_bytes, write_csv, write_parquet
 
 KEY = ("benchmark", "subset", "item", "image", "text")
-"""Columns that name a pair: `image` is a column of images of the benchmark, such as `image` or `negative_image`."""
+"""Columns that identify a pair. `image` names an image column of the benchmark: `image` or `negative_image`."""
 SCORE = "score"
 ENDINGS = (".csv", ".jsonl", ".parquet")
 MOST_PAIRS = 5_000_000
-"""Pairs where a benchmark needs all images with all texts: 1,000 images with five captions each."""
+"""Limit of pairs for a benchmark that scores all images with all texts: 1,000 images with five captions each."""
 _LIST = "hfcomp evaluate --write_pairs FILE lists the pairs that need a score."
 
 _COLUMNS = ", ".join((*KEY, SCORE))
@@ -39,16 +39,16 @@ Pair = tuple[str, str, str, str]  # subset, item, image and text
 
 
 class ScoreFile:
-    """A file with a score for each pair of an image and a text, as a scorer of benchmarks.
+    """A file with a score for each pair of an image and a text, used like a model in an evaluation.
 
     Args:
-        path: CSV, JSON lines or Parquet with the columns `benchmark`, `subset`, `item`, `image`, `text` and `score`;
-            others are not read. Scores are any finite numbers, higher where the text fits the image better.
+        path: CSV, JSON lines or Parquet file with the columns `benchmark`, `subset`, `item`, `image`, `text` and
+            `score`; other columns are ignored. Scores are finite numbers, higher if the text fits the image better.
 
     Raises:
-        ValueError: for a missing column, a score that is no finite number or a pair that is there twice, with its row;
-            rows are counted from 0.
-        OSError: for a file that cannot be read.
+        ValueError: If a column is missing, a score is not a finite number, or a pair is duplicated. The error names
+            the row, counted from 0.
+        OSError: If the file cannot be read.
     """
 
     most_pairs = MOST_PAIRS
@@ -64,38 +64,35 @@ class ScoreFile:
             )
         scores = self._numbers(table[SCORE])
         self._scores: dict[str, dict[Pair, tuple[int, float]]] = {}
-        again: list[tuple[int, int]] = []
+        duplicates: list[tuple[int, int]] = []
         for row, (benchmark, *pair) in enumerate(zip(*(table[name] for name in KEY), strict=True)):
             own = self._scores.setdefault(benchmark, {})
             first, _ = own.setdefault(tuple(pair), (row, scores[row]))
             if first != row:
-                again.append((row, first))
-        if again:
-            row, first = again[0]
+                duplicates.append((row, first))
+        if duplicates:
+            row, first = duplicates[0]
             raise ValueError(
-                f"{path}, row {row}: the same pair as in row {first}: {_shown([table[name][row] for name in KEY])}. "
-                f"Rows that repeat an earlier one: {len(again):,}. Keep one of each."
+                f"{path}, row {row}: the same pair as in row {first}: {_format([table[name][row] for name in KEY])}. "
+                f"Rows that repeat an earlier one: {len(duplicates):,}. Keep one row per pair."
             )
         self._weights = f"sha256:{file_hash(self.path)[:16]}"
 
     @property
     def facts(self) -> dict[str, str]:
-        """Its entry among the models of `results.json`."""
+        """The file's entry among the models in `results.json`."""
         return {"path": str(self.path), "weights": self._weights, "score": "read from a file"}
 
     def check(self, loaded: Sequence[Loaded]) -> list[str]:
-        """Checks that the file fits benchmarks, before any model scores them.
-
-        Args:
-            loaded: what is evaluated.
+        """Checks that the file matches the evaluated benchmarks, before any model scores them.
 
         Returns:
-            What is not used, line by line.
+            One note for each benchmark in the file whose scores are not used.
 
         Raises:
-            ValueError: for pairs without a score, pairs that a benchmark does not have, or unknown benchmarks.
+            ValueError: If pairs have no score, a benchmark does not have some of the pairs, or a benchmark is unknown.
         """
-        names, notes = [one.benchmark.name for one in loaded], []
+        names, notes = [benchmark.benchmark.name for benchmark in loaded], []
         for name, own in self._scores.items():
             if name not in names and name not in known_benchmarks() and not is_place(name):
                 # Rows are kept with the scores, so every message can name one.
@@ -106,57 +103,57 @@ class ScoreFile:
                 )
             if name not in names:
                 notes.append(f"{self.path}: {count_text(len(own), 'score')} of {name} not used: it is not evaluated")
-        # The scores are not needed yet. Looking them up reports missing and unknown pairs.
-        for one in loaded:
-            if one.benchmark.name in self._scores:
+        # The scores are not needed yet, but reading them reports missing and unknown pairs.
+        for benchmark in loaded:
+            if benchmark.benchmark.name in self._scores:
                 try:
-                    self.score_pairs(list_pairs(one.benchmark, one.data, self.most_pairs))
-                except Unavailable:  # it is skipped, with the reason, where it is scored
+                    self.score_pairs(list_pairs(benchmark.benchmark, benchmark.data, self.most_pairs))
+                except Unavailable:  # the evaluation skips it later, with the reason
                     continue
         return notes
 
     def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
-        """The scores of a benchmark's pairs.
+        """Returns the scores of a benchmark's pairs.
 
         Raises:
-            Unavailable: where the file has no scores of the benchmark.
-            ValueError: where it lacks some of its pairs, or has others.
+            Unavailable: If the file has no scores for the benchmark.
+            ValueError: If the file lacks some of the benchmark's pairs or has other pairs.
         """
         name = pairs.benchmark.name
         own = self._scores.get(name)
         if own is None:
-            raise Unavailable(f"{self.path} has no scores of it.", _LIST)
-        # Names as they come back from a spreadsheet, because the list protects names from being read as formulas.
-        wanted = [tuple(map(plain_cell, pair)) for pair in pair_names(pairs)]
-        missing = list(dict.fromkeys(pair for pair in wanted if pair not in own))
+            raise Unavailable(f"{self.path} has no scores for it.", _LIST)
+        # Names as a spreadsheet returns them, because the list protects names from being read as formulas.
+        required = [tuple(map(plain_cell, pair)) for pair in pair_names(pairs)]
+        missing = list(dict.fromkeys(pair for pair in required if pair not in own))
         if missing:
             raise ValueError(
-                f"{self.path}: {len(missing):,} of {len(set(wanted)):,} pairs of {name} have no score, the first is "
-                f"{_shown([name, *missing[0]])}. {_LIST}"
+                f"{self.path}: {len(missing):,} of {len(set(required)):,} pairs of {name} have no score. The first is "
+                f"{_format([name, *missing[0]])}. {_LIST}"
             )
-        # Scores of other pairs mean another split or version of the data, which must not pass unnoticed.
-        unknown = own.keys() - set(wanted)
+        # Scores for other pairs mean another split or version of the data, which must not go unnoticed.
+        unknown = own.keys() - set(required)
         if unknown:
-            pair = min(unknown, key=lambda one: own[one][0])
+            pair = min(unknown, key=lambda names: own[names][0])
             raise ValueError(
-                f"{self.path}, row {own[pair][0]}: {name} has no such pair: {_shown([name, *pair])}. Rows "
-                f"that name no pair of it: {len(unknown):,}. {_LIST}"
+                f"{self.path}, row {own[pair][0]}: {name} has no such pair: {_format([name, *pair])}. Rows without a "
+                f"pair of {name}: {len(unknown):,}. {_LIST}"
             )
-        return PairScores(np.array([own[pair][1] for pair in wanted], dtype=np.float64), len(own))
+        return PairScores(np.array([own[pair][1] for pair in required], dtype=np.float64), len(own))
 
     def _numbers(self, column: Sequence[Any]) -> list[float]:
-        found = [_number(value) for value in column]
-        wrong = [row for row, value in enumerate(found) if not math.isfinite(value)]
+        scores = [_number(value) for value in column]
+        wrong = [row for row, value in enumerate(scores) if not math.isfinite(value)]
         if wrong:
             raise ValueError(
                 f"{self.path}, row {wrong[0]}: found the score {column[wrong[0]]!r}, expected a finite number. "
                 f"Rows without one: {len(wrong):,}."
             )
-        return found
+        return scores
 
 
 def pair_names(pairs: PairList) -> list[Pair]:
-    """Each pair as files name it: subset, item, image and text."""
+    """Returns the names of each pair in score files: subset, item, image and text."""
     subsets, items = pairs.items.rows["subset"][:], pairs.items.rows["item"][:]
     return [
         (subsets[place.row], items[place.row], place.column, pairs.texts[text])
@@ -171,15 +168,15 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def _shown(names: Sequence[str]) -> str:
+def _format(names: Sequence[str]) -> str:
     return ", ".join(f"{name} {value!r}" for name, value in zip(KEY, names, strict=True))
 
 
 def _read(path: Path) -> dict[str, list[Any]]:
-    """The columns of a file; names of pairs are texts, without what protects spreadsheets from them."""
+    """Reads the columns of a file. Names of pairs are texts, without the prefix that protects spreadsheets."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        raise ValueError(f"{path}: expected scores in a file that ends with {', '.join(ENDINGS)}.")
+        raise ValueError(f"{path}: expected a score file that ends with {', '.join(ENDINGS)}.")
     if ending == ".jsonl":
         table = _json_lines(path)
     elif ending == ".csv":
@@ -203,7 +200,7 @@ def _csv(path: Path) -> dict[str, list[str]]:
 
 
 def _json_lines(path: Path) -> dict[str, list[Any]]:
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for line, content in enumerate(path.read_bytes().splitlines(), start=1):
         if not content.strip():
             continue
@@ -216,39 +213,40 @@ def _json_lines(path: Path) -> dict[str, list[Any]]:
         absent = [name for name in (*KEY, SCORE) if name not in row]
         if absent:
             raise ValueError(f"{path}, line {line}: {', '.join(absent)} is missing, expected {_COLUMNS}. {_LIST}")
-        found.append(row)
-    return {name: [row[name] for row in found] for name in (*KEY, SCORE)}
+        rows.append(row)
+    return {name: [row[name] for row in rows] for name in (*KEY, SCORE)}
 
 
 COLUMNS = (*KEY[:4], "image_id", "file", "text")
 
 
 def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str], None]) -> None:
-    """Writes a row for each pair of an image and a text that benchmarks need a score of.
+    """Writes one row for each pair of an image and a text that the benchmarks need a score for.
 
-    The columns are those of a [`ScoreFile`] without the score, and `image_id` and `file`, where the image is. Images
-    that have no file of their own, and parts of images, are written into a folder next to the list.
+    The columns are those of a [`ScoreFile`] without the score, plus `image_id` and `file`, the place of the image.
+    Images without a file of their own, and parts of images, are written to a folder next to the list.
 
     Args:
-        path: ends with `.csv`, `.jsonl` or `.parquet`; replaced where it is there.
-        loaded: benchmarks with their data. What cannot be scored from pairs is left out.
+        path: File that ends with `.csv`, `.jsonl` or `.parquet`; an existing one is replaced.
+        loaded: Benchmarks with their data. Those that cannot be scored from pairs are left out.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"{path}: expected a file that ends with {', '.join(ENDINGS)}.")
     tables = []
-    for one in loaded:
+    for benchmark in loaded:
+        name = benchmark.benchmark.name
         try:
-            pairs = list_pairs(one.benchmark, one.data, MOST_PAIRS)
+            pairs = list_pairs(benchmark.benchmark, benchmark.data, MOST_PAIRS)
         except Unavailable as error:
-            log(f"{one.benchmark.name}: left out: {error.reason}")
+            log(f"{name}: left out: {error.reason}")
             continue
         table = _table(pairs, path.with_name(f"{path.stem}_images"))
         parts = f"{count_text(len(pairs.keys), 'image')} with {count_text(len(pairs.texts), 'text')}"
-        log(f"{one.benchmark.name}: {count_text(len(table), 'pair')}: {parts}")
+        log(f"{name}: {count_text(len(table), 'pair')}: {parts}")
         tables.append(table)
     if not tables:
-        raise ValueError("no benchmark can be scored from pairs of an image and a text. Name another one.")
+        raise ValueError("none of the benchmarks can be scored from pairs of an image and a text. Name another one.")
     _write(path, pd.concat(tables, ignore_index=True))
     log(f"written: {path}")
 
@@ -265,22 +263,22 @@ def _table(pairs: PairList, folder: Path) -> pd.DataFrame:
 
 
 def _files(pairs: PairList, folder: Path) -> Iterator[str]:
-    """Where each distinct image is; one that is no file is written into the folder."""
+    """Yields the file of each distinct image; an image without a file is first written to the folder."""
     for number, key in enumerate(pairs.keys):
         cell = pairs.cell(number)
         place = cell.get("path") if isinstance(cell, dict) and cell.get("bytes") is None else cell
         if isinstance(place, str):
-            yield redact(place)  # without the signature of an address
+            yield redact(place)  # without the signature of a URL
             continue
         content, ending = _content(cell, str(pairs.first[number]))
-        # Named by content: an image that several pairs or benchmarks share is written once.
+        # Named by content, so an image that several pairs or benchmarks share is written once.
         target = folder / f"{key.hex()}{ending}"
         write_bytes(target, content)
         yield str(target)
 
 
 def _content(cell: Any, where: str) -> tuple[bytes, str]:
-    """The bytes of an image with a name as they are; of any other, or a part of one, those of a PNG."""
+    """Returns the original bytes of an image with a file name; encodes other images and parts of images as PNG."""
     if isinstance(cell, dict):
         ending = Path(cell.get("path") or "").suffix
         if ending:

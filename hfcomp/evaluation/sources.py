@@ -1,4 +1,4 @@
-"""Where a benchmark's rows come from: its authors' files, a folder in the Hub's layout, or the Hub."""
+"""Sources of a benchmark's rows: its authors' files, a folder in the Hub's layout, or the Hub."""
 
 from __future__ import annotations
 
@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 
 
 def load_items(benchmark: Benchmark, folders: Folders | None = None) -> BenchmarkData:
-    """A benchmark's items, from its folder if there is one, else from the Hub or its authors' repository.
-
-    Args:
-        benchmark: gives the forms of its data.
-        folders: local data folders.
+    """Reads a benchmark's items from its folder, if any, otherwise from the Hub or its authors' repository.
 
     Raises:
-        Unavailable: when the data is missing, with the reason and how to get it.
-        ValueError: when the folder holds none of the forms, or something in it is wrong.
+        Unavailable: If the data is missing; has the reason and how to get the data.
+        ValueError: If the folder contains none of the forms, or one with a mistake.
     """
     folders = folders or Folders()
     folder = folders.of(benchmark.name)
@@ -39,9 +35,9 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             items = form.local(folder, folders)
             if items is not None:
                 return items
-        # No fallback to the Hub: the user named this folder, and would get numbers of other data.
+        # No fallback to the Hub: the user named this folder and would get the numbers of other data.
         raise ValueError(f"{benchmark.name}: {folder} does not contain its data. Expected {forms}. {benchmark.obtain}")
-    # Each form may fail for a reason of its own, and all reasons are reported.
+    # Each form may fail for a different reason, and all reasons are reported.
     reasons, ways = [], [benchmark.obtain]
     for form in benchmark.data:
         try:
@@ -51,23 +47,23 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             ways.append(error.how_to_fix)
     ways.append(f"Or pass --data {benchmark.folder or benchmark.name}=DIR, a folder with {forms}.")
     # Several forms may fail for the same reason, which is listed once.
-    said = " ".join(dict.fromkeys(filter(None, reasons)))
-    raise Unavailable(said or "Not on the Hub in a readable form.", " ".join(filter(None, ways)))
+    reason = " ".join(dict.fromkeys(filter(None, reasons)))
+    raise Unavailable(reason or "Not on the Hub in a readable form.", " ".join(filter(None, ways)))
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Images by file name that several benchmarks share.
+    """A set of images that several benchmarks share, by file name.
 
     Attributes:
-        name: of the folder that holds them.
-        repo: on the Hub; `None` where they are not.
-        image: its column of images.
-        key: its column of file names.
-        revision: of `repo`, where one could be confirmed.
-        data_files: files of `split`, where the others are not to be fetched.
-        obtain: how to get the folder.
-        parts: sub-folders of the folder that images may be in as well.
+        name: Name of the folder with the images.
+        repo: Hub dataset with the images; `None` if there is none.
+        image: Image column of the dataset.
+        key: Column of file names.
+        revision: Commit of `repo`, if one could be confirmed.
+        data_files: Files of `split`, if the other files should not be downloaded.
+        obtain: How to get the folder.
+        parts: Subfolders that may also contain images.
     """
 
     name: str
@@ -81,10 +77,10 @@ class Pool:
     parts: tuple[str, ...] = ()
 
     def cells(self, names: Sequence[str], folders: Folders, beside: Path | None) -> tuple[Sequence[Any], Origin]:
-        """The images of these names, `None` for one that is not there.
+        """Returns the images with these names, `None` for a missing one.
 
         Raises:
-            Unavailable: when there is no such folder and the Hub does not have them, unless texts suffice.
+            Unavailable: If neither such a folder nor the Hub has them, unless texts suffice.
         """
         folder = self.folder(folders, beside)
         if folder is not None:
@@ -101,10 +97,10 @@ class Pool:
         if self.repo is None:
             raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
         from hfcomp.evaluation import (
-            hub,  # imports that take seconds, which whoever lists benchmarks need not wait for
+            hub,  # imports libraries for seconds, which listing benchmarks does not need
         )
 
-        # Without `data_files` the files of all splits would be downloaded.
+        # Without `data_files`, the files of all splits would be downloaded.
         files = {"data_files": {self.split: self.data_files}} if self.data_files else {}
         try:
             rows, origin = hub.hub_rows(self.repo, {"split": self.split, **files}, self.revision)
@@ -131,19 +127,19 @@ def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
 
 @dataclass(frozen=True)
 class HubData(Data):
-    """A dataset on the Hub as files that need no script, or a folder in that layout.
+    """A Hub dataset whose files need no loading script, or a folder in the same layout.
 
     Attributes:
-        repo: id.
-        columns: contract name to the dataset's own.
-        subsets: subset to what `load_dataset` takes to load it: `name`, `split`, and `data_files` by split where the
-            files of the others should not be fetched or files of another kind are in the folder.
-        reshape: what remains to be done with the renamed rows of one subset.
-        pool: where images are, if not in the rows; `columns` then maps `image` to the column of file names.
-        revision: a commit, where one could be confirmed.
-        train: what `load_dataset` takes for the rows that a probe is fitted on.
-        files: which files a folder in that layout holds; "*.tar" for WebDataset.
-        optional: as `columns`, of columns that it may lack.
+        repo: Hub id.
+        columns: Contract name to the dataset's own column name.
+        subsets: Arguments of `load_dataset` by subset: `name`, `split`, and `data_files` by split if the files of
+            other splits should not be downloaded or the folder has files of another kind.
+        reshape: Function applied to the renamed rows of each subset.
+        pool: Source of the images, if they are not in the rows; `columns` then maps `image` to the file name column.
+        revision: Commit, if one could be confirmed.
+        train: Arguments of `load_dataset` for the rows that a probe is fitted on.
+        files: Pattern of the files in a folder of that layout; "*.tar" for WebDataset.
+        optional: Like `columns`, for columns that the dataset may lack.
     """
 
     repo: str
@@ -158,14 +154,13 @@ class HubData(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         return f"the files of {self.repo} on the Hub ({self.files})"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds such files."""
+        """Reads the items if the folder contains such files."""
         if not folder.is_dir() or next(folder.rglob(self.files), None) is None:
             return None
-        # A truncated archive would give fewer rows and no error.
+        # A truncated archive would give fewer rows without an error.
         if self.files == "*.tar":
             self._check_archives(folder)
         parts = {name: _load_folder(folder, options) for name, options in self.subsets.items()}
@@ -173,20 +168,20 @@ class HubData(Data):
         return self._items(parts, Origin(str(folder)), train, folders, folder)
 
     def _check_archives(self, folder: Path) -> None:
-        patterns = {pattern for one in self.subsets.values() for pattern in one["data_files"].values()}
+        patterns = {pattern for options in self.subsets.values() for pattern in options["data_files"].values()}
         archives = sorted(path for pattern in patterns for path in folder.glob(pattern))
-        # The file with the number of archives shows whether a whole archive is missing.
+        # The file that records the number of archives shows whether a whole archive is missing.
         for place in sorted({path.parent for path in archives if (path.parent / COUNT).is_file()}):
             numbered_archives(place)
         for path in archives:
             check_archive(path)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from the Hub."""
+        """Reads the items from the Hub."""
         from hfcomp.evaluation import hub
 
         origin, parts, revision = None, {}, self.revision
-        # The first part settles the commit: a push between two parts would mix two versions.
+        # The first part fixes the commit: a push between two parts would otherwise mix two versions.
         for name, options in self.subsets.items():
             parts[name], origin = hub.hub_rows(self.repo, options, revision)
             revision = origin.commit
@@ -217,7 +212,7 @@ class HubData(Data):
         require(rows, self.columns.values(), origin.place)
         extra = {ours: theirs for ours, theirs in self.optional.items() if theirs in rows.column_names}
         columns = {**self.columns, **extra}
-        # Other columns are dropped first: they may hold images of their own.
+        # Other columns are dropped first because they may contain images of their own.
         rows = undecoded(rows).select_columns(list(dict.fromkeys(columns.values())))
         for ours, theirs in columns.items():
             if ours != theirs:
@@ -227,17 +222,18 @@ class HubData(Data):
 
 @dataclass(frozen=True)
 class RawFiles(Data):
-    """A benchmark's own files as its authors give them.
+    """A benchmark's original files, as its authors publish them.
 
     Attributes:
-        required_files: files or folders that must all exist.
-        read: a folder's rows, by the names of the column contract; an image is a file name of `pool`, else a path.
-        layout: in words, for errors.
-        pool: where images are.
-        web: address of the folder that holds `required_files`, at a commit, where the authors' repository has them.
-        repo: id of a dataset on the Hub that holds them, where it is not `web`.
-        inside: the folder of `repo` that holds them.
-        revision: of `repo`, where one could be confirmed.
+        required_files: Files or folders that must all exist.
+        read: Function that reads a folder's rows under the contract's column names; an image is a file name of
+            `pool`, otherwise a path.
+        layout: Description of the layout for errors.
+        pool: Source of the images.
+        web: Address of the folder with `required_files` at a commit, if the authors' repository has them.
+        repo: Hub id of a dataset that contains them, if `web` is not set.
+        inside: Folder of `repo` that contains them.
+        revision: Commit of `repo`, if one could be confirmed.
     """
 
     required_files: tuple[str, ...]
@@ -250,13 +246,13 @@ class RawFiles(Data):
     revision: str | None = None
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds these files."""
+        """Reads the items if the folder contains these files."""
         if not all((folder / name).exists() for name in self.required_files):
             return None
         return self._items(folder, Origin(str(folder)), folders)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from the Hub or the authors' repository, images from their pool."""
+        """Reads the items from the Hub or the authors' repository, and images from their pool."""
         if self.web is None and self.repo is None:
             return super().remote(folders)
         from hfcomp.evaluation import hub
@@ -266,9 +262,9 @@ class RawFiles(Data):
             names = [os.path.normpath(f"{self.inside}/{name}") for name in self.required_files]
             folder = hub.repository(self.repo, [*names, *(f"{name}/*" for name in names)], self.revision)
             return self._items(folder / self.inside, Origin(self.repo, folder.name), folders)
-        # URLs of raw files hold the commit, which results record.
+        # URLs of raw files contain the commit, which results record.
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
-        return self._items(hub.downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
+        return self._items(hub.download_files(self.web, self.required_files), Origin(self.web, commit), folders)
 
     def _items(self, folder: Path, origin: Origin, folders: Folders) -> BenchmarkData:
         from datasets import Dataset
@@ -279,11 +275,12 @@ class RawFiles(Data):
 
 @dataclass(frozen=True)
 class Adapted(Data):
-    """A form of data with its items transformed before use.
+    """A form of data whose items are transformed before use.
 
     Attributes:
-        data: the form.
-        adapt: maps its items, the local data folders and the benchmark's own folder (if any) to the items to use.
+        data: Form of the data.
+        adapt: Function of the items, the local data folders and the benchmark's own folder (if any) that returns the
+            items to use.
     """
 
     data: Data
@@ -291,16 +288,15 @@ class Adapted(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         return self.data.layout
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds the form."""
+
         items = self.data.local(folder, folders)
         return None if items is None else self.adapt(items, folders, folder)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from where the form has them."""
+
         return self.adapt(self.data.remote(folders), folders, None)
 
 
@@ -311,16 +307,16 @@ def with_images(
     beside: Path | None,
     columns: Sequence[str] = ("image",),
 ) -> BenchmarkData:
-    """Items whose columns of images name files of a pool, with these columns replaced by the files' cells.
+    """Replaces image columns that name files of a pool with the files' cells.
 
-    The names in the first column become `image_id`, where the items have none.
+    The names in the first column become `image_id` if the items have none.
     """
     if pool is None:
         return items
     names = [name for column in columns for name in items.rows[column][:]]
     cells, pooled = pool.cells(names, folders, beside)
     images = {columns[0]: cells}
-    if len(columns) > 1:  # one after another, so that the pool is read once
+    if len(columns) > 1:  # all names in one list, so the pool is read once
         number = len(items.rows)
         images = {
             column: pick_cells(cells, range(place * number, (place + 1) * number))
@@ -336,6 +332,6 @@ def require(rows: Dataset, columns: Any, place: str) -> None:
     if absent:
         raise ValueError(
             f"{place}: has no column {', '.join(map(repr, absent))}; it has "
-            f"{', '.join(map(repr, rows.column_names))}. Its layout may have changed: pass a folder with the layout "
+            f"{', '.join(map(repr, rows.column_names))}. Its layout may have changed. Pass a folder with the layout "
             "in docs/benchmarks.md."
         )

@@ -1,4 +1,4 @@
-"""What a benchmark is: where its data is found, how an item is scored, and which averages of it are in use."""
+"""The specification of a benchmark: sources of its data, scoring of an item, and averages over subsets."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from numpy.typing import NDArray
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.statistics.average import Average
 
-if TYPE_CHECKING:  # a second to import, which whoever only compares stored results need not wait for
+if TYPE_CHECKING:  # takes a second to import, which comparing stored results does not need
     from datasets import Dataset
 
 COMPOSITIONAL = "compositional"
 GENERAL = "general"
 SUITES = (COMPOSITIONAL, GENERAL)
 ASPECTS = {COMPOSITIONAL: "composition", GENERAL: "general"}
-"""What a suite's lines are called in results: what a method is to gain, and what it may forget."""
+"""Names of the suites' lines in results: abilities that a method should gain, and those that it may forget."""
 
-ROWS_AT_A_TIME = 1024  # that are scored together: memory does not grow with the number of items
+ROWS_AT_A_TIME = 1024  # rows scored together, so memory does not grow with the number of items
 NAMES = ("item", "subset", "image_id")
-"""Columns that name a row: what they miss is filled in."""
+"""Columns that name a row. Missing ones are filled in."""
 ALL_ITEMS = "all"
-"""The subset of a benchmark that has no subsets."""
+"""Name of the only subset of a benchmark without subsets."""
 PART = " (part)"
-"""What the title of a benchmark ends in of which images are missing, so that its scores are of a part."""
+"""Suffix of a benchmark's title if images are missing, so its scores cover only a part of it."""
 FAILED = "failed: "
-"""What the reason of a benchmark begins with that could not be scored though its data is there."""
+"""Prefix of the reason why a benchmark could not be scored although its data is available."""
 EMPTY_CAPTION, NO_IMAGE = "empty caption", "image missing"
 
 
 class Unavailable(Exception):
-    """The data of a benchmark is unavailable here: it is skipped and shown with the reason and how to get it.
+    """A benchmark's data is unavailable. The benchmark is skipped and listed with the reason and how to get the data.
 
     Args:
-        reason: what was found, such as "gated: your token has no access".
-        how_to_fix: what to do about it.
+        reason: Problem, such as "gated: your token has no access".
+        how_to_fix: What to do about it.
     """
 
     def __init__(self, reason: str, how_to_fix: str) -> None:
@@ -52,13 +52,13 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """What was really read.
+    """The source that was actually read.
 
     Attributes:
-        place: a folder, or the id of a dataset on the Hub.
-        commit: the Hub's commit hash; `None` for a folder, identified by the hash of its rows (`items` in the
+        place: Folder, or Hub id of a dataset.
+        commit: Commit hash on the Hub; `None` for a folder, which the hash of its rows identifies (`items` in the
             results).
-        pools: the same of what images were joined from.
+        pools: Origins of the images that were joined to the rows.
     """
 
     place: str
@@ -68,22 +68,22 @@ class Origin:
 
 @dataclass(frozen=True)
 class BenchmarkData:
-    """The rows of a benchmark, read and checked, images undecoded.
+    """The rows of a benchmark, read and checked, with undecoded images.
 
     Attributes:
-        rows: the columns that the protocol reads, by the standard column names, besides `item` (unique within
-            its `subset`), `subset` and `image_id` (what intervals draw). A missing one of these three is filled in:
-            the row's number, "all", and the image's own file name, else a hash of its bytes, else the item. A
-            column `left_out` says of a row why it is not scored, and is empty or `None` where it is.
-        origin: what was read.
-        images: cells of image columns outside `rows`, as `decode_image` takes them.
-        left_out: rows that are not scored, by reason.
-        unsolvable: rows with a negative that reads as the caption does, which no scorer can get right.
-        texts_alone: rows without an image, of which only the texts are read.
-        classes: names for zero-shot classification and probes, by label.
-        templates: prompts with `{c}` for the class.
-        prompts: for classification by several attributes: attribute to class to its prompts.
-        train: rows that a probe is fitted on.
+        rows: Columns that the protocol reads, under the standard column names, plus `item` (unique within its
+            `subset`), `subset` and `image_id` (the unit that intervals resample). If missing, these three are filled
+            in: the row's number, "all", and the image's own file name, else a hash of its bytes, else the item. A
+            column `left_out` gives the reason why a row is not scored; it is empty or `None` for scored rows.
+        origin: Source that was read.
+        images: Cells of image columns outside `rows`, as `decode_image` takes them.
+        left_out: Number of rows that are not scored, by reason.
+        unsolvable: Number of rows with a negative equal to the caption, which no scorer can get right.
+        texts_alone: Number of rows without an image, of which only the texts are read.
+        classes: Class names for zero-shot classification and probes, by label.
+        templates: Prompts with `{c}` for the class.
+        prompts: Prompts by attribute and class, for classification by several attributes.
+        train: Rows that a probe is fitted on.
     """
 
     rows: Dataset
@@ -100,11 +100,11 @@ class BenchmarkData:
 
     @cached_property
     def names(self) -> dict[str, NDArray[np.object_]]:
-        """Each of `NAMES` of all rows, once they are filled in."""
+        """The values of each of `NAMES` for all rows, after they were filled in."""
         return {name: np.asarray(column_values(self.rows, name), dtype=object) for name in NAMES}
 
     def cells(self, column: str) -> Sequence[Any]:
-        """The cells of a column of images."""
+        """Returns the cells of an image column."""
         return self.images[column] if column in self.images else self.rows[column]
 
 
@@ -113,10 +113,10 @@ class Folders:
     """Local data folders.
 
     Attributes:
-        root: a folder with a sub-folder for each benchmark or set of images, by its name.
-        own: folders of single ones, by name; they go before the root's.
-        asked: the names that were looked for so far: one of `own` that is not among them is misspelled, or not needed.
-        texts_suffice: whether a row counts without its image, and images that cannot be had are no error.
+        root: Folder with one subfolder per benchmark or image set, named after it.
+        own: Folders of single benchmarks or image sets, by name. They take precedence over `root`.
+        asked: Names that were searched for so far. A name in `own` but not here is misspelled or not needed.
+        texts_suffice: Whether rows count without their image, so unavailable images are not an error.
     """
 
     root: Path | None = None
@@ -125,22 +125,22 @@ class Folders:
     texts_suffice: bool = False
 
     def of(self, name: str) -> Path | None:
-        """The folder of a benchmark or a set of images, if there is one."""
+        """Returns the folder of a benchmark or an image set, if any."""
         self.asked.add(name)
         if name in self.own:
             return self.own[name]
-        # A folder that the user named for this benchmark took precedence over the root.
+        # The root comes last: a folder that the user named for this benchmark takes precedence.
         inside = None if self.root is None else self.root / name
         return inside if inside is not None and inside.is_dir() else None
 
     def check_used(self, option: str) -> None:
-        """Checks that every folder of `own` was looked for, once all benchmarks have been loaded.
+        """Checks, after all benchmarks have been loaded, that every folder in `own` was searched for.
 
         Args:
-            option: what the error calls them.
+            option: Name of the folders' option in the error.
 
         Raises:
-            ValueError: for one that was not, with the nearest name that was.
+            ValueError: If one was not; names the nearest name that was.
         """
         for name in self.own:
             if name not in self.asked:
@@ -153,9 +153,9 @@ class Folders:
 def data_folders(
     given: str | Path | Mapping[str, str | Path] | None = None, root: str | Path | None = None, *, option: str
 ) -> Folders:
-    """Folders as a user names them, which have to be there: one with a sub-folder each, or some by name.
+    """Checks and returns the data folders that a user named: one with a subfolder per benchmark, or several by name.
 
-    With folders by name, `root` has those of the other names. `option` is what errors call `given`.
+    With folders by name, `root` contains the folders of all other names. Errors call `given` by the name `option`.
     """
     own = {name: Path(folder) for name, folder in given.items()} if isinstance(given, Mapping) else {}
     root = root if isinstance(given, Mapping) or given is None else given
@@ -168,7 +168,7 @@ def data_folders(
 
 
 def parse_folders(entries: Iterable[str], *, option: str) -> dict[str, str]:
-    """Folders by name, from entries `NAME=DIR` with variables such as `$HOME`; `option` is what errors call them."""
+    """Parses entries `NAME=DIR`, with variables such as `$HOME`, into folders by name; errors call them `option`."""
     own: dict[str, str] = {}
     for text in entries:
         name, _, folder = expand_variables(text, option).partition("=")
@@ -181,47 +181,47 @@ def parse_folders(entries: Iterable[str], *, option: str) -> dict[str, str]:
 
 
 class Data:
-    """A form of a benchmark's data; by default one that no folder holds and that is not on the Hub.
+    """A form of a benchmark's data. By default, no folder contains it and it is not on the Hub.
 
     Attributes:
-        layout: in words, for errors.
-        is_own: whether it is the user's own, so that something wrong in it is always an error.
+        layout: Description of the layout for errors.
+        is_own: Whether the data is the user's own, in which any mistake is an error.
     """
 
     layout: str
     is_own: ClassVar[bool] = False
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds this form, else `None`; images may be in other `folders`.
+        """Reads the items, or returns `None` if the folder does not contain this form. Images may be in `folders`.
 
         Raises:
-            ValueError: when the folder holds this form and something in it is wrong.
+            ValueError: If the folder contains this form, but with a mistake.
         """
         return None
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from the Hub or the authors' repository.
+        """Reads the items from the Hub or the authors' repository.
 
         Raises:
-            Unavailable: when it does not have them.
+            Unavailable: If they are not there.
         """
         raise Unavailable("", "")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of a benchmark, an entry per item or query.
+    """Outcomes of one metric of a benchmark, with one entry per item or query.
 
     Attributes:
-        metric: its name in tables.
-        value: `[n]`; 0 or 1 where items are right or wrong. Ties are wrong.
-        tie: `[n]` bool: would be right if ties were wins, and is not.
-        chance: of a random scorer, one for all or `[n]`; NaN where there is none.
+        metric: Name of the metric in tables.
+        value: `[n]`; 0 or 1 if items are right or wrong. Ties are wrong.
+        tie: `[n]` bool: whether the item is wrong only because ties are wrong.
+        chance: Value of a random scorer, one for all entries or `[n]`; NaN if there is none.
         rows: `[n]`, the row of `BenchmarkData.rows` behind each entry; `None`: entry i is row i.
-        items: `[n]`, names where a row has several entries; `None`: the rows' own.
-        strata: `[n]`, where the metric is the mean of the means of these; `None`: the mean over entries.
-        aspect: one of `ASPECTS`' values; `None`: that of the benchmark's suite.
-        subset: of all entries; `None`: that of each row.
+        items: `[n]`, names of entries if a row has several; `None`: the rows' own.
+        strata: `[n]`, groups whose means the metric averages; `None`: the mean over entries.
+        aspect: One of `ASPECTS`' values; `None`: that of the benchmark's suite.
+        subset: Subset of all entries; `None`: that of each row.
     """
 
     metric: str
@@ -236,18 +236,18 @@ class Measured:
 
 
 class ScoringProtocol(ABC):
-    """How items are scored; the classes are in `hfcomp.evaluation.protocols`.
+    """The way items are scored; subclasses are in `hfcomp.evaluation.protocols`.
 
     Attributes:
-        images: columns of images that it reads.
-        texts: columns of texts or lists of texts that it reads.
-        optional_texts: further ones, which the data may lack, and a row may have nothing in.
-        needs_images: whether a row without an image cannot be scored at all.
-        all_pairs: whether it can be scored from the scores of all images with all texts, without embeddings.
-        beyond_pairs: which of its metrics `pairs` do not give.
-        row_pairs: what `pairs` gives where it is the same for all items.
-        metric_names: every metric that `score` may give; empty where that is not declared, and then no published
-            number fits.
+        images: Image columns that the protocol reads.
+        texts: Columns of texts or lists of texts that it reads.
+        optional_texts: Further text columns, which the data may lack and which may be empty in a row.
+        needs_images: Whether a row without an image cannot be scored at all.
+        all_pairs: Whether it can be scored from the scores of all images with all texts, without embeddings.
+        beyond_pairs: Metrics of the protocol that `pairs` are not enough for.
+        row_pairs: Result of `pairs` if it is the same for all items.
+        metric_names: All metrics that `score` may return. If empty, they are not declared, and no published number
+            matches.
     """
 
     images: ClassVar[tuple[str, ...]] = ("image",)
@@ -260,54 +260,54 @@ class ScoringProtocol(ABC):
     metric_names: Sequence[str] = ()
 
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """Columns of images and of texts whose scores, row by row, are enough for its metrics; by default none.
+        """Returns image and text columns whose scores, row by row, are enough for the metrics; by default none.
 
-        A model that scores pairs one by one, or a file of scores, can do such a benchmark. `score` then gets a
+        A model that scores pairs one by one, or a file of scores, can then be evaluated: `score` receives a
         `hfcomp.evaluation.pairs.items.PairedItems`.
         """
         return self.row_pairs
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """Texts to encode besides those of the rows, such as class prompts; by default none."""
+        """Returns texts to encode in addition to those of the rows, such as class prompts; by default none."""
         return []
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:
-        """What a reader of the numbers has to know about how these items are scored; by default nothing."""
+        """Returns notes on the scoring of these items that a reader of the numbers must know; by default none."""
         return ()
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
-        """The protocol of the metrics in which an image chooses among texts of its own row.
+        """Returns the protocol of the metrics in which an image chooses among texts of its own row; by default none.
 
-        Those are the metrics that a score of texts alone can decide, see `hfcomp.evaluation.blind`; by default none.
+        A score of only the texts can decide these metrics, see `hfcomp.evaluation.blind`.
         """
         return None
 
     @abstractmethod
     def score(self, embedded: Any) -> Iterable[Measured]:
-        """Outcomes of every metric, from a `hfcomp.evaluation.encoding.embedded.EmbeddedItems`, or see `pairs`."""
+        """Yields the outcomes of every metric for `hfcomp.evaluation.encoding.embedded.EmbeddedItems`; see `pairs`."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark of the field.
+    """A benchmark: its name, data, protocol and averages.
 
     Attributes:
-        name: on the command line.
-        title: in tables. Benchmarks of one title are parts of one: they have averages in common, and subsets of their
-            own.
+        name: Name on the command line.
+        title: Title in tables. Benchmarks with the same title are parts of one benchmark: they share averages and have
+            their own subsets.
         suite: `COMPOSITIONAL` or `GENERAL`.
-        protocol: how an item is scored.
-        data: forms of the data, in order of preference.
-        paper: who made it, with an arXiv id or venue.
-        license: of the data, if known.
-        obtain: how to get it, for whoever lacks it.
-        averages: means over subsets that are in use.
-        subsets: names of subsets, of which none is needed where the averages name them, or all items are one.
-        gated: whether the Hub asks for consent first.
-        folder: name of a folder of data that it shares with other benchmarks; one of its own name goes before it.
-        in_suites: whether a suite has it; what fetches hundreds of GB or computes for a day runs when it is named.
-        synthetic: whether its images are synthetic, so that results do not transfer to photographs.
-        version: raised with any change that changes a number.
+        protocol: How an item is scored.
+        data: Forms of the data, in order of preference.
+        paper: Authors, with an arXiv id or venue.
+        license: License of the data, if known.
+        obtain: How to get the data.
+        averages: Means over subsets that are in use.
+        subsets: Names of subsets. Not needed if the averages name them or all items form one subset.
+        gated: Whether the Hub asks for consent first.
+        folder: Name of a data folder shared with other benchmarks. A folder with the benchmark's own name comes first.
+        in_suites: Whether it runs in a suite. Benchmarks that download hundreds of GB or run for a day are not in one.
+        synthetic: Whether its images are synthetic, so results do not transfer to photographs.
+        version: Number that is raised with every change that changes a result.
     """
 
     name: str
@@ -328,14 +328,14 @@ class Benchmark:
 
     @property
     def subset_names(self) -> tuple[str, ...]:
-        """The subsets and averages that its lines may have; "all" where it declares none."""
+        """The subsets and averages that its lines may have; "all" if it declares none."""
         parts = [part for average in self.averages for part in average.parts]
         declared = (*(average.name for average in self.averages), *parts, *self.subsets)
         return tuple(dict.fromkeys(declared)) or (ALL_ITEMS,)
 
 
 def with_columns(rows: Dataset, columns: Mapping[str, Sequence[Any]], drop: Sequence[str] = ()) -> Dataset:
-    """Rows whose columns of these names are replaced, or added at the end; those in `drop` are gone."""
+    """Replaces columns, or adds them at the end, and removes those in `drop`."""
     rows = rows.remove_columns([name for name in (*columns, *drop) if name in rows.column_names])
     for name, values in columns.items():
         rows = rows.add_column(name, values)
@@ -343,10 +343,10 @@ def with_columns(rows: Dataset, columns: Mapping[str, Sequence[Any]], drop: Sequ
 
 
 def column_values(rows: Dataset, name: str) -> list[Any]:
-    """All values of a column, which are those of `rows[name][:]`.
+    """Returns all values of a column, as `rows[name][:]` does, but faster.
 
-    `datasets` copies the description of all columns for each one that is read so: milliseconds, where the texts of a
-    thousand rows take one. Images and rows in another order are left to it.
+    `datasets` copies the description of all columns for every column it reads, which takes milliseconds, although the
+    texts of a thousand rows take one. Images and rows in another order are still read by `datasets`.
     """
     from datasets.features.features import require_decoding
 

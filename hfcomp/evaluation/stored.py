@@ -1,4 +1,4 @@
-"""Outcomes that an evaluation or a recipe left in a folder, model by model."""
+"""Reads stored outcomes from the folder of an evaluation or a recipe, model by model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hfcomp.statistics.outcomes import Outcomes, read_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
 
 FEWEST = 2
-# The version of results whose items call the column of the model `arm`; it was `model`.
+# Schema version since which the items' column of the model is called `arm`; before, it was `model`.
 ARMS_SINCE = 5
 BLIND_PATH = "blind"
-"""The path of a blind scorer among the models of results."""
+"""The `path` of blind scorers among the models in results."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Stored:
     """One model's outcomes in a folder."""
 
     name: str  # unique among those compared
-    argument: str  # as it was asked for
+    argument: str  # as the user named it
     model: str  # its name in the folder
     folder: Path
     outcomes: Outcomes
-    results: Mapping[str, Any]  # what the folder's `results.json` holds
-    scores: pa.Table | None = None  # texts and cosines of all models of the folder, where they were stored
+    results: Mapping[str, Any]  # content of the folder's `results.json`
+    scores: pa.Table | None = None  # texts and cosines of all models in the folder, if stored
 
     @property
     def table(self) -> pd.DataFrame:
@@ -47,11 +47,11 @@ class Stored:
 
 
 def read_stored(arguments: Sequence[str]) -> list[Stored]:
-    """The models that folders hold: of a folder all but blind scorers, of `folder:model` that one."""
+    """Reads the models of folders: all except blind scorers for a folder, a single one for `folder:model`."""
     read: dict[Path, tuple[Outcomes, dict[str, Any]]] = {}
-    # Several models of one folder read its files once.
+    # Files are read once, even for several models of the same folder.
     scores: dict[Path, pa.Table | None] = {}
-    found: list[Stored] = []
+    models: list[Stored] = []
     for argument in arguments:
         folder, model = _split(argument)
         if folder not in read:
@@ -63,21 +63,21 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
         if model is not None and model not in names:
             raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
         for name in [name for name in names if name not in blind] if model is None else [model]:
-            found.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
-    # Resolved, because two paths may lead to one folder.
-    places = Counter((one.folder.resolve(), one.model) for one in found)
+            models.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
+    # Resolved, because two paths may lead to the same folder.
+    places = Counter((model.folder.resolve(), model.model) for model in models)
     for (folder, model), count in places.items():
         if count > 1:
             raise ValueError(f"{folder}: model {model!r} is given {count} times. Name each model once.")
-    if len(found) < FEWEST:
+    if len(models) < FEWEST:
         raise ValueError(
-            f"{found[0].file}: found one model, {found[0].model!r}. Give a second folder to compare it with."
+            f"{models[0].file}: found one model, {models[0].model!r}. Pass a second folder to compare it with."
         )
-    return _with_unique_names(found)
+    return _with_unique_names(models)
 
 
 def _split(argument: str) -> tuple[Path, str | None]:
-    """A folder, or folder and model: both may hold colons."""
+    """Splits FOLDER:MODEL, or returns a folder without a model. Both may contain colons."""
     if Path(argument).is_dir():
         return Path(argument), None
     for at in (index for index, letter in enumerate(argument) if letter == ":"):
@@ -88,21 +88,22 @@ def _split(argument: str) -> tuple[Path, str | None]:
     )
 
 
-def _with_unique_names(found: Sequence[Stored]) -> list[Stored]:
-    """Models with equal names are distinguished by their folders' names, or if these are equal by their paths."""
-    names = [one.name for one in found]
-    for place in (lambda one: one.folder.resolve().name, lambda one: str(one.folder.resolve())):
+def _with_unique_names(models: Sequence[Stored]) -> list[Stored]:
+    """Distinguishes models with equal names by their folders' names or, if these are equal too, by the paths."""
+    names = [model.name for model in models]
+    for place in (lambda model: model.folder.resolve().name, lambda model: str(model.folder.resolve())):
         count = Counter(names)
         names = [
-            f"{one.model} ({place(one)})" if count[name] > 1 else name for name, one in zip(names, found, strict=True)
+            f"{model.model} ({place(model)})" if count[name] > 1 else name
+            for name, model in zip(names, models, strict=True)
         ]
-    return [replace(one, name=name) for name, one in zip(names, found, strict=True)]
+    return [replace(model, name=name) for name, model in zip(names, models, strict=True)]
 
 
 def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
-    """The outcomes, and what `results.json` holds, in a folder of `hfcomp evaluate` or of a run of a recipe.
+    """Reads the outcomes and `results.json` in a folder of `hfcomp evaluate` or of a recipe's run.
 
-    Raises ValueError when a file is missing or damaged, is not what it should be, or was written by a later hfcomp.
+    Raises ValueError if a file is missing, damaged or of another kind, or was written by a later hfcomp version.
     """
     folder = Path(path)
     for name in (ITEMS_FILE, RESULTS_FILE):
@@ -112,13 +113,13 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
                 f"`hfcomp evaluate {folder} --benchmarks NAMES --output_dir FOLDER` first."
             )
     results = read_checked(folder / RESULTS_FILE, "Evaluate again, or restore the file from a copy.")
-    # A file of this name may hold any JSON.
+    # A file with this name may contain any JSON.
     version = results.get("schema_version") if isinstance(results, dict) else None
     if not isinstance(version, int):
-        raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a results file of hfcomp.")
+        raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version, so it is not an hfcomp results file.")
     if version > RESULTS_SCHEMA_VERSION:
         raise ValueError(
-            f"{folder / RESULTS_FILE}: found schema_version {version}, this version of hfcomp reads up to "
+            f"{folder / RESULTS_FILE}: found schema_version {version}, but this hfcomp version reads up to "
             f"{RESULTS_SCHEMA_VERSION}. Upgrade hfcomp, or evaluate again with this one."
         )
     table, _ = read_table(folder / ITEMS_FILE, stated_items(results))
@@ -130,13 +131,13 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
 
 
 def model_facts(results: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What `results.json` says of a model, if only its path."""
+    """Returns a model's facts in `results.json`, or only its path."""
     facts = (results.get("models") or {}).get(name)
     return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
 
 
 def origins(data: Mapping[str, Any] | None, depth: int = 0) -> Iterator[tuple[int, str, str | None]]:
-    """Every place that was read with its commit, if known; `depth` is 0 for the items and 1 for pools of images."""
+    """Yields every place that was read, with its commit if known. `depth` is 0 for items and 1 for image pools."""
     if data:
         yield depth, data["place"], data.get("commit")
         for pool in data.get("pools") or ():
@@ -146,29 +147,29 @@ def origins(data: Mapping[str, Any] | None, depth: int = 0) -> Iterator[tuple[in
 def averages_of_lines(
     lines: Iterable[Mapping[str, Any]], notes: list[str] | None = None
 ) -> dict[Any, Sequence[Average]]:
-    """The averages among stored lines, by benchmark and metric, each of the subsets that it was made of there.
+    """Returns the averages among stored lines, by benchmark and metric, over the subsets that they had there.
 
-    Those over benchmarks are not read from lines: they are `MEANS`, so that folders from before have them too.
+    Averages over benchmarks are not read from lines. They are `MEANS`, so older folders have them too.
 
-    `notes` receives those that are left out, as they are of other subsets in one folder than in another.
+    `notes` receives the averages left out because their subsets differ between folders.
     """
-    found: dict[tuple[str, str, str], Average] = {}
-    unlike: dict[tuple[str, str, str], None] = {}
+    stored: dict[tuple[str, str, str], Average] = {}
+    conflicting: dict[tuple[str, str, str], None] = {}
     for line in lines:
         if not line.get("groups"):
             continue
         key = line["benchmark"], line["metric"], line["subset"]
-        # Read as the folder made it: today's benchmark may have other averages.
+        # As the folder computed it, because today's benchmark may have other averages.
         own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
-        # A benchmark whose subsets changed has two averages of one name. Neither is shown.
-        if _parts(found.setdefault(key, own)) != _parts(own):
-            unlike[key] = None
+        # A benchmark whose subsets changed has two averages with the same name. Neither is shown.
+        if _parts(stored.setdefault(key, own)) != _parts(own):
+            conflicting[key] = None
     chosen: dict[tuple[str, str], list[Average]] = {}
-    for key, average in found.items():
-        if key not in unlike:
+    for key, average in stored.items():
+        if key not in conflicting:
             chosen.setdefault(key[:2], []).append(average)
         elif notes is not None:
-            notes.append(f"{' '.join(key)}: left out, as it is an average of other subsets in one folder")
+            notes.append(f"{' '.join(key)}: left out, because the folders average it over different subsets")
     return {**chosen, **MEANS}
 
 
@@ -177,7 +178,7 @@ def _parts(average: Average) -> tuple[bool, list[list[str]]]:
 
 
 def stated_items(results: Mapping[str, Any]) -> str | None:
-    """The hash of the items that results were made from; an earlier hfcomp wrote none."""
+    """Returns the hash of the items behind the results; earlier hfcomp versions did not write one."""
     return (results.get("data") or {}).get("items")
 
 

@@ -85,7 +85,7 @@ def prepare_concepts(
     _check_main(main, titles, "evaluation_benchmarks")
     evaluator = Evaluator(log)
     _load_benchmarks(evaluator, config, main)
-    return {concept: evaluator.of_concept(concept) for concept in concepts}
+    return {concept: evaluator.select_concept(concept) for concept in concepts}
 
 
 def prepare_guard_benchmarks(config: ExperimentConfig, log: Log) -> tuple[Evaluator, dict[str, tuple[Average, ...]]]:

@@ -23,7 +23,7 @@ NAMES = "image=file,caption=text"
 
 
 @pytest.mark.follows("hfcomp/cli/__init__.py", "`hfcomp --help` lists the commands.")
-@pytest.mark.follows("hfcomp/cli/__init__.py", "`hfcomp COMMAND --help` says more; --traceback shows")
+@pytest.mark.follows("hfcomp/cli/__init__.py", "`hfcomp COMMAND --help` for details; add --traceback")
 def test_an_unknown_command(advice, capsys):
     advice.of(cli.main, ["trian"])
     cli.main(["--help"])
@@ -88,7 +88,7 @@ def test_annotate(advice, photographs, tmp_path, monkeypatch):
     assert served == ["failed", "failed", "new", "new"]
 
 
-@pytest.mark.follows("hfcomp/cli/cache.py", "Pass --yes to clear it without being asked.")
+@pytest.mark.follows("hfcomp/cli/cache.py", "Pass --yes to clear it without confirmation.")
 def test_cache(advice, clip, tmp_path):
     Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path / "cache")).texts(["a text"])
     words = ["cache", "clear", "--cache", str(tmp_path / "cache")]
@@ -98,7 +98,7 @@ def test_cache(advice, clip, tmp_path):
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
 
 
-@pytest.mark.follows("hfcomp/cli/compare.py", "is one of the folders that are compared. Pass another --output_dir.")
+@pytest.mark.follows("hfcomp/cli/compare.py", "is one of the compared folders. Pass another --output_dir.")
 def test_compare(advice, tmp_path):
     folders = [stored(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts()) for name in ("one", "two")]
     words = ["compare", *map(str, folders), "--no_page", "--output_dir"]
@@ -130,7 +130,7 @@ def test_convert(advice, old_clip, tmp_path, monkeypatch):
     assert replaced[0][:2] == (str(old_clip), "big")
 
 
-@pytest.mark.follows("hfcomp/cli/evaluate.py", "--write_pairs lists pairs and scores nothing: leave out MODEL and")
+@pytest.mark.follows("hfcomp/cli/evaluate.py", "--write_pairs only lists pairs and scores no model. Remove MODEL and")
 @pytest.mark.follows("hfcomp/cli/evaluate.py", "two files are called {name!r}. Give them different names.")
 def test_evaluate(advice, clip, tmp_path):
     data = small_sugarcrepe.write(tmp_path / "data")

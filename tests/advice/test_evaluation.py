@@ -128,17 +128,18 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     "name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a",
 )
 @follows(
-    "hfcomp/evaluation/benchmarks/__init__.py", "`hfcomp evaluate --list` lists them; your own is package.module:NAME"
+    "hfcomp/evaluation/benchmarks/__init__.py",
+    "`hfcomp evaluate --list` lists them. Your own benchmark is package.module:NAME",
 )
 @follows("hfcomp/evaluation/benchmarks/__init__.py", "Add it to benchmarks, or leave {option} out.")
 @follows(
     "hfcomp/evaluation/benchmarks/own.py",
     "the image is missing: {_describe(cell)}. Remove the row or give it an image.",
 )
-@follows("hfcomp/evaluation/evaluate.py", "leaves no rule that reads {captions}. Pass one of them.")
+@follows("hfcomp/evaluation/evaluate.py", "no rule reads {captions}. Pass one of them.")
 @follows(
     "hfcomp/evaluation/blind/captions.py",
-    "Pass --blind_captions FILE (a caption per line, COCO's captions_*.json, or a set",
+    "Pass --blind_captions FILE (one caption per line, COCO's captions_*.json, or a dataset",
 )
 def test_evaluate(advice, clip, data, pairs_file, tmp_path, capsys):
     words = ["evaluate", str(clip), "--data_dir", str(data), "--device", "cpu", "--no_page", "--overwrite"]
@@ -183,7 +184,7 @@ def test_evaluate(advice, clip, data, pairs_file, tmp_path, capsys):
 
 @follows(COMPARE, "Choose with --tie {' or '.join(TIE_RULES)}.")
 @follows(COMPARE, "Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks.")
-@follows(COMPARE, "or compare the items that are the same by name and image with --common.")
+@follows(COMPARE, "or pass --common to compare the items with the same name and image.")
 @follows(COMPARE, "no items in common. Exclude it with --benchmarks.")
 @follows(COMPARE, "Evaluate both on the same data, or pass --common to compare the")
 @follows(
@@ -229,7 +230,7 @@ def test_compare(advice, clip, tmp_path):
     cli.main([*advised[1:], "--device", "cpu", "--no_page"])
 
 
-@follows("hfcomp/evaluation/evaluation_results.py", "compares these models, of the output FOLDER")
+@follows("hfcomp/evaluation/evaluation_results.py", "compares these models from the output FOLDER")
 def test_outcomes_that_not_all_models_have(advice, tmp_path):
     folder = stored(
         tmp_path / "runs", crepe("a", 0.5), crepe("b", 0.6), recall("a", 0.5), recall("b", 0.4), crepe("c", 0.5)

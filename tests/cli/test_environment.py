@@ -36,7 +36,7 @@ def metadata(monkeypatch):
 
 
 def found(check) -> dict:
-    return {one.name: one for one in environment.findings_of("packages", check) if one.state != "ok"}
+    return {one.name: one for one in environment.run_check("packages", check) if one.state != "ok"}
 
 
 def test_required_packages_that_are_missing_or_too_old_are_broken(metadata):
@@ -53,7 +53,7 @@ def test_a_python_that_is_too_old_is_broken(metadata):
 
 
 def test_an_extra_that_misses_a_package_is_a_note_and_those_of_contributors_are_not_shown(metadata):
-    extras = {one.name: one for one in environment.findings_of("extras", environment.find_extras)}
+    extras = {one.name: one for one in environment.run_check("extras", environment.find_extras)}
     assert extras["text"].found == "complete" and "dev" not in extras
     assert (extras["ray"].state, extras["ray"].found) == ("note", "missing: also-nowhere")
     assert extras["ray"].fix == 'pip install "hfcomp[ray]"'
@@ -69,7 +69,7 @@ def test_a_torchvision_of_another_torch_is_named_with_what_it_raises(metadata, m
     monkeypatch.setattr(environment, "_version", lambda name: "0.1" if name == "torchvision" else version(name))
     one = found(environment.find_packages)["torchvision"]
     assert (
-        one.state == "broken" and "0.1 does not fit this torch: RuntimeError: operator torchvision::nms" in one.found
+        one.state == "broken" and "0.1 does not match this torch: RuntimeError: operator torchvision::nms" in one.found
     )
 
 
@@ -78,7 +78,7 @@ def test_a_check_that_fails_is_a_finding_and_keeps_those_before_it():
         yield environment.Finding("devices", "CPU", "2 cores")
         raise OSError("the driver is gone")
 
-    first, second = environment.findings_of("devices", check)
+    first, second = environment.run_check("devices", check)
     assert first.name == "CPU" and second.state == "broken"
     assert second.found == "failed with OSError: the driver is gone"
 
@@ -115,7 +115,7 @@ def test_several_gpus_are_shown_with_memory_and_bf16_and_how_to_use_all(monkeypa
     assert computed == ["cpu", "cuda:0", "cuda:1"]
     assert found["cuda:0"].found == "GPU 0, 8.0 GB of memory, 5.0 GB free, no bf16: use fp16"
     assert found["cuda:1"].state == "broken"
-    assert found["cuda:1"].found.endswith("a product on it fails: CUDA error: no kernel image is available")
+    assert found["cuda:1"].found.endswith("a matrix product fails: CUDA error: no kernel image is available")
     assert "accelerate launch --num_processes 2" in found["2 GPUs"].fix
 
 
@@ -132,24 +132,24 @@ def folder(tmp_path):
 
 
 def test_the_size_of_a_folder_counts_no_link(folder, monkeypatch):
-    assert environment._folder("cache", folder).found.startswith(f"{folder}: 1.5 kB, ")
-    assert "not there yet" in environment._folder("cache", folder / "later" / "on").found
+    assert environment._check_folder("cache", folder).found.startswith(f"{folder}: 1.5 kB, ")
+    assert "does not exist yet" in environment._check_folder("cache", folder / "later" / "on").found
     monkeypatch.setattr(environment, "PATIENCE", -1.0)
-    assert "more than 0 B, " in environment._folder("cache", folder).found
+    assert "more than 0 B, " in environment._check_folder("cache", folder).found
 
 
 def test_a_folder_that_cannot_be_written_is_broken_and_little_room_is_a_note(folder, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(10, 9, 10**9))
-    found = environment._folder("cache", folder)
+    found = environment._check_folder("cache", folder)
     assert found.state == "note" and "1.0 GB free" in found.found and "set HF_HOME" in found.fix
     monkeypatch.setattr(environment.os, "access", lambda place, mode: False)
-    assert environment._folder("cache", folder).state == "broken"
-    assert environment._folder("cache", folder / "a" / "below a file").state == "broken"
+    assert environment._check_folder("cache", folder).state == "broken"
+    assert environment._check_folder("cache", folder / "a" / "below a file").state == "broken"
 
 
 def test_temporary_files_are_tried(folder, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    assert environment._temporary().found.startswith(f"{folder}: ")
+    assert environment._check_temporary_files().found.startswith(f"{folder}: ")
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "nowhere"))
-    found = environment._temporary()
+    found = environment._check_temporary_files()
     assert found.state == "broken" and "TMPDIR" in found.fix

@@ -185,7 +185,7 @@ def test_results_are_not_replaced_unasked(models, data, tmp_path):
 def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
     before = (done / "results.json").read_bytes()
     compare = ["compare", f"{done}:clip", f"{done}:other", "--no_page", "--output_dir"]
-    with pytest.raises(SystemExit, match="is one of the folders that are compared"):
+    with pytest.raises(SystemExit, match="is one of the compared folders"):
         cli.main([*compare, str(done.parent / "x" / ".." / done.name), "--overwrite"])
     shutil.copytree(done, tmp_path / "other")
     with pytest.raises(SystemExit, match=r"other already contains results\.json. Pass --overwrite"):
@@ -419,7 +419,7 @@ def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
     recall = {name: one[one["metric"].str.contains("recall")] for name, one in items.items()}
     assert len(recall["tsv"]) == 8
     assert recall["tsv"]["value"].tolist() == recall["parquet"]["value"].tolist()
-    with pytest.raises(SystemExit, match="column_names applies to your own files or folders, and no benchmark"):
+    with pytest.raises(SystemExit, match="column_names applies only to your own files"):
         main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
     with pytest.raises(SystemExit, match="needs the columns 'image', 'caption'.*image=filepath,caption=title"):
         main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])

@@ -189,5 +189,5 @@ def repositories(monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Path]) -> 
             raise Unavailable(f"{web} cannot be reached (ConnectionError).", "")
         return found[web]
 
-    monkeypatch.setattr(hub, "downloaded", download)
+    monkeypatch.setattr(hub, "download_files", download)
     return asked

@@ -21,7 +21,7 @@ from accelerate import PartialState
 
 from hfcomp import cli
 from hfcomp.distributed import rank
-from hfcomp.evaluation import callback, engine, evaluation_results, evaluator
+from hfcomp.evaluation import callback, engine, evaluation_results, loaded
 from hfcomp.evaluation.encoding import embed, evaluated_model
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
@@ -49,7 +49,7 @@ def breaks(*_, **__):
 # where each fault lies, what it is, and the process that has it
 FAULTS = {
     "model": (embed.Embedder, "__init__", full_disk, 1),
-    "data": (evaluator, "load_items", full_disk, 1),
+    "data": (loaded, "load_items", full_disk, 1),
     "prompts": (CaptionChoice, "prompts", breaks, 1),
     "image_file": (embed, "image_key", full_disk, 1),
     "image": (embed, "decoded", breaks, 1),
@@ -58,7 +58,7 @@ FAULTS = {
     "look_up": (evaluated_model.Table, "look_up", breaks, 0),
     "score": (CaptionChoice, "score", breaks, 0),
     "results": (evaluation_results, "write_evaluation", full_disk, 0),
-    "data_of_callback": (evaluator, "load_items", breaks, 0),
+    "data_of_callback": (loaded, "load_items", breaks, 0),
     "score_of_callback": (CaptionChoice, "score", breaks, 0),
     "file_of_callback": (embed, "image_key", breaks, 1),
     "items_of_callback": (callback.Outcomes, "write", full_disk, 0),

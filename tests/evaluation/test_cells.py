@@ -45,7 +45,7 @@ def test_the_command_ends_in_one_line_and_follows_its_advice(clip, tmp_path, cap
         cli.main(given)
     said = str(stopped.value)
     assert "column 'image', row 1" in said and "1.jpg" in said and "--skip_damaged" in said
-    assert "went on" not in said and "Traceback" not in capfd.readouterr().err
+    assert "other benchmarks" not in said and "Traceback" not in capfd.readouterr().err
     cli.main([*given, "--skip_damaged"])
     shown = " ".join(capfd.readouterr().out.split())
     assert "rows (part)" in shown and "1 of 4 rows left out: image damaged" in shown and "1.jpg" in shown
@@ -59,7 +59,7 @@ def test_python_says_the_same_and_scores_the_rest(clip, tmp_path):
     rows = write_rows(tmp_path, (0, 2))
     with pytest.raises(ValueError, match=r"column 'image', row 0 .*skip_damaged=True") as stopped:
         hfcomp.evaluate(clip, benchmarks=rows, **PLACE)
-    assert "went on" not in str(stopped.value)
+    assert "other benchmarks" not in str(stopped.value)
     results = hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=True, **PLACE)
     assert set(results.outcomes.table["item"]) == {"1", "3"} and any(
         "2 of 4 rows left out" in note for note in results.notes
@@ -72,9 +72,7 @@ def test_other_benchmarks_go_on_where_there_are_others(clip, tmp_path, capfd):
     rows = [write_rows(tmp_path / "good", ()), write_rows(tmp_path / "bad")]
     results = hfcomp.evaluate(clip, benchmarks=rows, **PLACE)
     (skipped,) = results.skipped
-    assert (
-        skipped["how_to_fix"].endswith("The other benchmarks went on.") and "--skip_damaged" in skipped["how_to_fix"]
-    )
+    assert "other benchmarks" in skipped["how_to_fix"] and "--skip_damaged" in skipped["how_to_fix"]
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -174,7 +172,7 @@ def test_the_images_of_a_probe_are_never_left_out(clip, tmp_path, capfd):
     items = BenchmarkData(good, Origin("here"), classes=("a", "b"), train=BenchmarkData(bad, Origin("here")))
     data = (Given(items),)
     probe = Benchmark("probe", "Probe", "general", Probe(fit_lbfgs), data, "ours", "none", "It is here.")
-    with pytest.raises(ValueError, match=r"\(train\)', row 1 .*a part of its images would be another") as stopped:
+    with pytest.raises(ValueError, match=r"\(train\)', row 1 .*a part of its images") as stopped:
         hfcomp.evaluate(clip, benchmarks=[probe], **PLACE)
     assert "--skip_damaged" not in str(stopped.value) and "Traceback" not in capfd.readouterr().err
 

@@ -76,7 +76,7 @@ def test_the_reference_is_chosen_by_name_or_as_it_was_given(folders, capsys):
         main([base, tuned, "--reference", wanted])
         assert "clip (base) minus clip (tuned)" in capsys.readouterr().out
     both = r"clip \(base\), clip \(tuned\)"
-    refused(f"reference: 'clip' is ambiguous: it fits {both}. Name", base, tuned, "--reference", "clip")
+    refused(f"reference: 'clip' is ambiguous: it matches {both}. Name", base, tuned, "--reference", "clip")
     refused(f"reference: no model is called 'zz'; found {both}", base, tuned, "--reference", "zz")
 
 
@@ -121,9 +121,9 @@ def test_items_that_differ_are_refused_or_left_out_and_counted(folders, tmp_path
     less = stored(tmp_path / "less", table[table["item"] != "swap/7"])
     other = stored(tmp_path / "other", moved)
     base = folders[0]
-    refused(r"base.items\.parquet: item 'swap/7' of SugarCrepe, swap, caption choice .*less.items\.parquet lacks it "
+    refused(r"base.items\.parquet .*item 'swap/7' of SugarCrepe, swap, caption choice .*less.items\.parquet lacks it "
             r"\(1 such .* pass --common to compare the 79 outcomes", base, less)  # fmt: skip
-    refused(r"item 'add/3' .* of image '3.jpg' is there, and .*other.* has it of image '99.jpg'", base, other)
+    refused(r"item 'add/3' .* of image '3.jpg', but .*other.* has it of image '99.jpg'", base, other)
     report = compare([str(base), str(less), str(other)], reference="clip", common=True)
     assert {line["subset"]: line["items"] for line in report.lines} == {
         "macro of 2": 78,
@@ -207,7 +207,7 @@ def test_runs_of_recipes_are_compared_when_they_say_the_same_evaluation(tmp_path
     report = compare([str(one), str(two)], reference="one")
     assert len(report.lines) == 1
     assert report.notes == [
-        f"{run}: its results name no hash of the items, which are not checked" for run in (one, two)
+        f"{run}: its results have no hash of the items, so they are not checked" for run in (one, two)
     ]
     refused("own: evaluation own x/pairs in .*one, own y/pairs in .*three", one, three)
 
@@ -228,7 +228,7 @@ def test_items_of_version_4_call_the_model_by_another_name(folders, tmp_path):
 def test_mistakes_name_the_file_and_how_to_fix_it(folders, tmp_path):
     base = folders[0]
     refused("nowhere: found no such folder", tmp_path / "nowhere", base)
-    refused(r"base.items\.parquet: found one model, 'clip'. Give a second folder", base)
+    refused(r"base.items\.parquet: found one model, 'clip'. Pass a second folder", base)
     refused(r"base.items\.parquet: found no model 'other'; it has clip", f"{base}:other", base)
     refused("model 'clip' is given 2 times", base, f"{base}:clip")
     twice = stored(tmp_path / "twice", crepe("x", 0.5))
@@ -318,7 +318,7 @@ def test_the_same_rows_are_compared_under_one_title(run, tmp_path):
 
 @pytest.mark.follows("hfcomp/evaluation/compare.py", "on the same rows: --benchmarks")
 def test_other_rows_of_it_are_named_with_the_split_to_evaluate(run, tmp_path):
-    match = r"3 images of data/negatives and .* has 4: .*--benchmarks data/negatives --split 'train\[90%:\]'"
+    match = r"3 images of data/negatives and .* has 4\. .*--benchmarks data/negatives --split 'train\[90%:\]'"
     with pytest.raises(ValueError, match=match):
         compare([str(run), str(evaluated(tmp_path / "evaluation", items=4))])
 

@@ -158,9 +158,7 @@ def test_a_metric_that_the_protocol_does_not_declare_is_an_error(tmp_path):
         metric_names = ()
 
     items = validate(CHOICE, rows(3, tmp_path))
-    with pytest.raises(
-        ValueError, match="choice: its protocol gave the metric 'accuracy', which its metric_names lack"
-    ):
+    with pytest.raises(ValueError, match="choice: its protocol .*'accuracy'.* metric_names"):
         run_benchmark(replace(CHOICE, protocol=Renamed()), items, Counting())
     assert set(run_benchmark(replace(CHOICE, protocol=Undeclared()), items, Counting()).items["metric"]) == {
         "accuracy"

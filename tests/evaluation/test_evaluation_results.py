@@ -66,8 +66,8 @@ def test_what_only_some_of_the_models_have_is_named(tmp_path):
     whole = report_of(*parts)
     assert {line["benchmark"] for line in whole.lines} == {"SugarCrepe"}
     said = [
-        "COCO: scored for a and b, not shown because sys has no scores of it. ",
-        "SugarCrepe, group: scored for sys, not shown because a and b have no scores of it. ",
+        "COCO: scored for a and b, not shown because sys has no scores for it. ",
+        "SugarCrepe, group: scored for sys, not shown because a and b have no scores for it. ",
     ]
     for text in (printed(whole), markdown(whole)):
         assert all(one.strip() in " ".join(text.split()) for one in said)
@@ -198,7 +198,7 @@ def test_markdown_says_what_was_read_and_left_out_and_what_it_cost():
         crepe("a", 0.5), benchmarks=benchmark_facts(), seconds={"a": {"SugarCrepe": 12.34}}, versions={"torch": "9.9"}
     )
     text = render_markdown(evaluation_report(report, brief=False), ["figure.png"])
-    assert "| SugarCrepe | somebody/crepe at aaaaaaaaaaaa; images of coco | 80 | 1 |" in text
+    assert "| SugarCrepe | somebody/crepe at aaaaaaaaaaaa; images from coco | 80 | 1 |" in text
     assert "| SugarCrepe | image missing | 3 |" in text
     assert "| SugarCrepe | 12.3 |" in text and "| torch | 9.9 |" in text and "| a | models/a |" in text
     assert "](figure.png)" in text

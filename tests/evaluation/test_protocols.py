@@ -147,7 +147,7 @@ def test_level_rivals_are_never_under_the_same_name(generator):
     for own, row in zip(names, rivals, strict=True):
         assert len(set(row.tolist())) == 9 and own not in {names[index] for index in row}
     assert (levels.draw_rivals(names, 10, seed=0) == rivals).all()
-    with pytest.raises(ValueError, match="0 images have another concept than 'a'"):
+    with pytest.raises(ValueError, match="0 images .*'a'"):
         levels.draw_rivals(["a", "a"], 2, seed=0)
 
 

@@ -16,7 +16,7 @@ from hfcomp import cli
 from hfcomp.annotate import progress
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.evaluation.encoding.cache import chosen_models
+from hfcomp.evaluation.encoding.cache import select_models
 from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.old_names import current_name, current_spelling
 from tests.factory.builds import hashes
@@ -213,7 +213,7 @@ def test_a_run_and_an_evaluation_are_compared(here):
 
 
 def test_cached_embeddings_are_used(here, capsys):
-    assert {one.model for one in chosen_models(here / "caches/embeddings")} == {"clip", "runs/finished/method"}
+    assert {one.model for one in select_models(here / "caches/embeddings")} == {"clip", "runs/finished/method"}
     fingerprint = json.loads(next((here / "caches/embeddings").glob("*/fingerprint.json")).read_text())
     run(
         "evaluate base=clip method=runs/finished/method --benchmarks rows --device cpu --cache caches/embeddings "

@@ -18,7 +18,7 @@ def test_the_command_names_the_user_and_not_the_token(hub):
     answer = json.loads(done.stdout)
     broken = [one for one in answer["findings"] if one["state"] == "broken"]
     assert done.returncode == 1 and answer["works"] is False
-    assert [one["name"] for one in broken] == ["login"] and "the token is refused" in broken[0]["found"]
+    assert [one["name"] for one in broken] == ["login"] and "the Hub refuses the token" in broken[0]["found"]
     assert {one["area"] for one in answer["findings"]} == {"packages", "extras", "devices", "storage", "hub"}
     assert any(str(hub.home) in one["found"] for one in answer["findings"])
 
@@ -42,7 +42,7 @@ def hub_access(hub, monkeypatch):
 def test_the_user_and_the_kind_of_the_token_are_named(hub, hub_access, token, role):
     found = hub_access(token)
     assert found[hub.address].found == "reached" and "GET /api/whoami-v2" in hub.requests
-    assert (found["login"].state, found["login"].found) == ("ok", f"me with a token of the kind '{role}'")
+    assert (found["login"].state, found["login"].found) == ("ok", f"me with a '{role}' token")
 
 
 def test_no_token_is_a_note_and_a_refused_one_is_broken(hub, hub_access):
@@ -54,7 +54,7 @@ def test_no_token_is_a_note_and_a_refused_one_is_broken(hub, hub_access):
 
 def test_offline_asks_nobody_and_no_network_is_a_note(hub, hub_access):
     offline = hub_access(WRITE_TOKEN, HF_HUB_OFFLINE=True)
-    assert offline[hub.address].found == "not asked: HF_HUB_OFFLINE is set" and hub.requests == []
+    assert offline[hub.address].found == "not contacted: HF_HUB_OFFLINE is set" and hub.requests == []
     assert offline["login"].found == "a token is set"
     nowhere = hub_access(WRITE_TOKEN, ENDPOINT="http://127.0.0.1:9")["http://127.0.0.1:9"]
     assert nowhere.state == "note" and nowhere.found.startswith("not reached: ")

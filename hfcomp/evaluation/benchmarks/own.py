@@ -1,4 +1,4 @@
-"""A set of the user's own as a benchmark: retrieval, and the choice of the caption where rows have a negative."""
+"""A user's own dataset as a benchmark: retrieval, and caption choice for rows with a negative."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def is_place(name: str) -> bool:
     """Whether a text is an existing file or folder, or can only be a path or a Hub id."""
-    from hfcomp.data.formats.tables import is_table  # slow to import, and whoever only lists benchmarks comes here
+    from hfcomp.data.formats.tables import is_table  # slow to import, and listing benchmarks calls this function
 
     return Path(name).exists() or is_table(name) or "/" in name
 
@@ -37,23 +37,23 @@ def own_benchmark(
     title: str | None = None,
     caption_choice: CaptionChoice = "longest",
 ) -> Benchmark:
-    """A set in the column contract, with `image` and `caption`, as a benchmark.
+    """Makes a benchmark from a dataset in the column contract, with `image` and `caption`.
 
-    Its metrics are recall@1 in both directions, where rows with one `image_id` or one caption are right for each
-    other, and, of the rows that have `negative_captions`, the choice between the caption and the first of these. On
-    the command line it is `--benchmarks FILE`.
+    Its metrics are recall@1 in both directions, where rows with the same `image_id` or caption are right for each
+    other, and, for rows with `negative_captions`, the choice between the caption and the first negative. On the
+    command line it is `--benchmarks FILE`.
 
     Args:
-        source: as for [`hfcomp.data.load_training_set`]: a file, a folder or an id of the Hub.
-        split: or parts of some, such as `test+validation`; by default `test`, or the only one that there is.
-        config: the configuration of a set of the Hub.
-        column_names: contract name to the set's own.
-        name: in notes and on the command line; by default the source.
-        title: in tables; by default the name of the file or folder.
-        caption_choice: of the captions of a row: the longest, the first, or all, a row for each.
+        source: File, folder or Hub id, as for [`hfcomp.data.load_training_set`].
+        split: Split, or parts of several, such as `test+validation`; by default `test`, or the only one.
+        config: Configuration of a Hub dataset.
+        column_names: Contract name to the dataset's column name.
+        name: Name in notes and on the command line; by default the source.
+        title: Title in tables; by default the name of the file or folder.
+        caption_choice: Captions to use if a row has several: the longest, the first, or all, one row each.
 
     Raises:
-        ValueError: for a path that does not exist. What is wrong with rows shows when they are loaded.
+        ValueError: If the path does not exist. Errors in rows are raised when they are loaded.
     """
     source = str(source)
     if not may_be_hub_id(source) and not Path(source).exists():
@@ -64,8 +64,8 @@ def own_benchmark(
         suite=COMPOSITIONAL,
         protocol=PairsAndNegatives(),
         data=(OwnData(source, split, config, column_names, caption_choice),),
-        paper="a set of your own",
-        license="that of the set",
+        paper="your own dataset",
+        license="the dataset's own",
         obtain=f"It is {source}.",
         in_suites=False,
     )
@@ -73,7 +73,7 @@ def own_benchmark(
 
 @dataclass(frozen=True)
 class OwnData(Data):
-    """Rows in the column contract; the attributes are those of [`own_benchmark`]."""
+    """Rows in the column contract; attributes are those of [`own_benchmark`]."""
 
     is_own = True
 
@@ -110,12 +110,12 @@ class OwnData(Data):
             rows = choose_captions(rows, self.caption_choice, notes.append)
         except ValueError as error:
             raise ValueError(f"{place}, {error}") from error
-        # Messages name places in the user's own files, whose other columns are dropped next.
+        # Messages name places in the user's files, whose other columns are dropped next.
         every = rows
-        # Images are read when they are encoded, not for the checks of texts and names.
+        # Images are read only when encoded, not for the checks of texts and names.
         rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
         _check_rows(rows, place, partial(place_of_row, every))
-        # The metric of a user's own set is the choice between two texts, so only the first negative is used.
+        # The metric for a user's own dataset is the choice between two texts, so only the first negative is used.
         negatives = [texts_of(texts)[:1] for texts in column_of(rows, NEGATIVES)]
         count = sum(map(len, negatives))
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
@@ -130,13 +130,15 @@ class OwnData(Data):
         try:
             return load_source(self.source, split=split, config=self.config)
         except Exception as error:
-            # If the source exists, the loader's own message says more.
+            # If the source exists, the loader's own error is more specific.
             if Path(self.source).exists():
                 raise
-            raise ValueError(f"{self.source}: no such file or folder; and as a dataset of the Hub: {error}") from error
+            raise ValueError(
+                f"{self.source}: no such file or folder, and loading it as a Hub dataset failed: {error}"
+            ) from error
 
     def _default_split(self) -> str:
-        """`test` where there is one, else the only split; where there are others, the error of loading names them."""
+        """Returns `test` if it exists, else the only split. With several others, the loading error names them."""
         from datasets import get_dataset_split_names
 
         from hfcomp.data.formats.tables import literal_options, tables_of_images
@@ -148,7 +150,7 @@ class OwnData(Data):
         if tables := tables_of_images(path):
             return "test" if len(tables) > 1 else next(iter(tables))
         if (path / "state.json").is_file():
-            return "test"  # rows without splits are those of any name
+            return "test"  # rows saved without splits match any name
         try:
             saved = path / "dataset_dict.json"
             if saved.is_file():

@@ -1,4 +1,4 @@
-"""Captions that a benchmark does not use, for the bigram model: where they are read, and which are left out."""
+"""Captions for the bigram model: reads them, and leaves out those that a benchmark uses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 COCO_SOURCE = "coco"
-"""The name of COCO's captions as a source: those of val2017."""
+"""Name of the caption source with COCO's captions of val2017."""
 FOLDER = "coco2017_retrieval"
 _FILE = "captions_val2017.json"
 _HUB = next(form for form in COCO2017_CAPTIONS if isinstance(form, HubData))
 HOW_TO_FIX = (
-    f"Pass --blind_captions FILE (a caption per line, COCO's captions_*.json, or a set with a column caption), "
-    f"--data {FOLDER}=DIR with {_FILE} (in a recipe that option is --evaluation_data), or --blind_captions "
-    f"{COCO_SOURCE}, which fetches {_HUB.repo} with its images."
+    f"Pass --blind_captions FILE (one caption per line, COCO's captions_*.json, or a dataset with a column caption), "
+    f"--data {FOLDER}=DIR with {_FILE} (in a recipe, the option is --evaluation_data), or --blind_captions "
+    f"{COCO_SOURCE}, which downloads {_HUB.repo} with its images."
 )
 
 
@@ -38,7 +38,9 @@ class CaptionSource:
     """Captions with the names of their images.
 
     Attributes:
-        images: of each, the name of its image where it is known.
+        texts: The captions.
+        images: Name of each caption's image, if known.
+        place: File, folder or Hub id of the captions.
     """
 
     texts: Sequence[str]
@@ -47,11 +49,11 @@ class CaptionSource:
     _keys: list[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_keys", [None if one is None else photograph_key(one) for one in self.images])
+        object.__setattr__(self, "_keys", [None if name is None else photograph_key(name) for name in self.images])
 
     @cached_property
     def _counted(self) -> CountedCaptions:
-        # Counted once for all benchmarks, which only leave out different captions.
+        # Counted once for all benchmarks, which differ only in the captions they leave out.
         return CountedCaptions(self.texts)
 
     @cached_property
@@ -59,7 +61,7 @@ class CaptionSource:
         return list(map(plain, self.texts))
 
     def by_image(self) -> dict[str, list[str]]:
-        """The captions of each image that has a name, by the `photograph_key` of that name."""
+        """Returns the captions of each named image, by the `photograph_key` of its name."""
         texts: dict[str, list[str]] = {}
         for key, text in zip(self._keys, self.texts, strict=True):
             if key is not None:
@@ -67,17 +69,17 @@ class CaptionSource:
         return texts
 
     def model_without(self, images: Iterable[str], texts: Iterable[str]) -> tuple[BigramModel | None, dict[str, Any]]:
-        """The model of the captions that a benchmark does not use.
+        """Builds the bigram model from the captions that a benchmark does not use.
 
         Returns:
-            The model, `None` where no caption is left; and what was counted: `place`, `captions` (those in the
-            model), `of_its_images` and `equal_texts`, the captions that were left out.
+            The model, `None` if no caption is left; and the counts: `place`, `captions` (those in the model),
+            `of_its_images` and `equal_texts` (the captions left out).
         """
-        # A caption of a benchmark's image may be a true text in other words, and an equal text is one of the
-        # benchmark's own. With either the model would have seen the answer.
-        used, same = {photograph_key(one) for one in images}, set(map(plain, texts))
+        # A caption of a benchmark's image may paraphrase a true text, and an equal text is one of the benchmark's
+        # own. With either, the model would have seen the answer.
+        used, same = {photograph_key(name) for name in images}, set(map(plain, texts))
         of_image = np.array([key is not None and key in used for key in self._keys], dtype=bool)
-        # Each caption is left out for a single reason, so the counts add up.
+        # Each caption is counted for a single reason, so the counts add up.
         equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image
         kept: NDArray[np.bool_] = ~(of_image | equal)
         counts = {"captions": int(kept.sum()), "of_its_images": int(of_image.sum()), "equal_texts": int(equal.sum())}
@@ -85,43 +87,42 @@ class CaptionSource:
 
 
 def plain(text: str) -> str:
-    """A text by which equal ones are found: its words, whatever their capitals and punctuation."""
+    """Returns the words of a text without capitals and punctuation, by which equal texts are found."""
     return " ".join(words_of_text(text))
 
 
 def read_caption_source(given: str | Path | None, folders: Folders, read: Iterable[BenchmarkData]) -> CaptionSource:
-    """The captions that a user names, else COCO's where they are on this machine.
+    """Reads the captions that a user names, otherwise COCO's if they are on this machine.
 
-    COCO's are taken from the folder of `coco2017_retrieval`, and from the Hub where a benchmark of the same run has
-    its images from there, so that nothing more is fetched.
+    COCO's captions are read from the folder of `coco2017_retrieval`, or from the Hub if a benchmark of the same run
+    reads its images there, so nothing else is downloaded.
 
     Raises:
-        Unavailable: where there are none, with how to get them.
-        ValueError: for a file that is not as expected.
-        FileNotFoundError: for a path where nothing is.
+        Unavailable: If there are none; says how to get them.
+        ValueError: If a file is not as expected.
+        FileNotFoundError: If a path does not exist.
     """
     if given is not None and str(given) != COCO_SOURCE:
-        return _of_user(str(given))
+        return _read_user_captions(str(given))
     folder = folders.of(FOLDER)
     if folder is not None and (folder / _FILE).is_file():
-        return _of_coco_json(folder / _FILE)
+        return _read_coco_json(folder / _FILE)
     if folder is not None and (items := _HUB.local(folder, folders)) is not None:
-        return _of_rows(items)
-    # Nothing is downloaded just for a rule. Only captions that a benchmark of this run reads from the Hub anyway are
-    # used.
-    if given is None and not any(_is_of(COCO_VAL2017.repo, one.origin) for one in read):
+        return _captions_of_rows(items)
+    # Nothing is downloaded only for a rule, so the Hub is used only if a benchmark of this run reads it anyway.
+    if given is None and not any(_is_from(COCO_VAL2017.repo, items.origin) for items in read):
         raise Unavailable("no captions were named, and COCO's are not on this machine.", HOW_TO_FIX)
     try:
-        return _of_rows(_HUB.remote(folders))
+        return _captions_of_rows(_HUB.remote(folders))
     except Unavailable as error:
         raise Unavailable(error.reason, HOW_TO_FIX) from error
 
 
-def _is_of(repo: str | None, origin: Origin) -> bool:
-    return origin.place == repo or any(_is_of(repo, pool) for pool in origin.pools)
+def _is_from(repo: str | None, origin: Origin) -> bool:
+    return origin.place == repo or any(_is_from(repo, pool) for pool in origin.pools)
 
 
-def _of_user(given: str) -> CaptionSource:
+def _read_user_captions(given: str) -> CaptionSource:
     path = Path(given)
     if path.suffix == ".txt" and path.is_file():
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
@@ -129,16 +130,16 @@ def _of_user(given: str) -> CaptionSource:
         return _source(texts, [None] * len(texts), given)
     # Any other JSON file is loaded as a dataset below.
     if path.suffix == ".json" and path.is_file() and b'"annotations"' in path.read_bytes():
-        return _of_coco_json(path)
+        return _read_coco_json(path)
     from hfcomp.data.columns import require_columns
     from hfcomp.data.loading import load_training_set
 
     rows = load_training_set(given)
     require_columns(rows, ("caption",), needed_by="the bigram model of --blind_captions")
-    return _of_contract(rows, given)
+    return _captions_of_contract(rows, given)
 
 
-def _of_contract(rows: Dataset, place: str) -> CaptionSource:
+def _captions_of_contract(rows: Dataset, place: str) -> CaptionSource:
     from hfcomp.data.pair_table import texts_of
 
     texts, images = [], []
@@ -149,13 +150,14 @@ def _of_contract(rows: Dataset, place: str) -> CaptionSource:
     return _source(texts, images, place)
 
 
-def _of_coco_json(path: Path) -> CaptionSource:
-    names = {one["id"]: one["file_name"] for _, one in entries(path, ("id", "file_name"), inside="images")}
-    found = [one for _, one in entries(path, ("image_id", "caption"), inside="annotations")]
-    return _source([one["caption"] for one in found], [names.get(one["image_id"]) for one in found], str(path))
+def _read_coco_json(path: Path) -> CaptionSource:
+    names = {image["id"]: image["file_name"] for _, image in entries(path, ("id", "file_name"), inside="images")}
+    captions = [entry for _, entry in entries(path, ("image_id", "caption"), inside="annotations")]
+    texts, images = [entry["caption"] for entry in captions], [names.get(entry["image_id"]) for entry in captions]
+    return _source(texts, images, str(path))
 
 
-def _of_rows(items: BenchmarkData) -> CaptionSource:
+def _captions_of_rows(items: BenchmarkData) -> CaptionSource:
     rows = items.rows.select_columns(["captions", "item"])
     pairs = [(text, name) for texts, name in zip(rows["captions"][:], rows["item"][:], strict=True) for text in texts]
     return _source([text for text, _ in pairs], [str(name) for _, name in pairs], items.origin.place)

@@ -1,7 +1,8 @@
-"""Encoders that look at nothing that a benchmark asks about: what they score, a benchmark gives away.
+"""Blind encoders, which ignore everything a benchmark tests. Whatever they score, the benchmark gives away.
 
-A benchmark on which a blind encoder is far from chance can be solved without the image; see how far a model's own
-score is above it. SugarCrepe's ADD is the known case: the shorter caption is the true one in 99 of 100 items.
+If a blind encoder is far from chance on a benchmark, the benchmark can be solved without the image; a model's own
+score then means only how far it is above. SugarCrepe's ADD is the known case: in 99 of 100 items, the shorter caption
+is the true one.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class BlindEncoder:
     """Vectors computed from a key of an image or text, not from its content.
 
     Args:
-        image: maps an image's key to its vector `[D]`, of length 1.
-        text: from a text to its vector `[D]`, of length 1.
+        image: Function from an image's key to its vector `[D]` of length 1.
+        text: Function from a text to its vector `[D]` of length 1.
     """
 
     def __init__(
@@ -48,10 +49,12 @@ class BlindEncoder:
 
 
 def _index(keys: Sequence[bytes | None], vector: Callable[[bytes, int], NDArray[np.float32]]) -> Indexed:
-    from hfcomp.evaluation.encoding.embed import Indexed  # with torch; --help lists the encoders without it
+    from hfcomp.evaluation.encoding.embed import (
+        Indexed,  # imports torch, which --help does not need to list the encoders
+    )
 
-    found, index, first = distinct(keys)
-    vectors = [vector(key, row) for key, row in zip(found, first, strict=True)]
+    distinct_keys, index, first = distinct(keys)
+    vectors = [vector(key, row) for key, row in zip(distinct_keys, first, strict=True)]
     table = np.stack(vectors) if vectors else np.empty((0, WIDTH), dtype=np.float32)
     return Indexed(table, index, 0, len(table))
 
@@ -61,7 +64,7 @@ def _first(_: Any = None) -> NDArray[np.float32]:
 
 
 def _random_vector(seed: bytes) -> NDArray[np.float32]:
-    # Seeded by the key: an image or text has the same vector in every run and process.
+    # Seeded by the key, so an image or text has the same vector in every run and process.
     vector = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32)).standard_normal(WIDTH)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
@@ -74,11 +77,11 @@ def _by_length(text: str) -> NDArray[np.float32]:
 
 
 BLIND: dict[str, tuple[str, Callable[[], BlindEncoder]]] = {
-    "constant": ("scores everything alike: 0 wherever ties are wrong", lambda: BlindEncoder(_first, _first)),
+    "constant": ("scores everything the same: 0 if ties are wrong", lambda: BlindEncoder(_first, _first)),
     "random": (
-        "a random vector for each image and text, the same at every look",
+        "a fixed random vector for each image and text",
         lambda: BlindEncoder(_random_vector, lambda text: _random_vector(text_key(text, 0))),
     ),
     "shorter": ("the shorter text wins, whatever the image", lambda: BlindEncoder(_first, _by_length)),
 }
-"""Blind encoders by name, with what they do."""
+"""Blind encoders by name, each with a description."""

@@ -1,4 +1,4 @@
-"""Blind rules in folders of results: written, read, and those of several folders combined."""
+"""Writes blind rules to result folders, reads them, and combines those of several folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLIND_FILE = "blind.parquet"
 
 
 def write_blind(folder: Path, blind: BlindResults | None) -> None:
-    """Writes `blind.parquet`, one row per rule and item; without results the one of an earlier run is removed."""
+    """Writes `blind.parquet`, one row per rule and item. Without results, removes the one of an earlier run."""
     if blind is None or not len(blind.outcomes):
         (folder / BLIND_FILE).unlink(missing_ok=True)
     else:
@@ -24,7 +24,7 @@ def write_blind(folder: Path, blind: BlindResults | None) -> None:
 
 
 def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
-    """What `write_blind` wrote; `None` where an earlier hfcomp, or a run without blind rules, wrote the results."""
+    """Reads what `write_blind` wrote; `None` if an earlier hfcomp or a run without blind rules wrote the results."""
     facts = results.get("blind")
     if not facts:
         return None
@@ -43,26 +43,26 @@ def combine_blind(
     items: Outcomes,
     notes: list[str],
 ) -> BlindResults | None:
-    """The rules of all folders on the items that are compared, and the priors of the models.
+    """Combines the rules of all folders on the compared items, and the priors of the models.
 
     Args:
-        read: of each folder what `read_blind` found there.
-        models: that are compared, by name: the folder of each and its name there.
-        notes: receives what the folders do not agree on, and which have none.
+        read: Result of `read_blind` for each folder.
+        models: Compared models by name: the folder of each and its name there.
+        notes: List that receives notes on rules on which folders disagree, and on folders without rules.
 
     Returns:
-        Each rule of a benchmark from the first folder that has it; one that chooses otherwise in another folder is
-        left out. `None` where no folder has any.
+        Each rule of a benchmark from the first folder that has it; a rule that chooses differently in another folder
+        is left out. `None` if no folder has any.
     """
-    there = {folder: one for folder, one in read.items() if one is not None}
-    if not there:
+    by_folder = {folder: blind for folder, blind in read.items() if blind is not None}
+    if not by_folder:
         return None
-    missing = [folder for folder in read if folder not in there]
+    missing = [folder for folder in read if folder not in by_folder]
     notes += [f"{folder}: its results have no blind baselines; those of other folders are shown" for folder in missing]
     # Items that only one of the folders has are left out.
-    own = {folder: one.on_items_of(items).outcomes.table for folder, one in there.items()}
+    own = {folder: blind.on_items_of(items).outcomes.table for folder, blind in by_folder.items()}
     # Rules see only texts and are the same for all models, while a prior belongs to one model.
-    rules = _agreed({folder: table[~_is_prior(table)] for folder, table in own.items()}, there, notes)
+    rules = _consistent_rules({folder: table[~_is_prior(table)] for folder, table in own.items()}, by_folder, notes)
     priors = [
         own[folder][own[folder]["arm"] == prior_of(model)].assign(arm=prior_of(name))
         for name, (folder, model) in models.items()
@@ -70,13 +70,13 @@ def combine_blind(
     ]
     outcomes = blind_outcomes([*rules, *priors])
     arms, titles = set(outcomes.table["arm"]), set(items.table["benchmark"])
-    skipped = {name: reason for one in there.values() for name, reason in one.skipped.items() if name not in arms}
+    skipped = {name: why for blind in by_folder.values() for name, why in blind.skipped.items() if name not in arms}
     scored = set(outcomes.table["benchmark"])
-    listed = dict.fromkeys(title for one in there.values() for title in one.not_applicable)
+    listed = dict.fromkeys(title for blind in by_folder.values() for title in blind.not_applicable)
     return BlindResults(
         outcomes,
         skipped,
-        _captions(there, set(outcomes.table["benchmark"][outcomes.table["arm"].isin(BIGRAMS)])),
+        _captions(by_folder, set(outcomes.table["benchmark"][outcomes.table["arm"].isin(BIGRAMS)])),
         [title for title in listed if title in titles - scored],
     )
 
@@ -85,50 +85,52 @@ def _is_prior(table: pd.DataFrame) -> pd.Series:
     return table["arm"].str.startswith(f"{PRIOR} of ")
 
 
-def _agreed(
-    tables: Mapping[Path, pd.DataFrame], there: Mapping[Path, BlindResults], notes: list[str]
+def _consistent_rules(
+    tables: Mapping[Path, pd.DataFrame], by_folder: Mapping[Path, BlindResults], notes: list[str]
 ) -> Iterator[pd.DataFrame]:
-    """The rows of each rule and benchmark that no folder contradicts."""
-    found: dict[tuple[str, str], tuple[Path, pd.DataFrame]] = {}
-    unlike: dict[tuple[str, str], None] = {}
+    """Yields the rows of each rule and benchmark that no folder contradicts."""
+    first_rows: dict[tuple[str, str], tuple[Path, pd.DataFrame]] = {}
+    conflicting: dict[tuple[str, str], None] = {}
     for folder, table in tables.items():
         for key, rows in table.groupby(["arm", "benchmark"], sort=False):
-            first, known = found.setdefault(key, (folder, rows))
-            count = _differing(known, rows) if first != folder else 0
+            first, known = first_rows.setdefault(key, (folder, rows))
+            count = _count_differences(known, rows) if first != folder else 0
             if count:
-                unlike[key] = None
-                notes.append(_said(key, count, (first, there[first]), (folder, there[folder])))
-    yield from (rows for key, (_, rows) in found.items() if key not in unlike)
+                conflicting[key] = None
+                notes.append(_explain(key, count, (first, by_folder[first]), (folder, by_folder[folder])))
+    yield from (rows for key, (_, rows) in first_rows.items() if key not in conflicting)
 
 
-def _differing(one: pd.DataFrame, other: pd.DataFrame) -> int:
-    """How many items a rule chooses otherwise, or has in one of the two alone."""
-    # An outer merge: an item that one side lacks has NaN there, and NaN differs from every value.
+def _count_differences(rows: pd.DataFrame, other: pd.DataFrame) -> int:
+    """Counts the items on which a rule chooses differently, or that only one of the two has."""
+    # An outer merge fills items that one side lacks with NaN, which differs from every value.
     keys = ["arm", *ITEM]
-    both = one[[*keys, "value", "tie"]].merge(other[[*keys, "value", "tie"]], on=keys, how="outer")
+    both = rows[[*keys, "value", "tie"]].merge(other[[*keys, "value", "tie"]], on=keys, how="outer")
     return int(((both["value_x"] != both["value_y"]) | (both["tie_x"] != both["tie_y"])).sum())
 
 
-def _said(key: tuple[str, str], count: int, one: tuple[Path, BlindResults], other: tuple[Path, BlindResults]) -> str:
+def _explain(
+    key: tuple[str, str], count: int, first: tuple[Path, BlindResults], other: tuple[Path, BlindResults]
+) -> str:
     rule, title = key
     why = "the texts of the items are not the same"
     if rule in BIGRAMS:
-        why = " and ".join(f"{folder} counted {_counted(blind, title)}" for folder, blind in (one, other))
+        why = " and ".join(f"{folder} counted {_caption_counts(blind, title)}" for folder, blind in (first, other))
     return (
-        f"{title}: the blind rule {rule} differs in {count:,} outcomes between {one[0]} and {other[0]} and is left "
+        f"{title}: the blind rule {rule} differs in {count:,} outcomes between {first[0]} and {other[0]} and is left "
         f"out: {why}"
     )
 
 
-def _counted(blind: BlindResults, title: str) -> str:
+def _caption_counts(blind: BlindResults, title: str) -> str:
     parts = blind.captions.get(title, {}).values()
-    return ", ".join(f"{part['captions']:,} captions of {part['place']}" for part in parts) or "unknown captions"
+    return ", ".join(f"{part['captions']:,} captions from {part['place']}" for part in parts) or "unknown captions"
 
 
-def _captions(there: Mapping[Path, BlindResults], titles: set[str]) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for one in there.values():
-        for title, parts in one.captions.items():
+def _captions(by_folder: Mapping[Path, BlindResults], titles: set[str]) -> dict[str, Mapping[str, Any]]:
+    captions: dict[str, Mapping[str, Any]] = {}
+    for blind in by_folder.values():
+        for title, parts in blind.captions.items():
             if title in titles:
-                found.setdefault(title, parts)
-    return found
+                captions.setdefault(title, parts)
+    return captions

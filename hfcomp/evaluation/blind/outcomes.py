@@ -20,60 +20,61 @@ from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailabl
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWN = "the captions are drawn, and COCO's say nothing of them; --blind_captions names others."
-NO_CAPTIONS = "no caption of {place} is left that the benchmark does not use"
+DRAWN = "the captions are synthetic, so COCO captions are not informative; --blind_captions takes others."
+NO_CAPTIONS = "the benchmark uses all captions of {place}"
 
 
 def text_choice_of(benchmark: Benchmark, items: BenchmarkData) -> Benchmark | None:
-    """The benchmark with the metrics alone that a score of texts can decide; `None` without such, or images."""
+    """Keeps only the metrics that a score of texts can decide; `None` without such metrics or without images."""
     protocol = None if items.texts_alone == len(items.rows) else benchmark.protocol.text_choice(items)
     return None if protocol is None else replace(benchmark, protocol=protocol)
 
 
 class BlindRules:
-    """The rules that score texts alone, for the benchmarks of a run.
+    """The rules that score texts without images, for the benchmarks of a run.
 
     Args:
-        captions: what the user named for the bigram model, see `read_caption_source`.
+        captions: Captions that the user named for the bigram model, see `read_caption_source`.
+        folders: Local data folders.
 
     Attributes:
-        skipped: rule to why it did not run, or title of a benchmark to why none did.
-        captions: by title of the benchmark, what the bigram model was counted on.
-        not_applicable: titles of benchmarks without a choice among texts of an item.
+        skipped: Reason by rule if it did not run, or by title of a benchmark if no rule did.
+        captions: Counts of the bigram model's captions, by title of the benchmark.
+        not_applicable: Titles of benchmarks without a choice among texts of an item.
     """
 
     def __init__(self, captions: str | Path | None, folders: Folders) -> None:
         self._given, self._folders = captions, folders
-        folders.asked.add(FOLDER)  # may be named for its captions alone
+        folders.asked.add(FOLDER)  # a user may name the folder only for its captions
         self.skipped: dict[str, str] = {}
         self.captions: dict[str, dict[str, Any]] = {}
         self.not_applicable: list[str] = []
 
     def score(self, benchmarks: Iterable[tuple[str, Benchmark, BenchmarkData]]) -> list[pd.DataFrame]:
-        """Outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
+        """Returns outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
 
-        Benchmarks come with their titles in tables. One whose items cannot be scored is skipped by name.
+        Each benchmark comes with its title in tables. A benchmark whose items cannot be scored is added to `skipped`.
         """
-        choices = [(title, text_choice_of(one, items), items) for title, one, items in benchmarks]
+        choices = [(title, text_choice_of(benchmark, items), items) for title, benchmark, items in benchmarks]
         self.not_applicable = [title for title, choice, _ in choices if choice is None]
         applicable = [(title, choice, items) for title, choice, items in choices if choice is not None]
         source = self._source(applicable) if applicable else None
-        found: list[pd.DataFrame] = []
-        for title, one, items in applicable:
+        tables: list[pd.DataFrame] = []
+        for title, benchmark, items in applicable:
             try:
-                found += self._score(title, one, items, source)
-            except Exception as error:  # models go on, and say what is wrong with the items in more words
+                tables += self._score(title, benchmark, items, source)
+            except Exception as error:  # models are still scored, and their errors explain the items in more detail
                 self.skipped[title] = f"{type(error).__name__}: {error}"
-        return found
+        return tables
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The attributes of `BlindResults` besides outcomes, after `score`."""
+        """The attributes of `BlindResults` other than outcomes, after `score`."""
         return {"skipped": self.skipped, "captions": self.captions, "not_applicable": self.not_applicable}
 
     def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
-        # The sandbox's captions have a grammar of their own, which COCO's bigrams do not cover.
-        if self._given is None and all(one.synthetic for _, one, _ in applicable):
+        # The sandbox's captions have their own grammar, which COCO's bigrams do not cover.
+        if self._given is None and all(benchmark.synthetic for _, benchmark, _ in applicable):
             self.skipped |= dict.fromkeys(BIGRAMS, DRAWN)
             return None
         try:
@@ -90,41 +91,41 @@ class BlindRules:
         bigrams = None
         if source is not None:
             bigrams, counts = source.model_without(items.rows["image_id"][:], listing.texts)
-            # Benchmarks of one title, such as parts of one set, are counted side by side.
+            # Benchmarks with the same title, such as parts of one dataset, each have an entry.
             self.captions[title] = {**self.captions.get(title, {}), benchmark.name: counts}
             if bigrams is None:
                 reason = f"{title}: {NO_CAPTIONS.format(place=source.place)}."
                 for rule in (BIGRAM, BIGRAM_SENTENCE):
                     self.skipped[rule] = " ".join(filter(None, (self.skipped.get(rule), reason)))
-        found = []
+        tables = []
         for rule, scores in text_scores(listing.texts, bigrams).items():
-            # Each image has the vector 1, so the protocol scores a text only by the rule, with its usual code.
-            chosen = replace(embedded, text_vectors=_ranked(scores))
-            found.append(score_items(benchmark, chosen).assign(arm=rule, benchmark=title))
-        return found
+            # Each image has the vector 1, so the protocol's usual code scores a text only by the rule.
+            ranked = replace(embedded, text_vectors=_rank_vectors(scores))
+            tables.append(score_items(benchmark, ranked).assign(arm=rule, benchmark=title))
+        return tables
 
 
 def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame | None:
-    """What a model chooses without the image: each text is scored with the mean image vector of the benchmark.
+    """Scores a model's choices without the image: each text is scored with the benchmark's mean image vector.
 
     Returns:
-        Outcomes as `score_items` gives them; `None` where no metric is a choice among texts of an item.
+        Outcomes as from `score_items`; `None` if no metric is a choice among texts of an item.
     """
     choice = text_choice_of(benchmark, embedded.items)
     if choice is None:
         return None
-    # The mean image carries no information about a single one: how it ranks texts is the model's prior.
-    mean = np.concatenate([one.vectors for one in embedded.images.values()]).mean(axis=0, dtype=np.float64)
+    # The mean image has no information about a single image, so its ranking of texts is the model's prior.
+    mean = np.concatenate([column.vectors for column in embedded.images.values()]).mean(axis=0, dtype=np.float64)
     vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)[None]
     images = {
         # A missing image stays -1. Every other image has the mean vector, number 0.
-        name: replace(one, vectors=vector, index=np.minimum(one.index, 0))
-        for name, one in embedded.images.items()
+        name: replace(column, vectors=vector, index=np.minimum(column.index, 0))
+        for name, column in embedded.images.items()
     }
     return score_items(choice, replace(embedded, images=images))
 
 
-def _ranked(scores: NDArray[np.float64]) -> Indexed:
-    """Vectors `[n, 1]` whose product with the image's is the rank of the score: order and ties survive in fp32."""
+def _rank_vectors(scores: NDArray[np.float64]) -> Indexed:
+    """Returns vectors `[n, 1]` whose product with the image's is the score's rank, so fp32 keeps order and ties."""
     ranks = np.unique(scores, return_inverse=True)[1].reshape(-1)
     return Indexed(ranks.astype(np.float32)[:, None], np.arange(len(scores)), 0, 0)

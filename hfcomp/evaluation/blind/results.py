@@ -1,4 +1,4 @@
-"""The numbers of blind rules, and their section: scores, items that each decides, models on those left."""
+"""Results of blind rules and their report section: scores, decided items, and models on the remaining items."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ DECIDED = ("right", "wrong", "undecided")
 TITLE = "Blind baselines"
 NONE_LEFT = "none left"
 UNSOLVED = "solved by no blind rule"
-"""The subset of the items that are left."""
+"""Name of the subset of the remaining items."""
 
 
 @dataclass(frozen=True)
 class BlindResults:
-    """What blind rules made of the items that models were scored on.
+    """Results of blind rules on the items that models were scored on.
 
     Attributes:
-        outcomes: one row per rule, item and metric; `arm` is the rule, or the prior of a model.
-        skipped: rule to why it did not run, or title of a benchmark to why none did.
-        captions: what the bigram model was counted on, by title and name of the benchmark.
-        not_applicable: titles of benchmarks without a choice among texts.
+        outcomes: One row per rule, item and metric; `arm` is the rule, or the prior of a model.
+        skipped: Reason by rule if it did not run, or by title of a benchmark if no rule did.
+        captions: Counts of the bigram model's captions, by title and name of the benchmark.
+        not_applicable: Titles of benchmarks without a choice among texts.
     """
 
     outcomes: Outcomes
@@ -47,11 +47,11 @@ class BlindResults:
 
     @property
     def rules(self) -> list[str]:
-        """The rules that ran, the priors of models last."""
+        """The rules that ran, with the priors of models last."""
         return list(dict.fromkeys(self.outcomes.table["arm"]))
 
-    def of_models(self, models: Sequence[str], every: Sequence[str]) -> BlindResults:
-        """The same with the priors of some of the models alone."""
+    def select_models(self, models: Sequence[str], every: Sequence[str]) -> BlindResults:
+        """Returns a copy with the priors of only some models."""
         left = {prior_of(name) for name in every if name not in models}
         table = self.outcomes.table
         return replace(self, outcomes=Outcomes(table[~table["arm"].isin(left)]))
@@ -65,44 +65,47 @@ class BlindResults:
 
     @cached_property
     def counts(self) -> dict[tuple[str, ...], dict[str, int]]:
-        """`right`, `wrong` and `undecided` items by benchmark, subset, metric and rule; an undecided one is a tie."""
+        """Numbers of `right`, `wrong` and `undecided` (tied) items by benchmark, subset, metric and rule."""
         table = self.outcomes.table
         right = table["value"] == 1
         kinds = table.assign(right=right, undecided=~right & table["tie"], wrong=~right & ~table["tie"])
         return kinds.groupby([*LINE, "arm"], sort=False)[[*DECIDED]].sum().to_dict("index")
 
     def lines(self, averages: Averages) -> list[dict[str, Any]]:
-        """A line per benchmark, subset or average, and metric: the `value` of each rule and what it decides."""
-        found = []
-        # Means over several benchmarks are left out, because no rule of texts applies to some of them.
-        own_averages = {key: [one for one in value if not one.spans_benchmarks] for key, value in averages.items()}
+        """Returns a line per benchmark, subset or average, and metric: each rule's `value` and decided items."""
+        lines = []
+        # Means over several benchmarks are left out, because text rules do not apply to some of them.
+        own_averages = {
+            key: [average for average in value if not average.spans_benchmarks] for key, value in averages.items()
+        }
         for line in summarize(self.outcomes, averages=own_averages, intervals=False):
             own = {key: line[key] for key in (*LINE, "average", "chance", "items", "images")}
             rules = {
-                rule: {"value": one["value"], **self._decided(line, rule)} for rule, one in line["models"].items()
+                rule: {"value": estimate["value"], **self._count_decided(line, rule)}
+                for rule, estimate in line["models"].items()
             }
-            found.append({**own, "rules": rules})
-        return found
+            lines.append({**own, "rules": rules})
+        return lines
 
-    def _decided(self, line: Line, rule: str) -> dict[str, int]:
+    def _count_decided(self, line: Line, rule: str) -> dict[str, int]:
         subsets = [part for group in line["groups"] for part in group] if line["average"] else [line["subset"]]
-        found = [self.counts[line["benchmark"], subset, line["metric"], rule] for subset in dict.fromkeys(subsets)]
-        return {key: sum(one[key] for one in found) for key in DECIDED}
+        counts = [self.counts[line["benchmark"], subset, line["metric"], rule] for subset in dict.fromkeys(subsets)]
+        return {key: sum(count[key] for count in counts) for key in DECIDED}
 
     @cached_property
     def solved(self) -> pd.Series:
-        """By item, whether any rule of texts alone solves it; the priors of models are not counted."""
+        """Whether any text rule solves an item, by item. The priors of models do not count."""
         table = self.outcomes.table
-        # A prior is the model's own: an item that it solves is no fault of the benchmark's texts.
+        # A prior belongs to the model, so an item that it solves is not a fault of the benchmark's texts.
         texts = table[~table["arm"].str.startswith(f"{PRIOR} of ")]
         return (texts["value"] == 1).groupby([texts[key] for key in ITEM], sort=False).any()
 
     def unsolved(self, outcomes: Outcomes, models: Sequence[str]) -> list[dict[str, Any]]:
-        """A line per benchmark and metric: each model on the items that no blind rule solves, over all subsets.
+        """Scores each model on the items that no blind rule solves, over all subsets.
 
         Returns:
-            Lines as of `summarize`, with `of`, the number of items before; where none is left, `items` is 0 and
-            `models` is empty.
+            A line per benchmark and metric, as from `summarize`, with `of`, the number of all items. If no item is
+            left, `items` is 0 and `models` is empty.
         """
         table = outcomes.table[outcomes.table["arm"].isin(list(models))]
         kept = table.merge(self.solved.rename("solved").reset_index(), on=ITEM, how="inner")
@@ -113,19 +116,19 @@ class BlindResults:
         if len(left):
             lines = summarize(Outcomes(left), models=list(models))
             known = {(line["benchmark"], line["metric"]): line for line in lines}
-        found = []
-        # Taken from all items, so lines without any item left are shown too.
+        unsolved = []
+        # From all items, so lines without a remaining item are shown too.
         whole = self.solved.groupby(["benchmark", "metric"], sort=False).size()
         for (benchmark, metric), of in whole.items():
             empty = {"benchmark": benchmark, "subset": UNSOLVED, "metric": metric, "items": 0, "models": {}}
             line = known.get((benchmark, metric), empty)
-            found.append({key: line[key] for key in line if key != "differences"} | {"of": int(of)})
-        return found
+            unsolved.append({key: line[key] for key in line if key != "differences"} | {"of": int(of)})
+        return unsolved
 
     def to_json(
         self, averages: Averages, outcomes: Outcomes, models: Sequence[str], stored: Outcomes | None = None
     ) -> dict[str, Any]:
-        """The entry `blind` of `results.json`; `stored` are the rows in `blind.parquet`, by default these."""
+        """Returns the entry `blind` of `results.json`; `stored` are the rows in `blind.parquet`, by default these."""
         stored = self.outcomes if stored is None else stored
         return {
             "rules": {rule: RULES[PRIOR if rule not in RULES else rule] for rule in self.rules},
@@ -139,8 +142,8 @@ class BlindResults:
 
 
 def blind_outcomes(tables: Sequence[pd.DataFrame]) -> Outcomes:
-    there = [table for table in tables if len(table)]
-    return Outcomes(pd.concat(there, ignore_index=True) if there else pd.DataFrame(columns=list(COLUMNS)))
+    filled = [table for table in tables if len(table)]
+    return Outcomes(pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=list(COLUMNS)))
 
 
 def prior_of(model: str) -> str:
@@ -148,24 +151,24 @@ def prior_of(model: str) -> str:
 
 
 def blind_section(blind: Mapping[str, Any], models: Sequence[str], *, brief: bool) -> Section:
-    """Scores of the rules, models on the items that no rule solves, and in full what each rule decides."""
+    """Builds the section: scores of the rules, models on items that no rule solves, and in full the decided items."""
     shown = [
         line for part in group_lines(blind["lines"], "benchmark", "metric") for line in (part[:1] if brief else part)
     ]
-    parts: list[Part] = [_scores(shown, list(blind["rules"])), _unsolved(blind["unsolved"], models)]
+    parts: list[Part] = [_scores_table(shown, list(blind["rules"])), _unsolved_table(blind["unsolved"], models)]
     if not brief:
         whole = [part[0] for part in group_lines(blind["lines"], "benchmark", "metric")]
-        parts += [_decided(whole), Lines(_about(blind["rules"]), "the rules")]
+        parts += [_decided_table(whole), Lines(_explain_rules(blind["rules"]), "the rules")]
     parts += [
-        Lines(_skipped(blind["skipped"]), "blind rules that did not run"),
+        Lines(_group_by_reason(blind["skipped"]), "blind rules that did not run"),
         Lines(_caption_lines(blind["captions"]), "" if brief else "captions of the bigram model"),
     ]
     if blind["not_applicable"] and not brief:
-        parts.append(Lines([", ".join(blind["not_applicable"])], "not applicable: no choice among texts of an item"))
+        parts.append(Lines([", ".join(blind["not_applicable"])], "not applicable: no choice among an item's texts"))
     return Section(TITLE, parts)
 
 
-def _scores(lines: Sequence[Mapping[str, Any]], rules: Sequence[str]) -> Table:
+def _scores_table(lines: Sequence[Mapping[str, Any]], rules: Sequence[str]) -> Table:
     rows = [
         [
             name_of(line),
@@ -174,48 +177,48 @@ def _scores(lines: Sequence[Mapping[str, Any]], rules: Sequence[str]) -> Table:
         ]
         for line in lines
     ]
-    return Table("choosing without the image, percent", ["", "chance", *rules], rows, models=len(rules))
+    return Table("choice without the image, percent", ["", "chance", *rules], rows, models=len(rules))
 
 
-def _unsolved(lines: Sequence[Mapping[str, Any]], models: Sequence[str]) -> Table:
+def _unsolved_table(lines: Sequence[Mapping[str, Any]], models: Sequence[str]) -> Table:
     rows = []
     for line in lines:
         cells = [with_interval(line["models"].get(name)) if line["items"] else NONE_LEFT for name in models]
         rows.append([f"{line['benchmark']} {line['metric']}", f"{line['items']:,} of {line['of']:,}", *cells])
-    title = "models on the items that no rule of texts solves, percent of these items"
+    title = "models on the items that no text rule solves, percent of these items"
     return Table(title, ["", "items", *models], rows, models=len(models))
 
 
-def _decided(lines: Sequence[Mapping[str, Any]]) -> Table:
+def _decided_table(lines: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
-        [name_of(line), rule, *(f"{one[key]:,}" for key in ("right", "wrong", "undecided"))]
+        [name_of(line), rule, *(f"{counts[key]:,}" for key in ("right", "wrong", "undecided"))]
         for line in lines
-        for rule, one in line["rules"].items()
+        for rule, counts in line["rules"].items()
     ]
     return Table("items that each rule decides", ["", "rule", "right", "wrong", "undecided"], rows, labels=2)
 
 
-def _about(rules: Mapping[str, str]) -> list[str]:
+def _explain_rules(rules: Mapping[str, str]) -> list[str]:
     kinds = dict.fromkeys(rule if rule in RULES else words for rule, words in rules.items())
-    of = {words: rule for rule, words in RULES.items()}
-    names = [one if one in RULES else of[one] for one in kinds]
+    by_words = {words: rule for rule, words in RULES.items()}
+    names = [kind if kind in RULES else by_words[kind] for kind in kinds]
     return [f"{name}: {RULES[name]}" for name in names]
 
 
-def _skipped(reasons: Mapping[str, str]) -> list[str]:
-    of_reason: dict[str, list[str]] = {}
+def _group_by_reason(reasons: Mapping[str, str]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
-        of_reason.setdefault(reason, []).append(name)
-    return [f"{', '.join(names)}: {reason}" for reason, names in of_reason.items()]
+        by_reason.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
 def _caption_lines(captions: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    found = []
+    lines = []
     for title, parts in captions.items():
-        for name, one in parts.items():
+        for name, counts in parts.items():
             which = title if len(parts) == 1 else f"{title}, {name}"
-            found.append(
-                f"{which}: {one['captions']:,} captions of {one['place']}, without {one['of_its_images']:,} of its "
-                f"images and {one['equal_texts']:,} equal to its texts"
+            lines.append(
+                f"{which}: {counts['captions']:,} captions from {counts['place']}, without "
+                f"{counts['of_its_images']:,} of its images and {counts['equal_texts']:,} equal to its texts"
             )
-    return found
+    return lines

@@ -1,4 +1,4 @@
-"""Blind rules: scores of texts alone, by which a choice among captions is made without the image."""
+"""Blind rules: scores of texts that choose among captions without the image."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEIGHT = 0.7
-"""Of the bigram's frequency; the rest is the word's own (Jelinek-Mercer). Our choice, not fitted to any benchmark."""
-DECIMALS = 9  # of scores: texts of equal words tie whatever the order of sums
+"""Weight of the bigram's frequency, the rest being the word's (Jelinek-Mercer). Our choice, fitted to no benchmark."""
+DECIMALS = 9  # decimals of scores, so texts with equal words tie in any order of summation
 _WORD = re.compile(r"\w+")
 _START, _END = 0, 1
 
 
 def words_of_text(text: str) -> list[str]:
-    """Words for counting: lower-cased runs of letters and digits; punctuation is left to other rules."""
+    """Splits a text into lower-cased words of letters and digits. Punctuation is for other rules."""
     return _WORD.findall(text.lower())
 
 
@@ -26,7 +26,7 @@ class BigramScores:
     """Scores of texts.
 
     Attributes:
-        sentence: `[n]`, natural logarithm of the probability of the whole text, its end included.
+        sentence: `[n]`, natural logarithm of the probability of the whole text, including its end.
         per_word: `[n]`, the same divided by the number of words and the end.
     """
 
@@ -35,16 +35,17 @@ class BigramScores:
 
 
 class CountedCaptions:
-    """Captions as numbers of words, so that several models can be made of parts of them."""
+    """Captions as numbered words, from which models of different parts can be made."""
 
     def __init__(self, captions: Iterable[str]) -> None:
         self._number: dict[str, int] = {"<start>": _START, "<end>": _END}
-        rows = [[self._number.setdefault(word, len(self._number)) for word in words_of_text(one)] for one in captions]
+        words = map(words_of_text, captions)
+        rows = [[self._number.setdefault(word, len(self._number)) for word in own] for own in words]
         self._before, self._after, lengths = _pairs(rows)
         self._caption = np.repeat(np.arange(len(rows)), lengths)
 
     def model(self, kept: NDArray[np.bool_]) -> BigramModel:
-        # Pairs of words were numbered once. A model of a part of the captions only selects among them.
+        # Pairs of words were numbered once; a model of a part of the captions only selects among them.
         own = kept[self._caption]
         return BigramModel(self._number, self._before[own], self._after[own])
 
@@ -52,26 +53,26 @@ class CountedCaptions:
 class BigramModel:
     """`P(word | word before) = 0.7 bigram frequency + 0.3 P(word)`, and `P(word)` with one added to every count.
 
-    All words that were not counted share one probability; after such a word, `P(word)` alone counts (Jelinek and
-    Mercer 1980, with a fixed weight).
+    All unknown words share one probability; after such a word, only `P(word)` counts (Jelinek and Mercer 1980, with a
+    fixed weight).
 
     Args:
-        number: word to its number.
-        before: `[m]`, of each pair of words in the captions the first, or the start.
-        after: `[m]`, the second, or the end.
+        number: Number of each word.
+        before: `[m]`, first word of each pair in the captions, or the start.
+        after: `[m]`, second word, or the end.
     """
 
     def __init__(self, number: dict[str, int], before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
         self._number = number
-        self._size = size = len(number) + 1  # the last one is a word that is not known
+        self._size = size = len(number) + 1  # the last one stands for unknown words
         self._of_word = np.bincount(after, minlength=size)
         self._of_context = np.bincount(before, minlength=size)
         self._pairs, self._of_pair = np.unique(before * size + after, return_counts=True)
-        # One more for all unknown words together, so the probabilities add up to 1.
+        # Plus one for all unknown words together, so the probabilities add up to 1.
         self._kinds = int((self._of_word > 0).sum()) + 1
 
     def scores(self, texts: Sequence[str]) -> BigramScores:
-        """Of each text; one without words is its end alone."""
+        """Scores each text; a text without words consists only of its end."""
         unknown = self._size - 1
         rows = [[self._number.get(word, unknown) for word in words_of_text(text)] for text in texts]
         before, after, lengths = _pairs(rows)
@@ -87,7 +88,7 @@ class BigramModel:
         # A pair of words is one number, so the counts of all pairs are one sorted array.
         key = before * self._size + after
         place = np.minimum(np.searchsorted(self._pairs, key), max(0, len(self._pairs) - 1))
-        # searchsorted returns where a pair would be. It was counted only if the key at that place is equal.
+        # searchsorted returns where a pair would be; it was counted only if the key there is equal.
         count = np.zeros(len(key))
         if len(self._pairs):
             count = np.where(self._pairs[place] == key, self._of_pair[place], 0)
@@ -96,7 +97,7 @@ class BigramModel:
 
 
 def _pairs(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """`[m]` and `[m]`, each word with the one before it, and `[n]`, how many pairs are of each row."""
+    """Returns each word with the one before it, `[m]` and `[m]`, and the number of pairs in each row, `[n]`."""
     lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
     before = np.fromiter((word for row in rows for word in (_START, *row)), dtype=np.int64, count=lengths.sum())
     after = np.fromiter((word for row in rows for word in (*row, _END)), dtype=np.int64, count=lengths.sum())
@@ -116,7 +117,7 @@ RULES = {
     BIGRAM_SENTENCE: "the text with the higher log probability as a whole in the same model",
     PRIOR: "the text whose embedding is closer to the mean image vector of the benchmark, per model",
 }
-"""Blind rules by name, with what they choose."""
+"""Blind rules by name, with the text that they choose. Stored results contain these sentences."""
 
 
 TEXT_RULES: dict[str, Callable[[Sequence[str]], Scores]] = {
@@ -124,13 +125,13 @@ TEXT_RULES: dict[str, Callable[[Sequence[str]], Scores]] = {
     SHORTER: lambda texts: -np.array([len(text) for text in texts], dtype=np.float64),
     FULL_STOP: lambda texts: np.array([not text.rstrip().endswith(".") for text in texts], dtype=np.float64),
 }
-"""The rules that need nothing but the texts: the higher score is chosen."""
+"""Rules that need only the texts; the text with the higher score is chosen."""
 
 
 def text_scores(texts: Sequence[str], bigrams: BigramModel | None = None) -> dict[str, Scores]:
-    """The scores of texts by every rule, `[n]` each; those of bigrams only where there is a model."""
-    found = {name: rule(texts) for name, rule in TEXT_RULES.items()}
+    """Scores texts by every rule, `[n]` each; by the bigram rules only if there is a model."""
+    by_rule = {name: rule(texts) for name, rule in TEXT_RULES.items()}
     if bigrams is not None:
         scores = bigrams.scores(texts)
-        found |= {BIGRAM: scores.per_word, BIGRAM_SENTENCE: scores.sentence}
-    return found
+        by_rule |= {BIGRAM: scores.per_word, BIGRAM_SENTENCE: scores.sentence}
+    return by_rule

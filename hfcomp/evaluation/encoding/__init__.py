@@ -1,1 +1,1 @@
-"""Models that are evaluated: what encodes images and texts, what is kept of it, and by what a model is known."""
+"""Encoding with evaluated models: encoders of images and texts, the embedding cache, and model identities."""

@@ -1,8 +1,8 @@
-"""Embeddings that were computed before, by content: in memory, and with a folder on disk for later runs.
+"""Cache of computed embeddings by content, in memory and optionally in a folder on disk for later runs.
 
-On disk, every model and preprocessing has a folder, which holds `fingerprint.json` and parts (see `hfcomp.store`) with
-the keys, vectors and flags of some items. The shapes of vectors are checked whenever they are read, and that they are
-finite and, except for scores of pairs, of length 1.
+On disk, every combination of model and preprocessing has a folder with `fingerprint.json` and parts (see
+`hfcomp.store`), which contain keys, vectors and flags of items. Whenever vectors are read, their shapes are checked,
+and that they are finite and, except for scores of pairs, of length 1.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ FINGERPRINT = "fingerprint.json"
 LENGTH_TOLERANCE = 1e-3  # vectors normalized in fp32 are off by at most 1e-6
 
 VECTORS = {"vectors": np.float32, "flags": np.bool_}
-"""The columns of a table of vectors `[n, D]`, with a flag each."""
+"""Columns of a table of vectors `[n, D]` with one flag each."""
 
 
 class EmbeddingCache(Store):
-    """Embeddings of several models, by content.
+    """A cache of the embeddings of several models, by content.
 
     Args:
-        folder: Where they are kept for later runs; without one they are kept in memory while this object lives.
-        limit: Bytes that the folder may take; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB. Beyond it, files that were
-            not used for longest are removed, never one that was used since this object was made.
+        folder: Folder that keeps them for later runs. Without one, they are kept in memory while this object lives.
+        limit: Maximum size of the folder in bytes; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB. Beyond it, the least
+            recently used files are removed, but never one that was used since this object was created.
 
     Raises:
-        ValueError: when `$HFCOMP_CACHE_LIMIT` is not a size.
+        ValueError: If `$HFCOMP_CACHE_LIMIT` is not a size.
     """
 
     def __init__(self, folder: str | Path | None = None, *, limit: int | None = None) -> None:
-        # A cache in memory ends with this object, so only one on disk has a limit.
+        # A cache in memory ends with this object, so only a cache on disk has a limit.
         limit = default_limit() if limit is None and folder is not None else limit
         super().__init__(folder, limit=limit, name="embedding cache")
         self._stores: dict[str, Table] = {}
 
     def store(self, fingerprint: Mapping[str, Any], model: str = "", *, unit: bool = True) -> Table:
-        """The vectors of one model and preprocessing.
+        """Opens the table of vectors for one model and preprocessing.
 
         Args:
-            fingerprint: everything that vectors depend on besides the content, as JSON.
-            model: its name, for `hfcomp cache`.
-            unit: whether vectors are of length 1, which is then checked; scores of pairs are vectors of any length.
+            fingerprint: Everything that vectors depend on in addition to the content, as JSON.
+            model: Name of the model, for `hfcomp cache`.
+            unit: Whether to check that vectors have length 1. Scores of pairs are vectors of any length.
         """
         name = _name(fingerprint)
         if name not in self._stores:
@@ -82,14 +82,14 @@ class EmbeddingCache(Store):
         return self._stores[name]
 
     def release(self, fingerprint: Mapping[str, Any]) -> None:
-        """Forgets the vectors of one model and preprocessing, if they are on disk."""
-        # Without a folder the vectors exist only in memory and would be lost.
+        """Frees the memory of the vectors for one model and preprocessing, if they are on disk."""
+        # Without a folder, the vectors exist only in memory and would be lost.
         if self.folder is not None:
             self._stores.pop(_name(fingerprint), None)
 
     def _describe(self, path: Path, content: bytes) -> None:
-        """Writes a fingerprint, or marks the same one as used."""
-        # An unchanged fingerprint only gets a new time, by which `hfcomp cache` shows the last use.
+        """Writes a fingerprint, or marks an unchanged one as used."""
+        # An unchanged fingerprint only gets a new time stamp, which `hfcomp cache` shows as the last use.
         with suppress(OSError):
             if path.read_bytes() == content:
                 return mark_used(path)
@@ -97,7 +97,7 @@ class EmbeddingCache(Store):
 
 
 def open_cache(cache: str | Path | bool = True, limit: str | None = None) -> EmbeddingCache:
-    """The cache that a user asks for: whether there is one on disk, or its folder, and its size such as `5GB`."""
+    """Opens the cache that a user requests: whether on disk, or its folder, and a size limit such as `5GB`."""
     size = None if limit is None else parse_size(limit, "cache_limit")
     folder = (cache_folder("embeddings") if cache else None) if isinstance(cache, bool) else Path(cache)
     return EmbeddingCache(folder, limit=size)
@@ -108,13 +108,13 @@ def _name(fingerprint: Mapping[str, Any]) -> str:
 
 
 def _text(fingerprint: Mapping[str, Any]) -> str:
-    # Keys are sorted, so equal facts have the same name whatever their order.
+    # Keys are sorted, so equal facts have the same name in any order.
     return json.dumps(fingerprint, sort_keys=True, ensure_ascii=False)
 
 
 def _check_unit(vectors: NDArray[np.float32]) -> None:
     lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-    if not (np.abs(lengths - 1) <= LENGTH_TOLERANCE).all():  # NaN is not within it either
+    if not (np.abs(lengths - 1) <= LENGTH_TOLERANCE).all():  # also false for NaN
         raise ValueError("vectors that are not finite or not of length 1")
 
 
@@ -125,15 +125,15 @@ def _check_finite(scores: NDArray[np.float32]) -> None:
 
 @dataclass(frozen=True)
 class CachedModel:
-    """What the cache holds of one model and preprocessing.
+    """The cache entries of one model and preprocessing.
 
     Attributes:
-        folder: With the files.
+        folder: Folder with the files.
         model: Name of the model; `unknown` from an older hfcomp, or if `fingerprint.json` is damaged.
         kind: `images`, `texts`, `pairs` of both, or `neighbors` for stored searches.
-        versions: Of the packages that computed it.
+        versions: Versions of the packages that computed the entries.
         files: Parts, or documents of searches.
-        used: When it was last used, in seconds since 1970.
+        used: Time of the last use, in seconds since 1970.
     """
 
     folder: Path
@@ -145,18 +145,18 @@ class CachedModel:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return sum(file.size for file in self.files)
 
     @property
     def entries(self) -> int:
-        """Images, texts or pairs; a file that cannot be read counts none."""
-        return sum(_entries(file.path) for file in self.files)
+        """Number of images, texts or pairs; an unreadable file counts 0."""
+        return sum(_num_entries(file.path) for file in self.files)
 
 
 def cached_models(folder: Path) -> list[CachedModel]:
-    """What a cache holds, the last used first; nothing for a folder that does not exist or cannot be read."""
-    found = []
+    """Lists the models in a cache, the last used first; none if the folder does not exist or cannot be read."""
+    models = []
     for place in cache_folders(folder):
         files = list(stored_files(place))
         facts = _facts(place / FINGERPRINT)
@@ -167,8 +167,8 @@ def cached_models(folder: Path) -> list[CachedModel]:
         with suppress(OSError):
             used = max(used, (place / FINGERPRINT).stat().st_mtime)
         model = "of all models" if neighbors else str(facts.get("model", "unknown"))
-        found.append(CachedModel(place, model, kind, versions, files, used))
-    return sorted(found, key=lambda one: -one.used)
+        models.append(CachedModel(place, model, kind, versions, files, used))
+    return sorted(models, key=lambda model: -model.used)
 
 
 def _kind(facts: Mapping[str, Any]) -> str:
@@ -177,43 +177,43 @@ def _kind(facts: Mapping[str, Any]) -> str:
     return "images" if "pixels" in facts else "texts" if facts else "unknown"
 
 
-def chosen_models(folder: Path, *, model: str | None = None, older_than: float | None = None) -> list[CachedModel]:
-    """What a cache holds of one model (as `hfcomp cache` shows it) or of all, and was not used for some days."""
+def select_models(folder: Path, *, model: str | None = None, older_than: float | None = None) -> list[CachedModel]:
+    """Selects the entries of one model (named as in `hfcomp cache`) or of all, unused for a number of days."""
     if older_than is not None and not older_than >= 0:
         raise ValueError(f"--older_than: found {older_than}, expected a number of days, 0 or more.")
-    found = cached_models(folder)
-    names = sorted({one.model for one in found})
+    models = cached_models(folder)
+    names = sorted({entry.model for entry in models})
     if model is not None and model not in names:
         known = f"it has {', '.join(names)}.{nearest(model, names)}" if names else "it is empty."
-        raise ValueError(f"--model: {folder} has no entries of {model!r}; {known}")
+        raise ValueError(f"--model: {folder} has no entries for {model!r}; {known}")
     latest = math.inf if older_than is None else time.time() - older_than * DAY
-    return [one for one in found if model in (None, one.model) and one.used < latest]
+    return [entry for entry in models if model in (None, entry.model) and entry.used < latest]
 
 
 def clear(models: Iterable[CachedModel]) -> None:
     """Removes all files of some models.
 
     Raises:
-        OSError: for a file that cannot be removed.
+        OSError: If a file cannot be removed.
     """
     for model in models:
         for file in model.files:
             file.path.unlink(missing_ok=True)
         remove_unfinished(model.folder)
         (model.folder / FINGERPRINT).unlink(missing_ok=True)
-        with suppress(OSError):  # it holds a user's own file
+        with suppress(OSError):  # the folder may contain a user's own file
             model.folder.rmdir()
 
 
 def _facts(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        facts = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
-def _entries(path: Path) -> int:
+def _num_entries(path: Path) -> int:
     if path.suffix != ".safetensors":
         return 1
     try:

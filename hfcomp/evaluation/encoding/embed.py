@@ -1,4 +1,4 @@
-"""Embeddings of a dataset's distinct images and texts by one model."""
+"""Embeddings of a dataset's distinct images and texts from one model."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
 ENCODING_VERSION = 3
-"""Raised when the same model, image or text would get another vector; older cached vectors are then not read."""
+"""Version that is raised when the same model, image or text would get another vector, which invalidates the cache."""
 
 
 @dataclass(frozen=True)
 class TextEmbeddings:
-    """Embeddings of texts, in the order that was asked for.
+    """Embeddings of texts, in the given order.
 
     Attributes:
         vectors: `[n, D]` fp32, L2-normalized.
-        truncated: number of distinct texts that were longer than the text tower.
-        merged: how many of these were cut to the tokens of another one.
+        truncated: Number of distinct texts that were longer than the text tower.
+        merged: Number of these that were cut to the tokens of another text.
     """
 
     vectors: NDArray[np.float32]
@@ -46,14 +46,14 @@ class TextEmbeddings:
 
 @dataclass(frozen=True)
 class Indexed:
-    """Embeddings of the distinct ones of n images or texts.
+    """Embeddings of the m distinct images or texts among n.
 
     Attributes:
         vectors: `[m, D]` fp32, L2-normalized.
-        index: `[n]`, which of them each one has; -1 for a missing image.
-        flagged: number of distinct texts that were cut, or of images one pixel wide or high.
-        computed: number of distinct ones that were encoded now; the others were cached.
-        merged: how many of the texts that were cut have the tokens of another one then.
+        index: `[n]`, row of `vectors` for each image or text; -1 for a missing image.
+        flagged: Number of distinct texts that were cut, or of distinct images one pixel wide or high.
+        computed: Number of distinct images or texts that were encoded now; the others were cached.
+        merged: Number of cut texts that then have the tokens of another text.
     """
 
     vectors: NDArray[np.float32]
@@ -63,32 +63,32 @@ class Indexed:
     merged: int = 0
 
     def take(self, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
-        """`[k, D]`; every one of them has to be there."""
+        """Returns the vectors of some rows, `[k, D]`, none of which may be missing."""
         return self.vectors[self.index[rows]]
 
 
 class Embedder(EvaluatedModel):
-    """Encodes images and texts with a model as its authors prepared them, each distinct one once.
+    """Encodes each distinct image and text once, with the preprocessing of the model's authors.
 
     Args:
         model: Hub id, folder or module. A module is left unchanged: it runs on its device, in eval mode while it
-            encodes and in its own modes again afterwards. With another `device`, a copy made now runs there. Weights
-            of an id or folder are not loaded before something has to be encoded.
-        processor: the model's processor; loaded from `model`, or from where a module came from, when it is left out.
-        batch_size: images or texts at a time.
-        device: where to run; by default a module's own place, else a GPU when there is one.
-        cache: stored embeddings. By default each call encodes again. For a module the cache has to be one without a
-            folder, made after the last change of its weights.
-        split: whether the processes of `torchrun` or `accelerate launch` share the work; all of them have to make the
-            same calls then, and all get every embedding. Batches do not depend on the number of processes.
+            encodes, and its own modes are restored afterwards. With another `device`, a copy made now runs there.
+            Weights of a Hub id or folder are loaded only when something must be encoded.
+        processor: The model's processor. By default it is loaded from `model`, or from the place a module came from.
+        batch_size: Images or texts per batch.
+        device: Device to run on. Defaults to a module's own device, otherwise to a GPU if available.
+        cache: Stored embeddings. By default, each call encodes again. A module needs a cache without a folder, created
+            after the last change of its weights.
+        split: Whether the processes of `torchrun` or `accelerate launch` share the work. All of them must then make
+            the same calls, and all get every embedding. Batches do not depend on the number of processes.
 
     Attributes:
-        encoded_images: images that were encoded by this process so far.
-        encoded_texts: texts likewise.
+        encoded_images: Number of images encoded by this process so far.
+        encoded_texts: Number of texts encoded by this process so far.
 
     Raises:
-        ValueError: for a model that is not a supported dual encoder, a module whose processor is not found, or a
-            module with a cache on disk.
+        ValueError: If the model is not a supported dual encoder, a module's processor is not found, or a module has a
+            cache on disk.
     """
 
     def __init__(
@@ -111,62 +111,62 @@ class Embedder(EvaluatedModel):
         if cache is not None:
             self._fingerprints = self._make_fingerprints(processor)
 
-    def checked(self, model: nn.Module) -> nn.Module:
-        """The backbone of a module.
+    def runnable_part(self, model: nn.Module) -> nn.Module:
+        """Returns a module's backbone.
 
         Raises:
-            ValueError: for a module that is not a supported dual encoder.
+            ValueError: If the module is not a supported dual encoder.
         """
         return load_backbone(model)
 
     def load(self) -> nn.Module:
-        """The model of an id or folder, in fp32 whatever the precision of its file."""
+        """Loads the model of a Hub id or folder in fp32, whatever the precision of its file."""
         return load_backbone(self._model, dtype=torch.float32)
 
     def images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> NDArray[np.float32]:
-        """Embeddings of images; those of the same bytes, file or pixels are encoded once.
+        """Embeds images; those with the same bytes, file or pixels are encoded once.
 
         Args:
-            images: what `hfcomp.data.images.decode_image` takes.
-            column: what errors call the place of an image, with its row.
-            progress: whether to show a bar.
+            images: Images as `hfcomp.data.images.decode_image` takes them.
+            column: Name of the column in errors, which also give the row.
+            progress: Whether to show a bar.
 
         Returns:
             `[n, D]` fp32, L2-normalized, in the order of `images`.
 
         Raises:
-            TypeError: for one image instead of a list of them.
-            ValueError: for a missing image.
+            TypeError: If `images` is a single image instead of a list.
+            ValueError: If an image is missing.
         """
         if isinstance(images, str | bytes | os.PathLike | Image.Image):
             raise TypeError(f"images: found one {type(images).__name__}, expected a list. Put it into one: [image].")
-        found = self.index_images(images, column=column, progress=progress)
+        indexed = self.index_images(images, column=column, progress=progress)
         # `decode_image` raises the error for a missing image, with its place.
-        if (found.index < 0).any():
-            decode_image(None, where=f"column '{column}', row {int(np.argmax(found.index < 0))}")
-        return found.take(slice(None))
+        if (indexed.index < 0).any():
+            decode_image(None, where=f"column '{column}', row {int(np.argmax(indexed.index < 0))}")
+        return indexed.take(slice(None))
 
     def texts(self, texts: Sequence[str], *, progress: bool = False) -> TextEmbeddings:
-        """Embeddings of texts; those of equal tokens are encoded once, and have the same vector to the last bit.
+        """Embeds texts; those with equal tokens are encoded once and have bit-identical vectors.
 
         Raises:
-            TypeError: for a single text instead of a list, or an entry that is not a text.
+            TypeError: If `texts` is a single text instead of a list, or an entry is not a text.
         """
-        found = self.index_texts(texts, progress=progress)
-        return TextEmbeddings(found.take(slice(None)), found.flagged, found.merged)
+        indexed = self.index_texts(texts, progress=progress)
+        return TextEmbeddings(indexed.take(slice(None)), indexed.flagged, indexed.merged)
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """As `images`, with one vector for each distinct image; an image that is `None` gets none.
+        """Like `images`, but returns one vector per distinct image; an image that is `None` gets none.
 
-        No more than two batches of images are in memory at a time.
+        At most two batches of images are in memory at a time.
         """
         with self.together():
             return self._index_images(images, column, progress)
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        """As `texts`, with one vector for all texts that the tokenizer makes the same tokens of.
+        """Like `texts`, but returns one vector for all texts with the same tokens.
 
-        `flagged` counts distinct texts all the same.
+        `flagged` still counts distinct texts.
         """
         if isinstance(texts, str):
             raise TypeError(
@@ -191,12 +191,12 @@ class Embedder(EvaluatedModel):
 
         def encode(rows: list[tuple[list[int], bool]]) -> NDArray[np.float32]:
             self.encoded_texts += len(rows)
-            # Padded to the longest of the batch, or to the full length if the model was trained that way.
+            # Padded to the longest text of the batch, or to the full length if the model was trained that way.
             part = [row for row, _ in rows]
             padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
             return self._encode(encode_texts, padded)
 
-        found, computed = self.compute(
+        vectors, computed = self.compute(
             "texts",
             keys,
             self._width(),
@@ -204,11 +204,11 @@ class Embedder(EvaluatedModel):
             encode,
             progress=progress,
             ahead=False,
-            order=lambda place: (len(ids[first[place]]), keys[place]),  # texts of one length together: little padding
+            order=lambda place: (len(ids[first[place]]), keys[place]),  # similar lengths need little padding
         )
-        # A truncated text counts as merged unless it is the first one with its tokens and no whole text has them.
+        # A truncated text counts as merged, unless it is the first with its tokens and no complete text has them.
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
-        return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), computed, merged)
+        return Indexed(vectors.vectors, index[[number[text] for text in texts]], sum(cut), computed, merged)
 
     def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
         return encode(self.backbone, inputs).float().cpu().numpy()
@@ -217,7 +217,7 @@ class Embedder(EvaluatedModel):
         return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
 
     def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
-        # An id or folder is loaded in fp32, see `load`.
+        # A Hub id or folder is loaded in fp32, see `load`.
         precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
         shared = {
             "weights": self.weights,
@@ -233,7 +233,7 @@ class Embedder(EvaluatedModel):
             "full_length": self.tokenizer.pad_to_full,
             "pad_token_id": processor.tokenizer.pad_token_id,
         }
-        # Pillow decodes and resizes, and another version may produce other pixels.
+        # Pillow decodes and resizes, and another version may produce different pixels.
         pixels = {"pixels": facts["pixels"], "pillow": PIL.__version__}
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
 
@@ -249,7 +249,7 @@ def index_images(
     progress: bool,
     desc: str = "",
 ) -> Indexed:
-    """A vector `[width]` for each distinct image, which `encode` makes of a batch of normalized pixels."""
+    """Computes a vector `[width]` for each distinct image; `encode` maps a batch of normalized pixels to vectors."""
     names = [f"column '{column}', row {row}" for row in range(len(images))]
     keys, index, first = distinct(map(image_key, images, names))
 
@@ -260,5 +260,5 @@ def index_images(
     def encode_batch(loaded: list[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
         return encode(transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(model.device)))
 
-    found, computed = model.compute("images", keys, width, load, encode_batch, progress=progress, desc=desc)
-    return Indexed(found.vectors, index, int(found.flags.sum()), computed)
+    vectors, computed = model.compute("images", keys, width, load, encode_batch, progress=progress, desc=desc)
+    return Indexed(vectors.vectors, index, int(vectors.flags.sum()), computed)

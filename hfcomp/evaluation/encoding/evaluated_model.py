@@ -1,4 +1,4 @@
-"""What models under evaluation share: stored results, batches dealt out to processes, images loaded ahead."""
+"""Shared parts of evaluated models: stored results, batches distributed over processes, images loaded ahead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken
 
 
 class EvaluatedModel(ABC):
-    """A model that computes something of each distinct input once, and stores it by content."""
+    """A model that computes each distinct input once and stores the result by content."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class EvaluatedModel(ABC):
         cache: EmbeddingCache | None,
         split: bool,
     ) -> None:
-        # Stored results are found by the hash of the weights' files, which a module does not have.
+        # Stored results are identified by the hash of the weights' files, which a module does not have.
         if isinstance(model, nn.Module) and cache is not None and cache.folder is not None:
             raise ValueError(
                 "cache: a module's weights may change, so its embeddings cannot be cached on disk. Pass "
@@ -48,7 +48,7 @@ class EvaluatedModel(ABC):
         self._model = model
         self._backbone: nn.Module | None = None
         if isinstance(model, nn.Module):
-            self._backbone, self.device = placed(self.checked(model), device)
+            self._backbone, self.device = place_module(self.runnable_part(model), device)
         else:
             self.device = torch.device(device or free_device())
         self.batch_size = batch_size
@@ -56,23 +56,23 @@ class EvaluatedModel(ABC):
         self.split = split
         self._fingerprints: Mapping[str, Mapping[str, Any]] = {}
 
-    def checked(self, model: nn.Module) -> nn.Module:
-        """The part of a module that is run."""
+    def runnable_part(self, model: nn.Module) -> nn.Module:
+        """Returns the part of a module that is run."""
         return model
 
     @abstractmethod
     def load(self) -> nn.Module:
-        """The model of an id or folder."""
+        """Loads the model of a Hub id or folder."""
 
     @property
     def backbone(self) -> nn.Module:
         """The model, loaded on first use."""
         if self._backbone is None:
             backbone = self.load().to(self.device)
-            # The fingerprints were made together with this object. Other weights would be stored under their hash.
+            # The fingerprints were made together with this object. Changed weights would be stored under the old hash.
             weights = {facts["weights"] for facts in self._fingerprints.values()}
             if weights and {identity(self._model)} != weights:
-                raise ValueError(f"{self._model}: its files changed while it was in use. Evaluate it again.")
+                raise ValueError(f"{self._model}: the files changed while the model was in use. Evaluate it again.")
             self._backbone = backbone
         return self._backbone
 
@@ -81,7 +81,7 @@ class EvaluatedModel(ABC):
         return f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
 
     def release(self) -> None:
-        """Gives the memory of weights and stored results back; both are loaded again when they are needed."""
+        """Frees the memory of weights and stored results. Both are loaded again when needed."""
         if not isinstance(self._model, nn.Module):
             self._backbone = None
         if self.cache is not None:
@@ -89,7 +89,7 @@ class EvaluatedModel(ABC):
                 self.cache.release(fingerprint)
 
     def together(self) -> AbstractContextManager[None]:
-        """Where processes share the work, a failure of one ends all."""
+        """Returns a context in which the failure of one process ends all, if they share the work."""
         return fail_together() if self.split else nullcontext()
 
     def compute(
@@ -105,54 +105,54 @@ class EvaluatedModel(ABC):
         ahead: bool = True,
         order: Callable[[int], Any] | None = None,
         unit: bool = True,
-    ) -> tuple[Found, int]:
-        """The vectors of distinct inputs, from the store or computed now, and how many were computed.
+    ) -> tuple[Vectors, int]:
+        """Returns the vectors of distinct inputs, stored or computed now, and the number of computed ones.
 
-        `load` makes the input of a number and its flag, `encode` makes `[b, width]` of a batch of these. With `ahead`,
-        threads load the next batch while one is encoded. Batches are cut in the `order` of what is missing.
+        `load` returns the input with a given number and its flag; `encode` maps a batch of inputs to `[b, width]`.
+        With `ahead`, threads load the next batch while one is encoded. Missing inputs are batched in `order`.
         """
-        store, found, missing = self._look_up(kind, keys, width, unit)
+        store, vectors, missing = self._look_up(kind, keys, width, unit)
         if order is not None:
             missing.sort(key=order)
         bar = tqdm(total=len(missing), desc=desc or kind, disable=not progress or not missing, leave=False)
         with bar, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             own = self._own_batches(missing)
-            batches = loaded_ahead(pool, load, own) if ahead else ((batch, list(map(load, batch))) for batch in own)
-            self._fill(store, found, missing, batches, encode, bar)
-        return found, len(missing)
+            batches = load_ahead(pool, load, own) if ahead else ((batch, list(map(load, batch))) for batch in own)
+            self._fill(store, vectors, missing, batches, encode, bar)
+        return vectors, len(missing)
 
-    def _look_up(self, kind: str, keys: list[bytes], width: int, unit: bool) -> tuple[Table, Found, list[int]]:
-        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
+    def _look_up(self, kind: str, keys: list[bytes], width: int, unit: bool) -> tuple[Table, Vectors, list[int]]:
+        """Returns the store, its vectors for the keys, and the numbers to encode: those that any process lacks."""
         if self.cache is None:
             store = Table(VECTORS)
         else:
             name = str(self._model) if self.cache.folder else ""
             store = self.cache.store(self._fingerprints[kind], name, unit=unit)
-        vectors, flags, there = store.look_up(keys, width)
-        absent = {keys[number] for number in np.flatnonzero(~there)}
-        # Processes may read different disks, but all of them must cut the same batches.
+        vectors, flags, present = store.look_up(keys, width)
+        absent = {keys[number] for number in np.flatnonzero(~present)}
+        # Processes may read different disks, but all of them must form the same batches.
         if self.split:
             absent = set().union(*gather_objects(absent))
-        return store, Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
+        return store, Vectors(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
 
     def _own_batches(self, missing: list[int]) -> list[list[int]]:
-        """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
-        # A batch of another size can round differently, so neither the number of processes nor a process's share may
-        # change where batches are cut.
+        """Batches all missing inputs, independently of the number of processes, and selects those of this process."""
+        # A batch of another size can round differently, so batches must not depend on the number of processes or on a
+        # process's share.
         batches = [missing[at : at + self.batch_size] for at in range(0, len(missing), self.batch_size)]
         return batches[rank() :: world_size()] if self.split else batches
 
     def _fill(
         self,
         store: Table,
-        found: Found,
+        result: Vectors,
         missing: list[int],
         batches: Iterable[tuple[list[int], list[Any]]],
         encode: Callable[[list[Any]], NDArray[np.float32]],
         bar: tqdm,
     ) -> None:
-        """Encodes this process's batches into the store, then takes over what the other processes encoded."""
-        # With nothing missing the weights are never loaded, which makes a second run fast.
+        """Encodes this process's batches into the store, then adds the vectors of the other processes."""
+        # If nothing is missing, the weights are never loaded, which makes a second run fast.
         if not missing:
             return
         done = []
@@ -160,24 +160,24 @@ class EvaluatedModel(ABC):
             with eval_mode(self.backbone), torch.inference_mode():
                 for batch, loaded in batches:
                     vectors = encode(loaded)
-                    # Checked before they are stored: every later run would read them back.
+                    # Checked before they are stored, because every later run would read them.
                     if not np.isfinite(vectors).all():
                         raise ValueError(NOT_FINITE)
                     done.append((batch, vectors, np.array([flag for _, flag in loaded])))
-                    store.add([found.keys[number] for number in batch], *done[-1][1:], own=True)
+                    store.add([result.keys[number] for number in batch], *done[-1][1:], own=True)
                     bar.update(len(batch))
-        finally:  # what was encoded is kept, whatever stopped it
+        finally:  # finished vectors are kept, whatever stopped the encoding
             store.flush()
-        # All processes end with all vectors. Only the process that computed a vector writes it to disk.
+        # All processes end up with all vectors. Only the process that computed a vector writes it to disk.
         for other, parts in enumerate(gather_objects(done) if self.split else [done]):
             for batch, vectors, flags in parts:
-                found.vectors[batch], found.flags[batch] = vectors, flags
+                result.vectors[batch], result.flags[batch] = vectors, flags
                 if self.split and other != rank():
-                    store.add([found.keys[number] for number in batch], vectors, flags, own=False)
+                    store.add([result.keys[number] for number in batch], vectors, flags, own=False)
 
 
-class Found(NamedTuple):
-    """Vectors `[m, D]` and flags `[m]` of distinct keys; of those that have to be encoded, zeros until they are."""
+class Vectors(NamedTuple):
+    """Vectors `[m, D]` and flags `[m]` of distinct keys; zeros until a missing one is encoded."""
 
     keys: list[bytes]
     vectors: NDArray[np.float32]
@@ -186,8 +186,8 @@ class Found(NamedTuple):
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode, then the mode that each part had before."""
-    # Part by part, because a frozen tower may be in eval mode while the rest is trained.
+    """Sets a module to eval mode, and restores the mode of each part afterwards."""
+    # Per part, because a frozen tower may be in eval mode while the rest is trained.
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -197,30 +197,30 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def loaded_ahead(
+def load_ahead(
     pool: ThreadPoolExecutor, load: Callable[[int], Any], batches: list[list[int]]
 ) -> Iterator[tuple[list[int], list[Any]]]:
-    """Each batch with what `load` gives for its numbers; the next one is loaded while the caller works on this one."""
+    """Yields each batch with its loaded inputs, while threads already load the next batch."""
     waiting: list[Future[Any]] = []
     for at, batch in enumerate(batches):
         current = waiting or [pool.submit(load, number) for number in batch]
-        # Two batches are in memory, this one and the next: decoded images are large.
+        # Only this batch and the next one are in memory, because decoded images are large.
         waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
         yield batch, [future.result() for future in current]
 
 
-def placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
-    """A module on a device, where it is not there a copy, and the device; by default its own."""
+def place_module(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+    """Returns a module on a device, copied if it is on another one, and the device; by default the module's own."""
     own = backbone.device
-    wanted = own if device is None else torch.device(device)
-    if wanted.type != own.type or wanted.index not in (None, own.index):
+    target = own if device is None else torch.device(device)
+    if target.type != own.type or target.index not in (None, own.index):
         # The caller's module stays on its device.
-        backbone = copy.deepcopy(backbone).to(wanted)
-    return backbone, wanted
+        backbone = copy.deepcopy(backbone).to(target)
+    return backbone, target
 
 
 def free_device() -> str:
-    """Where a model runs by default: on this process's GPU where there is one."""
+    """Returns the default device of a model: this process's GPU if available."""
     if not torch.cuda.is_available():
         return "cpu"
     # A launcher gives each process a GPU of its own.
@@ -228,9 +228,9 @@ def free_device() -> str:
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:
-    """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
+    """Returns the processor's settings for images and texts, except for lengths and padding, which hfcomp sets."""
     settings = json.loads(processor.image_processor.to_json_string())
-    # A changed vocabulary gives other tokens under the same class and name.
+    # A changed vocabulary gives different tokens under the same class and name.
     words = digest(vocabulary(processor.tokenizer).encode()).hex()
     return {
         "pixels": {"class": type(processor.image_processor).__name__, **settings},

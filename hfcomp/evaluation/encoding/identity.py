@@ -13,15 +13,15 @@ from hfcomp.checksums import file_hash
 from hfcomp.modeling import base_of_adapter
 
 PIPELINE_CONFIG = "model_index.json"
-"""Of a pipeline of diffusers: its class and its parts."""
+"""Configuration file of a diffusers pipeline, with its class and its parts."""
 ORIGIN = ("_name_or_path", "transformers_version", "base_model_name_or_path", "peft_version")
-"""Entries of configurations that change no embedding."""
+"""Configuration entries that do not change embeddings."""
 
 
 def identity(place: str | Path) -> str:
-    """The hash of a folder's weights and configuration, or the revision of a model of the Hub.
+    """Returns the hash of a folder's weights and configuration, or the revision of a Hub model.
 
-    Of an adapter, both its own and its base's, at the revision that it names.
+    An adapter has its own identity combined with its base's, at the revision that it names.
     """
     base = base_of_adapter(place)
     if base is None:
@@ -30,10 +30,10 @@ def identity(place: str | Path) -> str:
 
 
 def pipeline_identity(place: str | Path) -> str:
-    """The hash of the weights and configurations of a pipeline's folder, or the revision of a pipeline of the Hub.
+    """Returns the hash of the weights and configurations in a pipeline's folder, or the revision of a Hub pipeline.
 
     Raises:
-        OSError: where there is no pipeline.
+        OSError: If there is no pipeline.
     """
     folder = Path(place)
     if not folder.is_dir():
@@ -41,26 +41,26 @@ def pipeline_identity(place: str | Path) -> str:
     if not (folder / PIPELINE_CONFIG).is_file():
         raise FileNotFoundError(f"{folder} has no {PIPELINE_CONFIG}.")
     parts = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt"))
-    # Relative paths are included: the parts of a pipeline may have files of equal names.
+    # Relative paths are included, because the parts of a pipeline may have files with equal names.
     lines = "".join(f"{path.relative_to(folder).as_posix()} {file_hash(path)}\n" for path in parts)
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()[:16]}"
 
 
 def weights_hash(place: str | Path) -> str:
-    """Short content hash of a model's weights: `sha256:` and the first 16 digits of `cat *.safetensors | sha256sum`.
+    """Returns a short hash of a model's weights: `sha256:` and 16 digits of `cat *.safetensors | sha256sum`.
 
     Args:
-        place: a folder, whose `*.safetensors` are read in the order of their names, or one file.
+        place: Folder, whose `*.safetensors` are read in the order of their names, or a single file.
 
     Raises:
-        ValueError: where there is no such file.
+        ValueError: If there is no such file.
     """
     place = Path(place)
     files = [place] if place.is_file() else sorted(place.glob("*.safetensors"))
     if not files:
         raise ValueError(
-            f"{place}: found no *.safetensors. Give the folder that save_pretrained wrote; for a model of the Hub, "
-            "the revision identifies its weights."
+            f"{place}: found no *.safetensors. Pass the folder that save_pretrained wrote. The weights of a Hub model "
+            "are identified by its revision."
         )
     digest = hashlib.sha256()
     for file in files:
@@ -80,7 +80,7 @@ def _own(place: str | Path, config: str, revision: str | None) -> str:
 
 
 def _settings(path: Path) -> str:
-    """Short hash of a configuration, without its origin."""
+    """Returns a short hash of a configuration without `ORIGIN`."""
     settings = json.loads(path.read_text(encoding="utf-8"))
     kept = {name: value for name, value in settings.items() if name not in ORIGIN}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]

@@ -63,12 +63,12 @@ def with_neighbors(
     embedder = Embedder(place, cache=cache, device=device)
     ids = photographs(dataset)
     if by == "image":
-        found = embedder.index_images(CellsWithout(undecoded(dataset)["image"], damaged), progress=True)
+        indexed = embedder.index_images(CellsWithout(undecoded(dataset)["image"], damaged), progress=True)
     else:
-        found = embedder.index_texts(dataset["caption"][:], progress=True)
+        indexed = embedder.index_texts(dataset["caption"][:], progress=True)
     kept = np.setdiff1d(np.arange(len(dataset)), list(damaged))
-    if (found.index[kept] < 0).any():
-        row = int(kept[np.argmax(found.index[kept] < 0)])
+    if (indexed.index[kept] < 0).any():
+        row = int(kept[np.argmax(indexed.index[kept] < 0)])
         raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbors. Remove such rows.")
     if None in ids:
         raise ValueError(
@@ -76,7 +76,7 @@ def with_neighbors(
         )
     own_ids = [ids[row] for row in kept]
     near: list[list[str]] = [[] for _ in ids]
-    found_near = _cached_neighbors(cache, found.take(kept), found.index[kept], own_ids, number)
+    found_near = _cached_neighbors(cache, indexed.take(kept), indexed.index[kept], own_ids, number)
     for row, neighbors in zip(kept.tolist(), found_near, strict=True):
         # Damaged rows keep an empty list.
         near[row] = neighbors

@@ -1,1 +1,1 @@
-"""Items one by one: their scores, their pictures for the page of a report, their images for the check of overlap."""
+"""Single items: their thumbnails and scores for the page of a report, and their images for the overlap check."""

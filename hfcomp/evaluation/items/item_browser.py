@@ -1,4 +1,4 @@
-"""The items that the page of an evaluation shows: which they are, with texts, scores, outcomes and pictures."""
+"""Selects the items for the page of an evaluation and collects their texts, scores, outcomes and thumbnails."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ ROLES = {
     "positive_captions": POSITIVE,
 }
 MOST_TEXTS = 8
-"""Texts of one column that are shown of an item, those with the highest scores."""
+"""Maximum number of texts shown per column and item: those with the highest scores."""
 THREADS = 8
-BY_URL = "named by a URL, which is not fetched again for this page"
+BY_URL = "referenced by a URL, which is not downloaded again for this page"
 
 
 class ItemImages:
@@ -53,49 +53,50 @@ class ItemImages:
 
     def __init__(self, loaded: Iterable[Loaded]) -> None:
         self._rows: dict[Entry, tuple[Loaded, int]] = {}
-        for one in loaded:
-            names = zip(one.data.names["subset"], one.data.names["item"], strict=True)
+        for benchmark in loaded:
+            names = zip(benchmark.data.names["subset"], benchmark.data.names["item"], strict=True)
             for row, name in enumerate(names):
-                for title in {one.title, one.benchmark.title}:  # a recipe does not say that images are missing
-                    self._rows[title, *name] = one, row
+                # A recipe's title does not say that images are missing.
+                for title in {benchmark.title, benchmark.benchmark.title}:
+                    self._rows[title, *name] = benchmark, row
         self._names = _Names(self._rows)
 
     def cells(self, entry: Entry) -> dict[str, Any]:
-        """The images of an item, by column; none of an item that is not there."""
-        found = self._names.find(entry)
-        if found is None:
+        """Returns the images of an item by column; none for an unknown item."""
+        match = self._names.find(entry)
+        if match is None:
             return {}
-        loaded, row = self._rows[found.entry]
+        loaded, row = self._rows[match.entry]
         data = loaded.data
         columns = loaded.benchmark.protocol.images
         return {name: data.images[name][row] if name in data.images else data.rows[row][name] for name in columns}
 
 
-class _Found(NamedTuple):
-    entry: Entry  # of a benchmark's row
-    place: int | None  # the text that is asked, where a row has an entry for each of its texts
+class _Match(NamedTuple):
+    entry: Entry  # entry of a benchmark's row
+    place: int | None  # position of the text, if a row has one entry per text
 
 
 class _Names:
-    """Rows of benchmarks by the names of outcomes, which may have a subset of their own or be of one text."""
+    """Finds rows of benchmarks by the names of outcomes, which may have their own subset or belong to one text."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = set(entries)
         self._any: dict[tuple[str, str], Entry | None] = {}
         for benchmark, subset, item in self._entries:
             key = benchmark, item
-            # A name in several subsets is not found without its subset.
+            # A name that occurs in several subsets is ambiguous without its subset.
             self._any[key] = None if key in self._any else (benchmark, subset, item)
 
-    def find(self, entry: Entry) -> _Found | None:
+    def find(self, entry: Entry) -> _Match | None:
         benchmark, subset, item = entry
         row, _, place = item.rpartition("/")
         names = [(item, None), *([(row, int(place))] if row and place.isdecimal() else [])]
         for name, number in names:
             own = benchmark, subset, name
-            found = own if own in self._entries else self._any.get((benchmark, name))
-            if found is not None:
-                return _Found(found, number)
+            known = own if own in self._entries else self._any.get((benchmark, name))
+            if known is not None:
+                return _Match(known, number)
         return None
 
 
@@ -110,13 +111,17 @@ def item_browser(
     tie: str = "wrong",
     options: PageOptions = DEFAULT_PAGE,
 ) -> ItemBrowser | None:
-    """The items of a page: first those on which models differ, then a sample of each subset; none without outcomes.
+    """Selects the items of a page: first those on which models differ, then a sample of each subset.
 
     Args:
-        scores: of `item_scores`, with the column `arm`; without them items have no texts.
-        images: of the benchmarks; without them items have no pictures.
-        pair: the two that are shown first, the reference before the other.
-        blind: those of `models` whose differences choose no item.
+        outcomes: Outcomes of all models; without any, the result is None.
+        scores: Table from `item_scores` with the column `arm`; without it, items have no texts.
+        images: Images of the benchmarks; without them, items have no thumbnails.
+        models: Models in the order of columns.
+        pair: The two models shown first, the reference before the other.
+        blind: Models among `models` whose differences do not select items.
+        tie: How a tie counts.
+        options: Options of the page.
     """
     if not options.items or not len(outcomes):
         return None
@@ -128,21 +133,21 @@ def item_browser(
     if scores is None:
         notes.append("Texts and scores were not stored with these outcomes.")
     if options.thumbnails and images is None:
-        notes.append("Pictures are on the page of hfcomp evaluate alone: no image was read here.")
-    found = []
+        notes.append("Images are only on the page of hfcomp evaluate, because none was read here.")
+    items = []
     for entry, (image, results) in _outcomes_of(kept).items():
         shown = pictures.get(entry) or [(name, None) for name in texts.images(entry)]
-        found.append(ShownItem(*entry, image, results, shown, *texts.of(entry, [name for name, _ in shown])))
-    return ItemBrowser(list(models), pair, _metrics(kept), found, about, notes, tie, options)
+        items.append(ShownItem(*entry, image, results, shown, *texts.select(entry, [name for name, _ in shown])))
+    return ItemBrowser(list(models), pair, _metrics(kept), items, about, notes, tie, options)
 
 
 def choose_items(
     outcomes: pd.DataFrame, models: Sequence[str], pair: tuple[str, str], most: int, seed: int = 0
 ) -> tuple[pd.DataFrame, str]:
-    """At most so many items, in their order, and a sentence on how many of how many they are.
+    """Selects at most `most` items, in their order, and returns them with a sentence on the selection.
 
-    Items on which the pair differs come first, then those on which other models do, then all others; of each kind as
-    many of every subset as there are, as far as there is room.
+    Items on which the pair differs come first, then those on which other models differ, then all others. Within each
+    kind, all subsets contribute the same number as far as possible.
     """
     entries = outcomes[ENTRY].drop_duplicates(ignore_index=True)
     total = len(entries)
@@ -159,50 +164,49 @@ def choose_items(
     if (kind < 2).any():
         every = int((kind < 2).sum())
         about += f": {changed:,} of the {every:,} that models score differently"
-        about += f", and {most - changed:,} others drawn at random" if changed < most else ", drawn at random"
+        about += f", and {most - changed:,} others sampled at random" if changed < most else ", sampled at random"
     else:
-        about += " drawn at random"
-    return entries.iloc[
-        np.sort(order)
-    ], f"{about}, as many of each subset as possible. Numbers in the tables are of all."
+        about += " sampled at random"
+    about += ", evenly over subsets where possible. Numbers in the tables cover all items."
+    return entries.iloc[np.sort(order)], about
 
 
 def _differ(outcomes: pd.DataFrame, models: Iterable[str], entries: pd.DataFrame) -> np.ndarray:
-    """`[n]`: whether some of these models have different values of an item in any metric."""
+    """Returns whether these models have different values for an item in any metric, `[n]`."""
     own = outcomes[outcomes["arm"].isin(set(models))]
     if own["arm"].nunique() < 2:
         return np.zeros(len(entries), dtype=bool)
     spread = own.groupby([*ENTRY, "metric"], sort=False)["value"].agg(["min", "max"])
-    found = spread[spread["min"] != spread["max"]].reset_index()[ENTRY].drop_duplicates()
-    marked = entries.merge(found, on=ENTRY, how="left", indicator=True)
+    differing = spread[spread["min"] != spread["max"]].reset_index()[ENTRY].drop_duplicates()
+    marked = entries.merge(differing, on=ENTRY, how="left", indicator=True)
     return (marked["_merge"] == "both").to_numpy()
 
 
 def _outcomes_of(kept: pd.DataFrame) -> dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]]:
-    found: dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]] = {}
+    by_entry: dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]] = {}
     columns = (*ENTRY, "image_id", "metric", "arm", "value", "tie")
     for *entry, image, metric, arm, value, tie in zip(*(kept[name] for name in columns), strict=True):
-        _, outcomes = found.setdefault(tuple(entry), (image, {}))
+        _, outcomes = by_entry.setdefault(tuple(entry), (image, {}))
         outcomes.setdefault(metric, {})[arm] = ItemOutcome(float(value), bool(tie))
-    return found
+    return by_entry
 
 
 def _metrics(kept: pd.DataFrame) -> dict[str, list[str]]:
-    """The metrics of each benchmark, the strictest one first."""
-    found = {}
+    """Returns the metrics of each benchmark, the strictest one first."""
+    metrics = {}
     for title, own in kept.groupby("benchmark", sort=False):
-        found[str(title)] = sorted(own["metric"].unique(), key=lambda metric: metric != HEADLINE_METRIC)
-    return found
+        metrics[str(title)] = sorted(own["metric"].unique(), key=lambda metric: metric != HEADLINE_METRIC)
+    return metrics
 
 
 class _Texts:
-    """The texts of chosen items and their scores, from the table of all."""
+    """The texts and scores of selected items, from the table of all scores."""
 
     def __init__(self, scores: pa.Table | None, entries: Sequence[Entry]) -> None:
         self._texts: dict[Entry, dict[str, list[str]]] = {}
         self._images: dict[Entry, list[str]] = {}
         self._cosines: dict[tuple[Entry, str, str], dict[str, list[float]]] = {}
-        for row in [] if scores is None else _rows_of(scores, entries):
+        for row in [] if scores is None else _select_rows(scores, entries):
             entry = row["benchmark"], row["subset"], row["item"]
             self._texts.setdefault(entry, {})[row["texts_of"]] = row["texts"]
             image = row["image_of"].replace("_", " ")
@@ -214,70 +218,71 @@ class _Texts:
         self._names = _Names(self._texts)
 
     def images(self, entry: Entry) -> list[str]:
-        found = self._names.find(entry)
-        return self._images.get(found.entry, ["image"]) if found is not None else ["image"]
+        match = self._names.find(entry)
+        return self._images.get(match.entry, ["image"]) if match is not None else ["image"]
 
-    def of(self, entry: Entry, images: Sequence[str]) -> tuple[list[ItemText], int]:
-        """The texts of an item with their scores with each of the images, and how many more it has."""
-        found = self._names.find(entry)
-        if found is None:
+    def select(self, entry: Entry, images: Sequence[str]) -> tuple[list[ItemText], int]:
+        """Returns an item's texts with their scores for each image, and the number of texts not shown."""
+        match = self._names.find(entry)
+        if match is None:
             return [], 0
         texts, hidden = [], 0
-        for column, own in self._texts[found.entry].items():
+        for column, own in self._texts[match.entry].items():
             role = ROLES.get(column, CLASS if column == CLASS else column.replace("_", " "))
-            of_column = [
-                ItemText(role, text, self._scores(found.entry, column, images, place))
+            candidates = [
+                ItemText(role, text, self._scores(match.entry, column, images, place))
                 for place, text in enumerate(own)
-                if text and found.place in (None, place)
+                if text and match.place in (None, place)
             ]
-            # The highest scores decide, so these texts are shown, in the order of the data.
-            shown = sorted(range(len(of_column)), key=lambda place: -_highest(of_column[place]))[:MOST_TEXTS]
-            texts += [of_column[place] for place in sorted(shown)]
-            hidden += len(of_column) - len(shown)
+            # The highest scores decide the outcome, so these texts are shown, in the order of the data.
+            shown = sorted(range(len(candidates)), key=lambda place: -_highest(candidates[place]))[:MOST_TEXTS]
+            texts += [candidates[place] for place in sorted(shown)]
+            hidden += len(candidates) - len(shown)
         return texts, hidden
 
     def _scores(self, entry: Entry, column: str, images: Sequence[str], place: int) -> dict[str, list[float | None]]:
         by_image = [self._cosines.get((entry, column, image), {}) for image in images]
         arms = dict.fromkeys(arm for own in by_image for arm in own)
-        return {arm: [_known(own[arm][place]) if arm in own else None for own in by_image] for arm in arms}
+        return {arm: [_nan_to_none(own[arm][place]) if arm in own else None for own in by_image] for arm in arms}
 
 
-def _rows_of(scores: pa.Table, entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
-    """The rows of a table of scores that may be of these items, whatever their subset."""
+def _select_rows(scores: pa.Table, entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a table of scores that may belong to these items, in any subset."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    # The outcome of a single text is named `row/number` after its row.
+    # The outcome of a single text has the name `row/number`.
     names = {item for _, _, item in entries} | {item.rpartition("/")[0] for _, _, item in entries}
     kept = scores.filter(pc.is_in(scores["item"], value_set=pa.array(sorted(names), pa.string())))
     yield from kept.to_pylist()
 
 
-def _known(cosine: float) -> float | None:
+def _nan_to_none(cosine: float) -> float | None:
     return None if np.isnan(cosine) else cosine
 
 
 def _highest(text: ItemText) -> float:
-    # Below every cosine, so texts without a score come last.
+    # The default is below every cosine, so texts without a score come last.
     return max((score for own in text.scores.values() for score in own if score is not None), default=-2.0)
 
 
 def _pictures(
     images: ItemImages | None, entries: Sequence[Entry], options: PageOptions
 ) -> tuple[dict[Entry, list[tuple[str, Cell]]], list[str]]:
-    """The pictures of items, and a note on those that cannot be read."""
+    """Makes the thumbnails of items, and a note on images that cannot be read."""
     if images is None:
         return {}, []
     cells = {entry: images.cells(entry) for entry in entries}
     # An image that several items share is decoded once.
     distinct = {_identity(cell): cell for own in cells.values() for cell in own.values()}
     with ThreadPoolExecutor(THREADS) as pool:
-        made = dict(zip(distinct, pool.map(lambda cell: _picture(cell, options.side), distinct.values()), strict=True))
-    # One note instead of a hundred: most often a whole folder is gone.
-    bad = [reason for reason in made.values() if isinstance(reason, str)]
+        made = pool.map(lambda cell: _picture(cell, options.side), distinct.values())
+        thumbnails = dict(zip(distinct, made, strict=True))
+    # One note instead of a hundred, because usually a whole folder is missing.
+    bad = [reason for reason in thumbnails.values() if isinstance(reason, str)]
     notes = [f"{len(bad):,} images are not shown; the first: {bad[0]}"] if bad else []
     shown = {
-        entry: [(name.replace("_", " "), made[_identity(cell)]) for name, cell in own.items()]
+        entry: [(name.replace("_", " "), thumbnails[_identity(cell)]) for name, cell in own.items()]
         for entry, own in cells.items()
     }
     return shown, notes
@@ -297,7 +302,7 @@ def _picture(cell: Any, side: int) -> Cell:
 
 
 def _identity(cell: Any) -> Any:
-    """Equal for cells of one image: files by their paths, others by the bytes or the object itself."""
+    """Returns a key that is equal for cells of the same image: the path, the bytes, or the object's id."""
     if isinstance(cell, Altered):
         return _identity(cell.cell), repr(replace(cell, cell=None))
     if isinstance(cell, Mapping):

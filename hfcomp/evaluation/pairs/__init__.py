@@ -1,1 +1,1 @@
-"""Scores of pairs of an image and a text: of models that read both together, and of files of any other system."""
+"""Scores of pairs of an image and a text, from models that read both together and from files of other systems."""

@@ -1,4 +1,4 @@
-"""The pairs of a benchmark that need a score, and its rows with these scores."""
+"""A benchmark's pairs that need a score, and its rows with these scores."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, Text
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable, column_values
 
 MOST_PAIRS = 10_000
-"""Scores that a model computes where all images meet all texts; about as many as SugarCrepe has."""
+"""Limit of pairs for scoring all images with all texts; about the number of pairs in SugarCrepe."""
 MOST_TEXTS = 10_000
-"""Texts where all images meet all texts: a table of them with themselves is in memory."""
+"""Limit of texts for scoring all images with all texts, because a square table of the texts is in memory."""
 
 
 class Place(NamedTuple):
-    """Where an image is."""
+    """The place of an image."""
 
     column: str
     row: int
@@ -32,13 +32,17 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class PairList:
-    """The pairs of an image and a text that need a score; the same pair may be there for several rows.
+    """The pairs of an image and a text that need a score. A pair may occur for several rows.
 
     Attributes:
-        first: where each of these is first.
-        places: `[p]`, where the image of each pair is.
-        image: `[p]`, which of the distinct images it is.
-        text: `[p]`, which of the distinct texts.
+        benchmark: The benchmark.
+        items: Its rows.
+        texts: Distinct texts.
+        keys: Keys of distinct images.
+        first: First place of each distinct image.
+        places: `[p]`, place of each pair's image.
+        image: `[p]`, number of each pair's distinct image.
+        text: `[p]`, number of each pair's distinct text.
     """
 
     benchmark: Benchmark
@@ -61,10 +65,10 @@ class PairScores(NamedTuple):
     """Scores of a [`PairList`].
 
     Attributes:
-        values: `[p]`, finite; only their order counts.
-        computed: number of distinct pairs that were scored now; the others were stored.
-        tiny: number of images that are one pixel wide or high.
-        truncated: number of texts that were cut.
+        values: `[p]`, finite; only their order matters.
+        computed: Number of distinct pairs that were scored now; the others were stored.
+        tiny: Number of images that are one pixel wide or high.
+        truncated: Number of texts that were cut.
     """
 
     values: NDArray[np.float64]
@@ -74,32 +78,32 @@ class PairScores(NamedTuple):
 
 
 class PairScorer(Protocol):
-    """What scores pairs of an image and a text: a model that reads both together, or a file of scores.
+    """A scorer of pairs of an image and a text: a model that reads both together, or a file of scores.
 
     Attributes:
-        most_pairs: up to how many it scores where a benchmark needs all images with all texts.
+        most_pairs: Maximum number of pairs if a benchmark needs all images with all texts.
     """
 
     most_pairs: int
 
     def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
-        """A score of each pair, higher where the text fits the image better."""
+        """Scores each pair, higher if the text fits the image better."""
 
 
 @dataclass(frozen=True)
 class PairedItems(ScoredItems):
-    """Rows with scores of those pairs that `ScoringProtocol.pairs` names.
+    """Rows with scores of the pairs that `ScoringProtocol.pairs` lists.
 
     Attributes:
-        values: by column of images and of texts, a score for each text of that column; NaN where there is no pair.
-        there: by column of images, `[n]`, which rows have one.
+        values: One score per text of a text column, by image and text column; NaN without a pair.
+        present: `[n]`, which rows have an image, by image column.
     """
 
     values: dict[tuple[str, str], NDArray[np.float64]]
-    there: dict[str, NDArray[np.bool_]]
+    present: dict[str, NDArray[np.bool_]]
 
     def seen(self, image: str) -> NDArray[np.bool_]:
-        return self.there[image]
+        return self.present[image]
 
     def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
         return self.values[image, text][self.columns[text].first(rows)]
@@ -115,10 +119,10 @@ class PairedItems(ScoredItems):
 
 
 def list_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> PairList:
-    """The pairs that a benchmark needs, up to `most_pairs` where these are all images with all texts.
+    """Lists the pairs that a benchmark needs, at most `most_pairs` if it needs all images with all texts.
 
     Raises:
-        Unavailable: where the protocol needs embeddings, or more pairs.
+        Unavailable: If the protocol needs embeddings, or more pairs.
     """
     return _request(benchmark, items, most_pairs)[0]
 
@@ -126,16 +130,16 @@ def list_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> P
 def score_pairs(
     benchmark: Benchmark, items: BenchmarkData, scorer: PairScorer, *, progress: bool = False
 ) -> tuple[ScoredItems, dict[str, int]]:
-    """The rows with their scores, and the counts of [`hfcomp.evaluation.engine.Report`]."""
+    """Returns the rows with their scores, and the counts of [`hfcomp.evaluation.engine.Report`]."""
     pairs, with_scores = _request(benchmark, items, scorer.most_pairs)
-    found = scorer.score_pairs(pairs, progress=progress)
+    scores = scorer.score_pairs(pairs, progress=progress)
     counts = {"images": len(pairs.keys), "texts": len(np.unique(pairs.text)), "pairs": len(pairs)}
-    counts |= {"truncated": found.truncated, "merged": 0, "tiny": found.tiny, "computed": found.computed}
-    return with_scores(np.asarray(found.values, dtype=np.float64)), counts
+    counts |= {"truncated": scores.truncated, "merged": 0, "tiny": scores.tiny, "computed": scores.computed}
+    return with_scores(np.asarray(scores.values, dtype=np.float64)), counts
 
 
 WithScores = Callable[[NDArray[np.float64]], ScoredItems]
-"""Puts the scores of a list of pairs to the rows that it is of."""
+"""Function that assigns the scores of a list of pairs to its rows."""
 
 
 def _request(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> tuple[PairList, WithScores]:
@@ -147,31 +151,31 @@ def _request(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> tup
 
 
 def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> tuple[PairList, WithScores]:
-    """Pairs within rows, consecutive by columns of images and texts."""
+    """Lists pairs within rows, grouped by image and text column."""
     columns, table = _texts(benchmark, items)
     keys, first, images = _images(benchmark, items)
     pairs = benchmark.protocol.pairs(items)
     entries = {pair: _entries(columns[pair[1]], images[pair[0]]) for pair in pairs}
     rows = {pair: columns[pair[1]].rows[own] for pair, own in entries.items()}
-    # All lists below have this order: by pair of columns, and within each pair the entries that have both.
+    # All lists below are ordered by pair of columns, and within it by the entries that have both.
     places = [Place(pair[0], int(row)) for pair, own in rows.items() for row in own]
     image = np.concatenate([images[pair[0]][own] for pair, own in rows.items()])
     text = np.concatenate([columns[pair[1]].index[own] for pair, own in entries.items()])
 
     def with_scores(values: NDArray[np.float64]) -> PairedItems:
-        found, start = {}, 0
+        by_pair, start = {}, 0
         for pair, own in entries.items():
-            found[pair] = np.full(len(columns[pair[1]].index), np.nan)
-            found[pair][own] = values[start : start + len(own)]
+            by_pair[pair] = np.full(len(columns[pair[1]].index), np.nan)
+            by_pair[pair][own] = values[start : start + len(own)]
             start += len(own)
-        there = {column: index >= 0 for column, index in images.items()}
-        return PairedItems(items, columns, found, there)
+        present = {column: index >= 0 for column, index in images.items()}
+        return PairedItems(items, columns, by_pair, present)
 
     return PairList(benchmark, items, table.distinct, keys, first, places, image, text), with_scores
 
 
 def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> tuple[PairList, WithScores]:
-    """All images with all texts, image by image."""
+    """Lists all images with all texts, image by image."""
     columns, table = _texts(benchmark, items)
     prompts, number = table.add(benchmark.protocol.prompts(items)).index, len(table.distinct)
     count = len(items.rows) * number
@@ -180,18 +184,18 @@ def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> t
         raise Unavailable(
             f"it needs the scores of {len(items.rows):,} images with {number:,} texts: {count:,} pairs, more than "
             f"{limit}.",
-            "Score it with a dual encoder, or a smaller part of it.",
+            "Score it with a dual encoder, or score a smaller part of it.",
         )
     keys, first, index = _images(benchmark, items)
     image, text = np.repeat(np.arange(len(keys)), number), np.tile(np.arange(number), len(keys))
 
     def with_scores(values: NDArray[np.float64]) -> EmbeddedItems:
-        # Vectors whose products are the scores: a text has a one in its own place, an image has its scores.
+        # Vectors whose products are the scores: a text has a one at its own position, an image has its scores.
         scores, texts = values.reshape(-1, number), np.eye(number)
         images = {column: Indexed(scores, own, 0, 0) for column, own in index.items()}
         return EmbeddedItems(items, columns, images, Indexed(texts, np.arange(number), 0, 0), texts[prompts])
 
-    places = [first[one] for one in image]
+    places = [first[number] for number in image]
     return PairList(benchmark, items, table.distinct, keys, first, places, image, text), with_scores
 
 
@@ -204,15 +208,15 @@ def _texts(benchmark: Benchmark, items: BenchmarkData) -> tuple[dict[str, TextCo
 def _images(
     benchmark: Benchmark, items: BenchmarkData
 ) -> tuple[list[bytes], list[Place], dict[str, NDArray[np.int64]]]:
-    """The keys of distinct images, where each is first, and by column which of them each row has (-1 for none)."""
+    """Returns the keys of distinct images, their first places, and each row's image number by column (-1 for none)."""
     columns = benchmark.protocol.images
     places = [Place(column, row) for column in columns for row in range(len(items.rows))]
     cells = (cell for column in columns for cell in items.cells(column))
-    # Columns follow each other: `negative_image` of one row may be `image` of another.
+    # All columns together, because `negative_image` of one row may be `image` of another.
     keys, index, first = distinct(image_key(cell, str(place)) for cell, place in zip(cells, places, strict=True))
     return keys, [places[at] for at in first], dict(zip(columns, index.reshape(len(columns), -1), strict=True))
 
 
 def _entries(texts: TextColumn, images: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which entries of a column of texts have a text, and an image in their row."""
+    """Returns the entries of a text column that have a text, and an image in their row."""
     return np.flatnonzero((texts.index >= 0) & (images[texts.rows] >= 0))

@@ -1,4 +1,4 @@
-"""Models that read an image and a text together: BLIP's matching head, and VQAScore with image-text-to-text models."""
+"""Models that read an image and a text together: BLIP's matching head, and VQAScore for image-text-to-text models."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatc
 from hfcomp.store import digest
 
 SCORING_VERSION = 1
-"""Raised when the same model and pair would get another score; older cached scores are then not read."""
-_DECODED = 16  # images that are kept: pairs of one image follow each other
+"""Version that is raised when the same model and pair would get another score, which invalidates cached scores."""
+_DECODED = 16  # decoded images that are kept, because pairs of the same image follow each other
 
 
 class PairModel(EvaluatedModel, ABC):
@@ -40,17 +40,17 @@ class PairModel(EvaluatedModel, ABC):
 
     Args:
         model: Hub id, folder or module. A module is left unchanged, see `hfcomp.Embedder`.
-        processor: the model's processor; loaded from `model`, or from where a module came from, when it is left out.
-        batch_size: what `hfcomp.Embedder` calls so; `share` of it are pairs at a time.
-        device: where to run; by default a module's own place, else a GPU when there is one.
-        cache: stored scores. By default each call scores again.
-        split: whether the processes of `torchrun` or `accelerate launch` share the work.
+        processor: The model's processor. By default it is loaded from `model`, or from the place a module came from.
+        batch_size: Batch size of `hfcomp.Embedder`; `share` of it is the number of pairs per batch.
+        device: Device to run on. Defaults to a module's own device, otherwise to a GPU if available.
+        cache: Stored scores. By default, each call scores again.
+        split: Whether the processes of `torchrun` or `accelerate launch` share the work.
 
     Attributes:
-        scored_pairs: pairs that were scored by this process so far.
+        scored_pairs: Number of pairs scored by this process so far.
 
     Raises:
-        ValueError: for a model or processor that is not of this kind, or a module with a cache on disk.
+        ValueError: If the model or processor is of another kind, or a module has a cache on disk.
     """
 
     most_pairs = MOST_PAIRS
@@ -70,7 +70,7 @@ class PairModel(EvaluatedModel, ABC):
         size = max(1, int(batch_size * self.share))
         super().__init__(model, device=device, batch_size=size, cache=cache, split=split)
         self.processor = processor or _processor(model)
-        # A feature extractor or a bare tokenizer would fail only after the weights are loaded.
+        # A feature extractor or a plain tokenizer would fail only after the weights are loaded.
         for part in ("image_processor", "tokenizer"):
             if getattr(self.processor, part, None) is None:
                 kind = type(self.processor).__name__
@@ -86,19 +86,19 @@ class PairModel(EvaluatedModel, ABC):
     @property
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """How it scores, for `results.json`; scores are stored apart for what differs in them."""
+        """How the model scores, for `results.json`. Scores with different facts are stored separately."""
 
     @abstractmethod
     def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
-        """`[b]` fp32, the logarithm of the probability that each text fits its image.
+        """Returns the logarithm of the probability that each text fits its image, `[b]` fp32.
 
         Args:
-            images: `b` of them; those of one image are the same object.
-            texts: `b` of them.
+            images: `[b]` images; pairs of the same image share one object.
+            texts: `[b]` texts.
         """
 
-    def truncated(self, texts: Sequence[str]) -> int:
-        """How many of some texts are longer than the model reads; by default none is cut."""
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """Counts the texts that are longer than the model reads; by default, none is cut."""
         return 0
 
     def dtype(self) -> torch.dtype | str:
@@ -113,7 +113,7 @@ class PairModel(EvaluatedModel, ABC):
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
-        # Transformers would fill missing weights at random and only warn.
+        # transformers would initialize missing weights at random and only warn.
         raise_on_mismatch(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
         return backbone
 
@@ -136,7 +136,7 @@ class PairModel(EvaluatedModel, ABC):
             return decoded(pairs.cell(number), str(pairs.first[number]))
 
         def image_of(number: int) -> Image.Image:
-            with locks[number % _DECODED]:  # threads that want one image get one object
+            with locks[number % _DECODED]:  # threads that request the same image get the same object
                 return decode(number)
 
         def load(number: int) -> tuple[tuple[Image.Image, str], bool]:
@@ -150,14 +150,15 @@ class PairModel(EvaluatedModel, ABC):
             return self.log_probabilities(images, texts).float().cpu().numpy()[:, None]
 
         def order(number: int) -> tuple[int, int]:
-            # Pairs of one image follow each other, so it is decoded once, and short texts get little padding.
+            # Pairs of the same image follow each other, so it is decoded once, and sorted texts need little padding.
             return pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])
 
-        found, computed = self.compute("pairs", keys, 1, load, score, progress=progress, order=order, unit=False)
-        tiny = len({pairs.keys[pairs.image[first[number]]] for number in np.flatnonzero(found.flags)})
-        # float64, because probabilities near 1 that differ as logarithms must still differ.
-        values = np.exp(found.vectors[index, 0].astype(np.float64))
-        return PairScores(values, computed, tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
+        scores, computed = self.compute("pairs", keys, 1, load, score, progress=progress, order=order, unit=False)
+        tiny = len({pairs.keys[pairs.image[first[number]]] for number in np.flatnonzero(scores.flags)})
+        # float64, because probabilities near 1 with different logarithms must stay different.
+        values = np.exp(scores.vectors[index, 0].astype(np.float64))
+        truncated = self.count_truncated([pairs.texts[number] for number in set(pairs.text)])
+        return PairScores(values, computed, tiny, truncated)
 
     def _fingerprint(self) -> dict[str, Any]:
         precision = self.dtype() if self._backbone is None else self._backbone.dtype
@@ -170,34 +171,34 @@ def _processor(model: str | Path | nn.Module) -> Any:
     try:
         return load_processor(model, argument="processor")
     except ImportError as error:  # the processors of some models need torchvision
-        needed = " ".join(str(error).split())
-        raise ValueError(f"{model}: its processor cannot be loaded: {needed}") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{model}: its processor cannot be loaded: {reason}") from error
 
 
 class BlipMatcher(PairModel):
-    """Scores pairs with the matching head of a BLIP (Li et al. 2022, arXiv:2201.12086).
+    """Scores pairs with BLIP's matching head (Li et al. 2022, arXiv:2201.12086).
 
-    Each image of a batch is encoded once, whatever the number of its texts. The arguments are those of `PairModel`.
+    Each image of a batch is encoded once, whatever the number of its texts. Arguments are those of `PairModel`.
     """
 
-    share = 1 / 4  # images are in memory as they are decoded, of this batch and the next
+    share = 1 / 4  # decoded images of this batch and the next are in memory
     auto_class = BlipForImageTextRetrieval
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The score's name."""
+        """Name of the score."""
         return {"score": "image-text matching"}
 
-    def truncated(self, texts: Sequence[str]) -> int:
-        """How many of some texts are longer than the text encoder."""
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """Counts the texts that are longer than the text encoder reads."""
         return sum(
             len(ids) > self.config.text_config.max_position_embeddings
             for ids in self.processor.tokenizer(list(texts))["input_ids"]
         )
 
     def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
-        """`[b]` fp32, the logarithm of the probability of a match."""
-        # Keyed by identity: the pairs of an image share one object, and comparing pixels would cost more.
+        """Returns the logarithm of the probability of a match, `[b]` fp32."""
+        # Keyed by identity, because pairs of an image share one object and comparing pixels would cost more.
         shown = {id(image): image for image in images}
         number = {key: place for place, key in enumerate(shown)}
         pixels = self.processor.image_processor(list(shown.values()), return_tensors="pt")["pixel_values"]
@@ -220,21 +221,21 @@ class BlipMatcher(PairModel):
 
 
 QUESTION = 'Does this figure show "{text}"? Please answer yes or no.'
-"""Of Lin et al. 2024 (arXiv:2404.01291)."""
+"""Question of Lin et al. 2024 (arXiv:2404.01291)."""
 ANSWERS = "Yes", " Yes"
-"""The answer; which of the two a tokenizer's own word begins with depends on what the prompt ends with."""
+"""The answer. Whether its token includes the space depends on the tokenizer and on the end of the prompt."""
 
 
 class VQAScorer(PairModel):
     """Scores pairs with an image-text-to-text model, such as LLaVA or Qwen2-VL (Lin et al. 2024, arXiv:2404.01291).
 
-    The question goes through the processor's chat template where it has one; otherwise it follows the image token. The
-    score is the probability of "Yes" as the next token, summed over the tokens that are this word after the prompt.
+    The question is put into the processor's chat template, if any; otherwise it follows the image token. The score is
+    the probability of "Yes" as the next token, summed over the tokens that spell this word after the prompt.
 
-    On a CPU weights run in fp32, elsewhere in the precision of their file. The arguments are those of `PairModel`.
+    On a CPU, weights run in fp32, elsewhere in the precision of their file. Arguments are those of `PairModel`.
 
     Raises:
-        ValueError: as `PairModel`, or where no single token of the tokenizer is "Yes".
+        ValueError: As for `PairModel`, or if no single token of the tokenizer is "Yes".
     """
 
     share = 1 / 8  # an image is hundreds of tokens
@@ -242,13 +243,13 @@ class VQAScorer(PairModel):
 
     def __init__(self, model: str | Path | nn.Module, processor: Any = None, **settings: Any) -> None:
         super().__init__(model, processor, **settings)
-        if self.processor.tokenizer.pad_token is None:  # it is masked, so any token will do
+        if self.processor.tokenizer.pad_token is None:  # padding is masked, so any token works
             self.processor = copy.deepcopy(self.processor)
             self.processor.tokenizer.pad_token = self.processor.tokenizer.eos_token
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The score's name, the prompt around a text `{text}`, and the tokens that are "Yes"."""
+        """Name of the score, prompt around a text `{text}`, and tokens for "Yes"."""
         tokens = self.processor.tokenizer.convert_ids_to_tokens(self.yes_tokens)
         return {"score": "VQAScore", "prompt": self.prompt("{text}"), "yes": ", ".join(map(repr, tokens))}
 
@@ -257,9 +258,9 @@ class VQAScorer(PairModel):
         return torch.float32 if self.device.type == "cpu" else "auto"
 
     def prompt(self, text: str) -> str:
-        """The prompt for a text, with the mark of the image."""
+        """Returns the prompt for a text, with the placeholder of the image."""
         question = QUESTION.replace("{text}", text)
-        # A chat model answers as it was trained only within its own template.
+        # A chat model answers as trained only within its own template.
         if self._has_template:
             content = [{"type": "image"}, {"type": "text", "text": question}]
             chat = [{"role": "user", "content": content}]
@@ -271,7 +272,7 @@ class VQAScorer(PairModel):
         """Ids of the tokens that are "Yes" after the prompt.
 
         Raises:
-            ValueError: where there is none.
+            ValueError: If there is none.
         """
         tokenizer = self.processor.tokenizer
 
@@ -281,16 +282,16 @@ class VQAScorer(PairModel):
         prompt = self.prompt("a cat")
         before = ids(prompt)
         after = [ids(prompt + answer) for answer in ANSWERS] if not self._answers_apart else []
-        # Tokens after the prompt may merge with what comes before. The answer is then not a token of its own.
-        found = {own[-1] for own in after if len(own) == len(before) + 1 and own[:-1] == before}
-        alone = [ids(answer) for answer in ANSWERS]
-        found = found or {own[0] for own in alone if len(own) == 1}
-        if not found or tokenizer.unk_token_id in found:
+        # The answer may merge with the end of the prompt, and is then not a separate token.
+        tokens = {own[-1] for own in after if len(own) == len(before) + 1 and own[:-1] == before}
+        separate = [ids(answer) for answer in ANSWERS]
+        tokens = tokens or {own[0] for own in separate if len(own) == 1}
+        if not tokens or tokenizer.unk_token_id in tokens:
             raise ValueError(
-                f"{self._model}: no single token of its tokenizer is 'Yes' ({alone[0]} are its tokens), so that "
+                f"{self._model}: no single token of its tokenizer is 'Yes' ({separate[0]} are its tokens), so "
                 "VQAScore is not defined. Choose another model."
             )
-        return sorted(found)
+        return sorted(tokens)
 
     @property
     def _has_template(self) -> bool:
@@ -298,37 +299,37 @@ class VQAScorer(PairModel):
 
     @cached_property
     def _mark(self) -> str:
-        """What a prompt without a template begins with: the image token, unless the processor puts it there itself."""
+        """Start of a prompt without a template: the image token, unless the processor adds it."""
         token = str(getattr(self.processor, "image_token", None) or "")
-        # Only a trial shows it: processors differ in whether they put the image token in front.
+        # Only a trial shows whether a processor adds the image token.
         blank = Image.new("RGB", (224, 224))
         try:
             ids = self.processor(images=[blank], text=["a cat"], return_tensors="pt")["input_ids"]
-        except ValueError:  # it counts the tokens in the text, and there is none
+        except ValueError:  # the processor requires an image token in the text
             return token
         return "" if (ids == self.processor.tokenizer.convert_tokens_to_ids(token)).any() else token
 
     @property
     def _answers_apart(self) -> bool:
-        """Whether answers are written by a decoder that does not continue the prompt."""
+        """Whether a separate decoder writes answers, without continuing the prompt."""
         decoder = getattr(self.config, "use_decoder_only_language_model", None)
         return bool(self.config.is_encoder_decoder) or decoder is False
 
     def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
-        """`[b]` fp32, the logarithm of the probability of "Yes" after each prompt."""
+        """Returns the logarithm of the probability of "Yes" after each prompt, `[b]` fp32."""
         prompts = [self.prompt(text) for text in texts]
         tokenizer = self.processor.tokenizer
-        # A template that writes the first token itself must not get a second one from the tokenizer.
+        # If the template writes the first token, the tokenizer must not add a second one.
         begun = tokenizer.bos_token is not None and prompts[0].startswith(tokenizer.bos_token)
         inputs = self.processor(
             images=[[image] for image in images] if self._has_template else list(images),
             text=prompts,
             padding=True,
-            padding_side="right" if self._answers_apart else "left",  # the next token follows a decoder's last one
+            padding_side="right" if self._answers_apart else "left",  # a decoder's next token follows the last one
             return_tensors="pt",
             **({"add_special_tokens": False} if begun else {}),
         ).to(self.device, self.backbone.dtype)
-        # generate() numbers positions after the padding, starts decoders and keeps only the last token's scores.
+        # generate() numbers positions after the padding, starts decoders, and keeps only the last token's scores.
         output = self.backbone.generate(
             **inputs,
             max_new_tokens=1,
@@ -338,6 +339,6 @@ class VQAScorer(PairModel):
             return_dict_in_generate=True,
             pad_token_id=tokenizer.pad_token_id,
         )
-        # Computed over the whole vocabulary, in fp32: half precision would tie probabilities near 1.
+        # Over the whole vocabulary in fp32, because half precision would tie probabilities near 1.
         logarithms = output.logits[0].float().log_softmax(dim=-1)
         return logarithms[:, self.yes_tokens].logsumexp(dim=-1)

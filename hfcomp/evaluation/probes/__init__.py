@@ -1,1 +1,1 @@
-"""Linear probes on frozen features, one protocol a file: arrays in, a weight per class out."""
+"""Linear probes on frozen features: arrays in, one weight vector per class out."""

@@ -23,14 +23,14 @@ from hfcomp.evaluation.probes.linear import (
     without_missing,
 )
 
-if TYPE_CHECKING:  # the registry of benchmarks names this probe, and whoever lists them need not wait for torch
+if TYPE_CHECKING:  # the registry of benchmarks imports this module, and listing benchmarks does not need torch
     import torch
 
 EPOCHS = 10
 LEARNING_RATE = 0.1
 BATCH = 64
 DECAYS = (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""Weight decays to pass when one should be chosen; AdamW takes `0.1 * decay` of a weight in each step."""
+"""Weight decays to choose from. AdamW subtracts `0.1 * decay` of a weight in each step."""
 
 
 def fit_adamw10(
@@ -58,15 +58,17 @@ def fit_adamw10(
     by the mean of the binary cross-entropies (theirs knows single labels only).
 
     Args:
-        features: `[n, D]`, of any length; they stay on the CPU, and may be a memory map of half precision.
+        features: `[n, D]`, vectors of any length. They stay on the CPU, and may be a memory map in half precision.
         labels: `[n]` or `[n, C]` bool.
-        seed: of the first weights, the orders and the held-out part; the same bits again on one CPU with the same
-            number of threads.
-        weight_decay: from 0 to 10, which takes the whole weight in the first step; several to choose from, such as
-            `DECAYS`.
-        held_out: `[n]` bool, which images to choose on; by default a seeded fifth of each class.
-        allow_missing: whether classes may lack examples, or counterexamples; such a class is never right.
-        batch_size: changing it changes the protocol; report it with the result.
+        classes: Number of classes C.
+        seed: Random seed of the initial weights, the orders and the held-out part. Results are bit-identical on the
+            same CPU with the same number of threads.
+        weight_decay: Weight decay from 0 to 10, which removes the whole weight in the first step; or several to choose
+            from, such as `DECAYS`.
+        held_out: `[n]` bool, images to choose on; by default a seeded fifth of each class.
+        allow_missing: Whether classes may lack examples or counterexamples. Such a class is never right.
+        batch_size: Batch size. Changing it changes the protocol, so report it with the result.
+        device: Device to train on.
     """
     import torch
 
@@ -139,13 +141,13 @@ logger = logging.getLogger(__name__)
 
 STEPS = 1000
 TOLERANCE = 1e-5
-"""Share of the first gradient at which a solution is one."""
+"""Fraction of the first gradient at which a solution counts as converged."""
 
 SAME = 1e-9
-"""Features at unit length that differ by less are all the same."""
+"""Unit-length features that differ by less count as equal."""
 
 STRENGTHS = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6)
-"""Values of `C` that are tried, in rising order: the weight of the summed loss against half the squared weights."""
+"""Values of `C` to try, in rising order: the weight of the summed loss against half the squared weights."""
 
 
 def fit_lbfgs(
@@ -175,16 +177,17 @@ def fit_lbfgs(
     core and 1.1 GB. ImageNet's 1.28 million of 1,000 classes are 256 times that: take `adamw10` there.
 
     Args:
-        features: `[n, D]`, of any length.
+        features: `[n, D]`, vectors of any length.
         labels: `[n]` or `[n, C]` bool.
-        seed: of the held-out part; the solver itself draws nothing.
-        strength: from 1e-9 to 1e9; several to choose from.
-        held_out: `[n]` bool, which images to choose on, such as those of `vtab_1k`; by default a seeded fifth.
-        allow_missing: whether classes may lack examples, or counterexamples; such a class is never right.
+        classes: Number of classes C.
+        seed: Random seed of the held-out part; the solver itself is deterministic.
+        strength: Strength from 1e-9 to 1e9, or several to choose from.
+        held_out: `[n]` bool, images to choose on, such as those of `vtab_1k`; by default a seeded fifth.
+        allow_missing: Whether classes may lack examples or counterexamples. Such a class is never right.
 
     Raises:
-        ValueError: as `hfcomp.evaluation.probes.linear.check_training`, and for strengths out of range.
-        ImportError: without scikit-learn, which comes with `pip install "hfcomp[eval]"`.
+        ValueError: As for `hfcomp.evaluation.probes.linear.check_training`, or if a strength is out of range.
+        ImportError: Without scikit-learn, which `pip install "hfcomp[eval]"` installs.
     """
     check_training(features, labels, classes, allow_missing)
     strengths = check_strengths(strength, "strength", 1e-9, 1e9)
@@ -214,16 +217,18 @@ def fit_lbfgs(
 
 
 class _Solver:
-    """The regressions of one training set: one for labels `[n]`, one a class for `[n, C]`.
+    """The regressions of one training set: one for labels `[n]`, one per class for `[n, C]`.
 
     It solves for features `scale * (units - mean)`, whose entries have a mean square of 1, with the strength divided
-    by `scale ** 2`. The bias has no penalty, so that is the same problem; but an image encoder's features lie in a
-    narrow cone, where the solver is slow, and their entries are small, so that scikit-learn's tolerance, 1e-4 for the
-    gradient of the mean loss, takes the start for the solution. The tolerance is relative to what a gradient is at
-    first, about 1/C.
+    by `scale ** 2`. The bias has no penalty, so this is the same problem. But an image encoder's features lie in a
+    narrow cone, where the solver is slow, and their entries are small. With scikit-learn's tolerance, 1e-4 for the
+    gradient of the mean loss, the solver would accept the starting point as the solution. The tolerance here is
+    relative to the initial gradient, about 1/C.
 
     Args:
         units: `[n, D]`, overwritten.
+        labels: `[n]` or `[n, C]` bool.
+        classes: Number of classes C.
     """
 
     def __init__(self, units: NDArray[np.float64], labels: Labels, classes: int) -> None:
@@ -246,7 +251,7 @@ class _Solver:
         ]
 
     def fit(self, strength: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Weights `[C, D]` and biases `[C]`, from where the fit before ended."""
+        """Returns weights `[C, D]` and biases `[C]`, starting at the previous solution."""
         weight = np.zeros((self.classes, self.units.shape[1]))
         bias = np.zeros(self.classes)
         for column, (model, target) in enumerate(zip(self.models, self.targets, strict=True)):
@@ -272,11 +277,11 @@ class _Solver:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(self.units, target)
-        self.converged.append(not any(issubclass(one.category, ConvergenceWarning) for one in caught))
+        self.converged.append(not any(issubclass(warning.category, ConvergenceWarning) for warning in caught))
         # Only the warning of the solver is counted here. Other warnings reach the user.
-        for one in caught:
-            if not issubclass(one.category, ConvergenceWarning):
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        for warning in caught:
+            if not issubclass(warning.category, ConvergenceWarning):
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _regression(classes: int) -> Any:

@@ -1,1 +1,1 @@
-"""How a benchmark's items are scored, one protocol a file: embeddings in, outcomes per item out."""
+"""Scoring protocols: embeddings in, outcomes per item out."""

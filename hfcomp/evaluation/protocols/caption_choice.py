@@ -1,4 +1,4 @@
-"""One image and captions of which some are true: do these score strictly higher than the false ones?"""
+"""Caption choice: do the true captions of an image score strictly higher than the false ones?"""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.keyword_ranking import keyword_ranking
 
 
-def concatenated(parts: Sequence[Any]) -> Any:
-    """Outcomes of consecutive rows as one: of any dataclass whose fields are arrays or such outcomes."""
+def concatenate(parts: Sequence[Any]) -> Any:
+    """Concatenates outcomes of consecutive rows; works for any dataclass whose fields are arrays or such outcomes."""
     if not parts:
         return ChoiceOutcome(np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
-    joined = {one.name: concatenated([getattr(part, one.name) for part in parts]) for one in fields(parts[0])}
+    joined = {field.name: concatenate([getattr(part, field.name) for part in parts]) for field in fields(parts[0])}
     return replace(parts[0], **joined)
 
 
@@ -40,10 +40,10 @@ def caption_choice(
     negative: NDArray[np.float32],
     mask: NDArray[np.bool_] | None = None,
 ) -> ChoiceOutcome:
-    """Scores items by cosine, in fp32; a tie is wrong and counted (as in SugarCrepe's own script).
+    """Scores items by cosine in fp32. A tie is wrong and counted, as in SugarCrepe's own script.
 
     Returns:
-        Correct and tied items. Chance is 1/2 for one negative, 1/(K + 1) for K.
+        Correct and tied items. Chance is 1/2 for one negative and 1/(K + 1) for K.
     """
     negative = negative[:, None] if negative.ndim == 2 else negative
     return choose(pair_scores(image, caption), pair_scores(image, negative), mask)
@@ -51,7 +51,7 @@ def caption_choice(
 
 @dataclass(frozen=True)
 class CaptionChoice(ScoringProtocol):
-    """Columns `image`, `caption`, `negative_captions`: [`caption_choice`] of every row; one negative or several."""
+    """Columns `image`, `caption`, `negative_captions`: [`caption_choice`] in every row, with one or more negatives."""
 
     metric_names = ("caption choice",)
     texts = ("caption", "negative_captions")
@@ -67,25 +67,25 @@ class CaptionChoice(ScoringProtocol):
             outcomes.append(choose(scored.scores("image", "caption", rows), negative, mask))
             # Per row, because rows may have different numbers of negatives.
             chances.append(1 / (1 + mask.sum(axis=1)))
-        outcome = concatenated(outcomes)
+        outcome = concatenate(outcomes)
         yield Measured("caption choice", outcome.correct, outcome.tie, np.concatenate(chances))
 
 
 @dataclass(frozen=True)
 class JointChoice(CaptionChoice):
-    """[`CaptionChoice`] of every row, and of the rows together that share a subset and the value of a column.
+    """[`CaptionChoice`] in every row, and jointly for the rows with the same subset and value of a column.
 
-    A model that prefers one caption whatever the image is right in one row of a set, and in no set.
+    A model that prefers one caption for every image is right in one row of each set, but in no set.
 
     Attributes:
-        groups: the columns, each with the number of rows of a group. One that lacks rows is not scored, and noted.
+        groups: Columns, each with the number of rows in a group. Groups that lack rows are not scored, but noted.
     """
 
     groups: tuple[tuple[str, int], ...] = (("pair", 2), ("set", 4))
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:
         for column, size in self.groups:
-            short = sum(len(rows) != size for rows in _rows_of(items, column).values())
+            short = sum(len(rows) != size for rows in _group_rows(items, column).values())
             if short:
                 yield f"{column} accuracy leaves out {short:,} groups that do not have {size} rows"
 
@@ -94,15 +94,15 @@ class JointChoice(CaptionChoice):
         return (*super().metric_names, *(f"{column} accuracy" for column, _ in self.groups))
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metric "caption choice", then for each column its name and "accuracy", an entry per group."""
+        """Yields "caption choice", then for each column its name and "accuracy", with one entry per group."""
         for single in super().score(scored):
             yield single
             chance = np.broadcast_to(single.chance, len(single.value))
             for column, size in self.groups:
-                groups = {name: rows for name, rows in _rows_of(scored.items, column).items() if len(rows) == size}
+                groups = {name: rows for name, rows in _group_rows(scored.items, column).items() if len(rows) == size}
                 rows = np.array(list(groups.values()), dtype=np.intp).reshape(-1, size)
                 correct = single.value[rows].all(axis=1)
-                # A group is tied if it would be right with every tie of its rows won.
+                # A group is tied if it would be right if all ties in its rows were wins.
                 tie = (single.value | single.tie)[rows].all(axis=1) & ~correct
                 names = [name for _, name in groups]
                 # A random scorer is right in each row independently, so the chances multiply.
@@ -111,19 +111,19 @@ class JointChoice(CaptionChoice):
                 )
 
 
-def _rows_of(items: BenchmarkData, column: str) -> dict[tuple[str, str], list[int]]:
-    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+def _group_rows(items: BenchmarkData, column: str) -> dict[tuple[str, str], list[int]]:
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, name in enumerate(zip(items.rows["subset"][:], items.rows[column][:], strict=True)):
-        found[name].append(row)
-    return found
+        groups[name].append(row)
+    return groups
 
 
 @dataclass(frozen=True)
 class KeywordRanking(ScoringProtocol):
-    """Columns `image`, `caption`, `negative_captions`, which hold the caption with all other keywords of its list.
+    """Columns `image`, `caption`, `negative_captions`: the caption with every other keyword of its list.
 
     Attributes:
-        metrics: which of "top-1" and "reciprocal rank" are reported.
+        metrics: Reported metrics, among "top-1" and "reciprocal rank".
     """
 
     texts = ("caption", "negative_captions")
@@ -139,12 +139,12 @@ class KeywordRanking(ScoringProtocol):
         return replace(self, metrics=("top-1",)) if "top-1" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metrics "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""
-        found = []
+        """Yields "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""
+        outcomes = []
         for rows in scored.parts():
             true = scored.scores("image", "caption", rows)
-            found.append(keyword_ranking(true, *scored.list_scores("image", "negative_captions", rows)))
-        whole = concatenated(found)
+            outcomes.append(keyword_ranking(true, *scored.list_scores("image", "negative_captions", rows)))
+        whole = concatenate(outcomes)
         if "top-1" in self.metrics:
             yield Measured("top-1", whole.first.correct, whole.first.tie, whole.chance)
         if "reciprocal rank" in self.metrics:
@@ -153,15 +153,15 @@ class KeywordRanking(ScoringProtocol):
 
 
 METRICS = {"original": "original accuracy", "augmented": "augmented accuracy", "brittle": "brittleness"}
-"""Names in tables, those of Kamath et al. 2024, section 4.1; of brittleness alone, lower is better."""
+"""Names in tables, from Kamath et al. 2024, section 4.1. Lower is better only for brittleness."""
 
 
 @dataclass(frozen=True)
 class Brittleness(ScoringProtocol):
     """Columns `image`, `caption`, `positive_captions` (the first) and `negative_captions`.
 
-    As in the authors' script, the original accuracy compares the caption with its own false one, the first; the
-    other two metrics compare the caption and the rewording with that of the rewording, the last.
+    As in the authors' script, the original accuracy compares the caption with its own negative, the first one. The
+    other two metrics compare the caption and the rewording with the rewording's negative, the last one.
     """
 
     metric_names = tuple(METRICS.values())
@@ -169,7 +169,7 @@ class Brittleness(ScoringProtocol):
     row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        whole = concatenated([_outcome(scored, rows) for rows in scored.parts()])
+        whole = concatenate([_outcome(scored, rows) for rows in scored.parts()])
         for part, metric in METRICS.items():
             outcome = getattr(whole, part)
             yield Measured(metric, outcome.correct, outcome.tie, BRITTLENESS_CHANCE[part])
@@ -177,19 +177,19 @@ class Brittleness(ScoringProtocol):
 
 def _outcome(scored: ScoredItems, rows: slice) -> BrittlenessOutcome:
     own, reworded = (scored.scores("image", column, rows) for column in ("caption", "positive_captions"))
-    negatives, there = scored.list_scores("image", "negative_captions", rows)
+    negatives, present = scored.list_scores("image", "negative_captions", rows)
     item = np.arange(len(own))
-    # If the negatives of an item are equal, it has a single one, which is both first and last.
-    first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
+    # An item whose negatives are equal has a single one, which is both first and last.
+    first, last = present.argmax(axis=1), present.shape[1] - 1 - present[:, ::-1].argmax(axis=1)
     outcome = brittleness(own, reworded, negatives[item, last])
     return replace(outcome, original=brittleness(own, reworded, negatives[item, first]).original)
 
 
 @dataclass(frozen=True)
 class TwoPositiveChoice(ScoringProtocol):
-    """Columns `image`, `caption`, `positive_captions`, `negative_captions`, of the lists the first.
+    """Columns `image`, `caption`, `positive_captions`, `negative_captions`; the first of each list is used.
 
-    A row without an image is scored on its texts alone.
+    A row without an image is scored only on its texts.
     """
 
     metric_names = ("image-to-text", "text only")
@@ -199,20 +199,20 @@ class TwoPositiveChoice(ScoringProtocol):
     beyond_pairs = "text only"
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
-        """The metric "image-to-text"; the other one is about texts alone."""
+        """Returns the metric "image-to-text"; the other metric compares only texts."""
         return _ImageToText()
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """Both comparisons of every row, strict as in `hfcomp.metrics.two_positive`; "text only" needs embeddings."""
+        """Yields both strict comparisons, see `hfcomp.metrics.two_positive`; "text only" needs embeddings."""
         seen = np.flatnonzero(scored.seen("image"))
         if len(seen):
             pairs = self.row_pairs
             parts = [[scored.scores(*pair, rows) for pair in pairs] for rows in scored.parts()]
-            outcome = concatenated([two_positive.image_to_text(*part) for part in parts])
+            outcome = concatenate([two_positive.image_to_text(*part) for part in parts])
             yield Measured("image-to-text", outcome.correct[seen], outcome.tie[seen], two_positive.CHANCE, rows=seen)
         if isinstance(scored, EmbeddedItems):
             parts = (map(partial(scored.text, rows=rows), self.texts) for rows in scored.parts())
-            outcome = concatenated([_text_only(*part) for part in parts])
+            outcome = concatenate([_text_only(*part) for part in parts])
             yield Measured("text only", outcome.correct, outcome.tie, two_positive.CHANCE)
 
 
@@ -225,7 +225,7 @@ def _text_only(
 
 
 class _ImageToText(TwoPositiveChoice):
-    """The metric of [`TwoPositiveChoice`] that has an image."""
+    """The metric of [`TwoPositiveChoice`] that uses the image."""
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        yield from (one for one in super().score(scored) if one.metric == "image-to-text")
+        yield from (measured for measured in super().score(scored) if measured.metric == "image-to-text")

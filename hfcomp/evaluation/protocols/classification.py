@@ -1,4 +1,4 @@
-"""Classes of images: by words (zero-shot), by words of each attribute, and by a linear classifier on embeddings."""
+"""Image classification: zero-shot by class names, zero-shot per attribute, and linear probes on embeddings."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ def accuracy_names(top: Sequence[int]) -> tuple[str, ...]:
 
 
 def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Sequence[int]) -> Iterator[Measured]:
-    """The metrics "accuracy", "top-5 accuracy" and "mean per class".
+    """Yields the metrics "accuracy", "top-5 accuracy" and "mean per class".
 
-    "Mean per class" has the outcomes of "accuracy", with the classes as strata: it is the mean of their accuracies.
+    "Mean per class" has the outcomes of "accuracy" with the classes as strata, so it is the mean of their accuracies.
 
     Args:
-        scores: `[n, C]`, or a function that gives some of its rows.
-        top: of top-k accuracy; any k of C or more is dropped.
+        scores: `[n, C]`, or a function that returns some of its rows.
+        label: `[n]`, true class of each image.
+        classes: Number of classes C.
+        top: Values of k for top-k accuracy; any k of C or more is dropped.
     """
     for k in top:
-        # Among k classes or fewer every answer would be right.
+        # Among k or fewer classes, every answer would be right.
         if k < classes:
             outcome = top_k(scores, label, k)
             yield Measured("accuracy" if k == 1 else f"top-{k} accuracy", outcome.correct, outcome.tie, k / classes)
@@ -40,10 +42,10 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
 
 
 def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> NDArray[np.float32]:
-    """`[C, D]`: the mean of each class's prompts `[m, D]`, normalized again (Radford et al. 2021, section 3.1.4)."""
+    """Returns each class's mean prompt vector `[C, D]`, normalized again (Radford et al. 2021, section 3.1.4)."""
     index = np.asarray(classes)
     sums = np.zeros((index.max() + 1, prompts.shape[1]), dtype=np.float64)
-    # The sum has the direction of the mean, which is all that is left after normalizing.
+    # The sum has the direction of the mean, and only the direction is left after normalizing.
     np.add.at(sums, index, prompts)
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     if not norms.all():
@@ -52,22 +54,22 @@ def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> ND
 
 
 def zero_shot(image: NDArray[np.float32], classes: NDArray[np.float32], label: NDArray[np.integer]) -> ChoiceOutcome:
-    """Whether an image's own class scores strictly higher than every other, in fp32.
+    """Tests whether an image's own class scores strictly higher than every other class, in fp32.
 
     Returns:
         Correct and tied items. Chance is 1/C.
     """
-    scores = np.stack([pair_scores(image, np.broadcast_to(one, image.shape)) for one in classes], axis=1)
+    scores = np.stack([pair_scores(image, np.broadcast_to(vector, image.shape)) for vector in classes], axis=1)
     own = np.arange(len(classes)) == label[:, None]
     return choose(scores[own], scores, ~own)
 
 
 @dataclass(frozen=True)
 class ZeroShot(ScoringProtocol):
-    """Columns `image` and `label`: nearest class by the mean of its prompts, made of the items' templates.
+    """Columns `image` and `label`: the nearest class by the mean of its prompts, built from the items' templates.
 
     Attributes:
-        top: of top-k accuracy.
+        top: Values of k for top-k accuracy.
     """
 
     all_pairs = True
@@ -75,11 +77,11 @@ class ZeroShot(ScoringProtocol):
     top: tuple[int, ...] = (1, 5)
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """Every template with every class, class by class."""
+        """Returns every template with every class, class by class."""
         if not items.classes or not items.templates:
             raise ValueError(
                 f"{items.origin.place}: found {len(items.classes)} class names and {len(items.templates)} templates; "
-                "zero-shot classification needs both. Give `BenchmarkData.classes` and `BenchmarkData.templates`."
+                "zero-shot classification needs both. Set `BenchmarkData.classes` and `BenchmarkData.templates`."
             )
         return [template.replace("{c}", name) for name in items.classes for template in items.templates]
 
@@ -98,7 +100,7 @@ class ZeroShot(ScoringProtocol):
 
 @dataclass(frozen=True)
 class AttributeZeroShot(ScoringProtocol):
-    """Columns `image` and one for each attribute of `BenchmarkData.prompts`, which holds the name of a class."""
+    """Columns `image` and, for each attribute of `BenchmarkData.prompts`, a column with the name of a class."""
 
     metric_names = ("accuracy",)
 
@@ -106,7 +108,7 @@ class AttributeZeroShot(ScoringProtocol):
         return [text for classes in items.prompts.values() for texts in classes.values() for text in texts]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metric "accuracy", with a subset per attribute; a class is the mean of its prompts."""
+        """Yields the metric "accuracy" with one subset per attribute. A class is the mean of its prompts."""
         image, vectors = embedded.image("image", slice(None)), embedded.prompts
         for attribute, prompts in embedded.items.prompts.items():
             index = np.repeat(np.arange(len(prompts)), [len(texts) for texts in prompts.values()])
@@ -123,14 +125,14 @@ Fit = Callable[..., LinearProbe]
 
 @dataclass(frozen=True)
 class Probe(ScoringProtocol):
-    """Columns `image` and `label`, a number, or `labels`, a list of them; rows to fit on in `BenchmarkData.train`.
+    """Columns `image` and `label`, a number, or `labels`, a list of numbers; training rows in `BenchmarkData.train`.
 
-    An encoder that gives every image the same vector scores 0: by the biases alone, which say how frequent a class was
-    in training, one class would be right.
+    An encoder that gives every image the same vector scores 0. Otherwise the biases, which reflect the class
+    frequencies in training, would get one class right.
 
     Attributes:
         fit: `fit_adamw10` or `fit_lbfgs` of `hfcomp.evaluation.probes`.
-        top: of top-k accuracy, with one label per image.
+        top: Values of k for top-k accuracy, with one label per image.
     """
 
     fit: Fit
@@ -138,14 +140,13 @@ class Probe(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The accuracies, of one label an image, and the mAP, of several."""
+        """The accuracies, for one label per image, and mAP, for several labels."""
         return (*accuracy_names(self.top), "mAP")
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """Top-k accuracy and the mean over classes; with several labels an image, the mAP.
+        """Yields top-k accuracy and the mean over classes, or mAP for several labels per image.
 
-        The item values of mAP are first-order terms with the mAP as their mean; see
-        `hfcomp.metrics.average_precision`.
+        The item values of mAP are first-order terms whose mean is the mAP; see `hfcomp.metrics.average_precision`.
         """
         items = embedded.items
         _check_training(embedded)
@@ -154,7 +155,7 @@ class Probe(ScoringProtocol):
         probe = self.fit(train, labels(items.train, classes), classes=classes, allow_missing=True)
         test, true = embedded.image("image", slice(None)), labels(items, classes)
         scores = probe.scores(test)
-        # With equal vectors only the biases would decide, and images of the most frequent class would be right.
+        # With equal vectors, only the biases would decide, and images of the most frequent class would be right.
         if len(test) > 1 and (test == test[0]).all():
             scores[:] = 0
         if true.ndim == 1:
@@ -165,22 +166,22 @@ class Probe(ScoringProtocol):
 
 
 def number_of_classes(items: BenchmarkData) -> int:
-    """Of the named classes, or else of those that occur, in training too."""
+    """Counts the named classes or, without names, those that occur in test or training rows."""
     if items.classes:
         return len(items.classes)
     column = "labels" if "labels" in items.rows.column_names else "label"
-    # Classes that occur only in training count too: a model may choose them.
-    return 1 + max(int(np.max(one, initial=0)) for part in (items, items.train) for one in part.rows[column])
+    # Classes that occur only in training count too, because a model may choose them.
+    return 1 + max(int(np.max(label, initial=0)) for part in (items, items.train) for label in part.rows[column])
 
 
 def labels(items: BenchmarkData, classes: int) -> Labels:
-    """`[n]` numbers, or `[n, C]` bool where rows have the column `labels`."""
+    """Returns the labels as `[n]` numbers, or `[n, C]` bool if rows have the column `labels`."""
     if "labels" not in items.rows.column_names:
         return np.asarray(items.rows["label"][:])
-    found = np.zeros((len(items.rows), classes), dtype=bool)
+    is_label = np.zeros((len(items.rows), classes), dtype=bool)
     for row, numbers in enumerate(items.rows["labels"]):
-        found[row, numbers] = True
-    return found
+        is_label[row, numbers] = True
+    return is_label
 
 
 def _check_training(embedded: EmbeddedItems) -> None:
@@ -191,5 +192,5 @@ def _check_training(embedded: EmbeddedItems) -> None:
     if len(missing):
         raise ValueError(
             f"{place}: {len(missing)} of {len(embedded.train.index)} training images are missing, the first in row "
-            f"{missing[0]}. Fitting on a part would give a different probe: add the images or remove their rows."
+            f"{missing[0]}. Fitting on a part would give a different probe. Add the images or remove their rows."
         )

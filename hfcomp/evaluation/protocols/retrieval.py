@@ -1,10 +1,10 @@
-"""Images found by captions and captions by images, and what two wordings or four levels of a caption find."""
+"""Retrieval of images by captions and captions by images, and by two wordings or four levels of a caption."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,17 @@ TEXT_TO_IMAGE, IMAGE_TO_TEXT = "text-to-image", "image-to-text"
 
 
 def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDArray[np.bool_]:
-    """Which image is right for which caption, where rows share images or captions.
+    """Computes which image is right for which caption if rows share images or captions.
 
-    A caption is right for every image that has it in some row; so the rows that share an image or a caption are right
-    for each other, and a copy of a right image is never a wrong one.
+    A caption is right for every image that has it in any row. Rows that share an image or a caption are therefore
+    right for each other, and a copy of a right image is never wrong.
 
     Returns:
-        `[n, n]`: row i's caption for row j's image. It takes n * n bytes.
+        `[n, n]`, row i's caption for row j's image. It takes n * n bytes.
     """
     image = np.unique(np.asarray(images, dtype=object), return_inverse=True)[1]
     caption = np.unique(np.asarray(captions, dtype=object), return_inverse=True)[1]
-    # Marked by distinct captions and images, which are at most as many as rows.
+    # By distinct captions and images, of which there are at most as many as rows.
     together = np.zeros((caption.max() + 1, image.max() + 1), dtype=bool)
     together[caption, image] = True
     return together[caption[:, None], image[None, :]]
@@ -54,22 +54,22 @@ class PairRetrieval(ScoringProtocol):
         return tuple(f"{direction} recall@{k}" for direction in self.directions for k in self.k)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """Recall@k in each direction; chance is that of a random order, the same for all rows."""
+        """Yields recall@k in each direction; chance is that of a random order, the same for all rows."""
         rows = embedded.items.rows
         right = same_image_or_caption(rows["image_id"][:], rows["caption"][:])
         image, text = embedded.image("image", slice(None)), embedded.text("caption", slice(None))
         for direction in self.directions:
-            asked, keys, positive = (text, image, right) if direction == TEXT_TO_IMAGE else (image, text, right.T)
-            # Bounds, because ties leave the rank of a key open: a tie is wrong and counted.
-            ranks = rank_bounds(asked, keys, positive)
+            query, keys, positive = (text, image, right) if direction == TEXT_TO_IMAGE else (image, text, right.T)
+            # Bounds, because ties leave the rank of a key open. A tie is wrong and counted.
+            ranks = rank_bounds(query, keys, positive)
             for k in self.k:
-                found = ranks.within(k)
-                yield Measured(f"{direction} recall@{k}", found.correct, found.tie, _chance(positive, k))
+                outcome = ranks.within(k)
+                yield Measured(f"{direction} recall@{k}", outcome.correct, outcome.tie, _chance(positive, k))
 
 
 def _chance(positive: NDArray[np.bool_], k: int) -> float:
     number = positive.sum(axis=1)
-    # This closed form is exact. Otherwise several right keys may be among the first k together.
+    # The closed form is exact here. Otherwise several right keys may be among the first k together.
     if k == 1 or (number == 1).all():
         return k * int(number.sum()) / positive.size
     return float(recall_chance(number, len(positive), k).mean())
@@ -77,7 +77,7 @@ def _chance(positive: NDArray[np.bool_], k: int) -> float:
 
 @dataclass(frozen=True)
 class PairsAndNegatives(PairRetrieval):
-    """[`PairRetrieval`], and in rows with `negative_captions` the choice of the caption against the first of them."""
+    """[`PairRetrieval`], and in rows with `negative_captions` the choice of the caption or the first negative."""
 
     optional_texts = ("negative_captions",)
     beyond_pairs = "recall"
@@ -93,7 +93,7 @@ class PairsAndNegatives(PairRetrieval):
         return FirstNegative() if "negative_captions" in items.rows.column_names else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metric "caption choice" as composition, and the recalls as general abilities; they need embeddings."""
+        """Yields "caption choice" as composition, and the recalls, which need embeddings, as general abilities."""
         yield from FirstNegative().score(scored)
         if isinstance(scored, EmbeddedItems):
             for measured in super().score(scored):
@@ -102,7 +102,7 @@ class PairsAndNegatives(PairRetrieval):
 
 @dataclass(frozen=True)
 class FirstNegative(ScoringProtocol):
-    """Columns `image`, `caption`, `negative_captions`, which a row may lack: the caption or the first of them?"""
+    """Columns `image`, `caption` and optional `negative_captions`: the caption against the first negative."""
 
     metric_names = ("caption choice",)
     texts = ("caption",)
@@ -114,7 +114,7 @@ class FirstNegative(ScoringProtocol):
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         column = scored.columns.get("negative_captions")
         if column is not None:
-            # Rows without a negative leave nothing to choose. They count only in the recalls.
+            # Rows without a negative leave nothing to choose and count only in the recalls.
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
             chosen = all_higher(tuple(scored.scores(*pair, rows) for pair in CHOICE_PAIRS))
             yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
@@ -122,14 +122,14 @@ class FirstNegative(ScoringProtocol):
 
 @dataclass(frozen=True)
 class Retrieval(ScoringProtocol):
-    """Columns `image` and `captions`, a list: a row is an image with all its captions.
+    """Columns `image` and `captions`, a list: each row is an image with all its captions.
 
-    An image's own captions are right for it, and no other row's, even where they read the same (the practice of the
-    field); captions that read the same as one of another image tie with it.
+    Only an image's own captions are right for it, even if another row has the same text (the practice of the field).
+    Captions with equal texts tie with each other.
 
     Attributes:
-        k: of recall@k. In a direction where some query has fewer than `k` wrong keys, as every text has for recall@5
-            among five images, nobody could miss it and recall@k is left out; of a single image nothing is left.
+        k: Values of k for recall@k. If a query in a direction has fewer than `k` wrong keys, it could not be missed,
+            and recall@k is left out; for example, recall@5 of texts among five images. A single image has no metrics.
     """
 
     texts = ("captions",)
@@ -142,29 +142,28 @@ class Retrieval(ScoringProtocol):
         return tuple(f"{way} recall@{k}" for way in DIRECTIONS for k in self.k)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """Recall@k in both directions, of each `k` that can be missed; chance is that of a random order."""
+        """Yields recall@k in both directions for each `k` that can be missed; chance is that of a random order."""
         image = embedded.image("image", slice(None))
         column = embedded.columns["captions"]
-        there = column.index >= 0
-        owner = np.repeat(np.arange(len(image)), np.diff(column.offsets))[there]
-        text = embedded.text_vectors.take(column.index[there])
+        present = column.index >= 0
+        owner = np.repeat(np.arange(len(image)), np.diff(column.offsets))[present]
+        text = embedded.text_vectors.take(column.index[present])
         # The number of each caption among the captions of its image.
         place = np.arange(len(column.index)) - column.offsets[:-1].repeat(np.diff(column.offsets))
         names = np.asarray(embedded.items.rows["item"][:], dtype=object)
-        queries = [f"{names[row]}/{number}" for row, number in zip(owner, place[there], strict=True)]
+        queries = [f"{names[row]}/{number}" for row, number in zip(owner, place[present], strict=True)]
 
-        # The matrix of right keys is made block by block: for COCO's test images it is 25,000 x 5,000.
+        # The matrix of right keys is built block by block; for COCO's test images, it has 25,000 x 5,000 entries.
         to_image = rank_bounds(text, image, lambda start, stop: owner[start:stop, None] == np.arange(len(image)))
         to_text = rank_bounds(image, text, lambda start, stop: np.arange(start, stop)[:, None] == owner)
         own = np.bincount(owner, minlength=len(image))
         for k in [k for k in self.k if k < len(image)]:
-            found = to_image.within(k)
-            chance = k / len(image)
-            yield Measured(f"text-to-image recall@{k}", found.correct, found.tie, chance, rows=owner, items=queries)
+            outcome, names = to_image.within(k), {"rows": owner, "items": queries}
+            yield Measured(f"text-to-image recall@{k}", outcome.correct, outcome.tie, k / len(image), **names)
         # The image with the most captions has the fewest wrong ones.
         for k in [k for k in self.k if k <= len(text) - own.max()]:
-            found = to_text.within(k)
-            yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, recall_chance(own, len(text), k))
+            outcome = to_text.within(k)
+            yield Measured(f"image-to-text recall@{k}", outcome.correct, outcome.tie, recall_chance(own, len(text), k))
 
 
 MAP_AT_R, R_PRECISION, FIRST = "mAP@R", "R-precision", "recall@1"
@@ -176,28 +175,28 @@ class Queries:
     """The queries of a direction and their right keys.
 
     Attributes:
-        asked: numbers of the queries among the texts, or among the images.
-        right: of each, the numbers of the keys that are right and there, at least one.
-        missing: right keys, over all queries, that are not there.
-        dropped: queries of which none is.
+        numbers: Numbers of the queries among the texts, or among the images.
+        right: Numbers of each query's existing right keys, at least one.
+        missing: Number of right keys, over all queries, that are missing.
+        dropped: Number of queries without any right key.
     """
 
-    asked: NDArray[np.intp]
+    numbers: NDArray[np.intp]
     right: list[NDArray[np.intp]]
     missing: int
     dropped: int
 
 
-def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
+def queries(right: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
     number = {name: place for place, name in enumerate(keys)}
-    there = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in wanted]
+    existing = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in right]
     # Without a right key there is nothing to find.
-    asked = [place for place, found in enumerate(there) if len(found)]
+    numbers = [place for place, own in enumerate(existing) if len(own)]
     return Queries(
-        np.array(asked, dtype=np.intp),
-        [there[place] for place in asked],
-        missing=sum(len(names) - len(found) for names, found in zip(wanted, there, strict=True)),
-        dropped=sum(bool(len(names)) and not len(found) for names, found in zip(wanted, there, strict=True)),
+        np.array(numbers, dtype=np.intp),
+        [existing[place] for place in numbers],
+        missing=sum(len(names) - len(own) for names, own in zip(right, existing, strict=True)),
+        dropped=sum(bool(len(names)) and not len(own) for names, own in zip(right, existing, strict=True)),
     )
 
 
@@ -205,8 +204,8 @@ def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
 class RepairedRetrieval(ScoringProtocol):
     """Columns `image`, `captions`, `caption_ids`, `right_captions` and `right_images`; a row is an image.
 
-    `right_captions` are ids of captions that are true of the image; `right_images` are, for each of its captions, the
-    items that it is true of. All images and captions are keys, those that have right keys are queries.
+    `right_captions` are ids of captions that are true for the image; `right_images` has, for each of its captions, the
+    items that it is true for. All images and captions are keys, and those with right keys are queries.
     """
 
     metric_names = tuple(f"{way} {metric}" for way in DIRECTIONS for metric in (MAP_AT_R, R_PRECISION, FIRST))
@@ -215,43 +214,39 @@ class RepairedRetrieval(ScoringProtocol):
     def notes(self, items: BenchmarkData) -> Iterable[str]:
         rows = items.rows
         captions = [name for names in rows["caption_ids"][:] for name in names]
-        wanted = [names for lists in rows["right_images"][:] for names in lists]
-        for keys, found in (
-            ("images", queries(wanted, rows["item"][:])),
+        right_images = [names for lists in rows["right_images"][:] for names in lists]
+        for keys, direction in (
+            ("images", queries(right_images, rows["item"][:])),
             ("captions", queries(rows["right_captions"][:], captions)),
         ):
-            if found.missing:
-                yield f"{found.missing:,} right {keys} are missing; {found.dropped:,} queries have none left"
+            if direction.missing:
+                yield f"{direction.missing:,} right {keys} are missing; {direction.dropped:,} queries have none left"
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         rows, column = embedded.items.rows, embedded.columns["captions"]
-        there = column.index >= 0
-        owner = np.repeat(np.arange(len(rows)), np.diff(column.offsets))[there]
-        captions = _kept([name for names in rows["caption_ids"][:] for name in names], there)
-        wanted = _kept([names for lists in rows["right_images"][:] for names in lists], there)
-        image, text = embedded.image("image", slice(None)), embedded.text_vectors.take(column.index[there])
+        present = column.index >= 0
+        owner = np.repeat(np.arange(len(rows)), np.diff(column.offsets))[present]
+        captions = list(compress([name for names in rows["caption_ids"][:] for name in names], present))
+        right_images = list(compress([names for lists in rows["right_images"][:] for names in lists], present))
+        image, text = embedded.image("image", slice(None)), embedded.text_vectors.take(column.index[present])
         names = rows["item"][:]
-        to_image, to_text = queries(wanted, names), queries(rows["right_captions"][:], captions)
-        # A query is one caption of an image, so the item's name by itself would not be unique.
-        asked = [f"{names[owner[place]]}/{captions[place]}" for place in to_image.asked]
-        yield from _measured(TEXT_TO_IMAGE, to_image, text, image, owner[to_image.asked], asked)
-        yield from _measured(IMAGE_TO_TEXT, to_text, image, text, to_text.asked, None)
+        to_image, to_text = queries(right_images, names), queries(rows["right_captions"][:], captions)
+        # A query is one caption of an image, so the item's name alone would not be unique.
+        items = [f"{names[owner[place]]}/{captions[place]}" for place in to_image.numbers]
+        yield from _measure(TEXT_TO_IMAGE, to_image, text, image, owner[to_image.numbers], items)
+        yield from _measure(IMAGE_TO_TEXT, to_text, image, text, to_text.numbers, None)
 
 
-def _kept(values: Sequence[Any], there: NDArray[np.bool_]) -> list[Any]:
-    return [value for value, kept in zip(values, there, strict=True) if kept]
-
-
-def _measured(
+def _measure(
     direction: str,
-    found: Queries,
+    queries: Queries,
     vectors: NDArray[np.float32],
     keys: NDArray[np.float32],
     rows: NDArray[np.integer],
     items: list[str] | None,
 ) -> Iterator[Measured]:
-    outcome = precision_at_r(vectors[found.asked], keys, found.right)
-    number = np.array([len(right) for right in found.right], dtype=np.intp)
+    outcome = precision_at_r(vectors[queries.numbers], keys, queries.right)
+    number = np.array([len(right) for right in queries.right], dtype=np.intp)
     share, untied = r_precision_chance(number, len(keys)), np.zeros(len(number), dtype=bool)
     for metric, value, tie, chance in (
         (MAP_AT_R, outcome.map_at_r, untied, map_at_r_chance(number, len(keys))),
@@ -263,14 +258,14 @@ def _measured(
 
 @dataclass(frozen=True)
 class WordingAgreement(ScoringProtocol):
-    """Columns `image`, `caption` and `positive_captions`, the first of which is the other wording."""
+    """Columns `image`, `caption` and `positive_captions`, whose first entry is the other wording."""
 
     metric_names = ("same image found",)
     texts = ("caption", "positive_captions")
     all_pairs = True
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metric "same image found": whether both wordings have the same best image, right or wrong."""
+        """Yields "same image found": whether both wordings have the same best image, right or wrong."""
         everyone = slice(None)
         image = embedded.image("image", everyone)
         first, other = ((embedded.text(name, everyone) @ image.T).argmax(axis=1) for name in self.texts)
@@ -288,10 +283,10 @@ class Hierarchy(ScoringProtocol):
         return [""]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The authors' precision, recall and rank correlation, per image.
+        """Yields the authors' precision, recall and rank correlation per image.
 
-        Within some radius a tie is shown; what it took from a fraction is not known, so that no rule of what ties
-        count adds to precision and recall, see `hfcomp.statistics.summarize`.
+        A tie within any radius is shown. How much it reduced a fraction is unknown, so no rule for ties adds to
+        precision and recall, see `hfcomp.statistics.summarize`.
         """
         everyone = slice(None)
         text, _ = embedded.texts("captions", everyone)

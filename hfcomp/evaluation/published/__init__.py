@@ -1,1 +1,1 @@
-"""What is published for known models, with source and protocol, and the measured numbers beside it."""
+"""Published numbers of known models, with source and protocol, and their comparison with measured numbers."""

@@ -17,21 +17,21 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 TITLE = "Published numbers"
 REPRODUCTION = (TITLE, "Data", "Models", "How it was made")
 TOLERANCE = 0.003
-"""Largest difference of a faithful reproduction, 0.3 points: rounding, image resizing, mixed precision and ties."""
+"""Largest difference in a faithful reproduction, 0.3 points, from rounding, resizing, mixed precision and ties."""
 CLOSE, OFF, DIFFERS = "close", "off", "differs"
 HEADER = ("", "measured", "published", "difference", "verdict", "interval", "source")
 READING = (
-    f"Published numbers: {CLOSE} is a difference of at most {100 * TOLERANCE:g} points ({TOLERANCE:g} on a scale to "
-    f"1), or of the rounding of what is printed; {OFF} is a larger one; {DIFFERS} marks another protocol, which "
-    "decides nothing. Both numbers score the same items, so the interval, which says what other images would change, "
-    "decides nothing either."
+    f"Published numbers: {CLOSE} is a difference of at most {100 * TOLERANCE:g} points ({TOLERANCE:g} on a scale up "
+    f"to 1), or of the rounding of the printed number; {OFF} is a larger one; {DIFFERS} marks another protocol, for "
+    "which the difference proves nothing. Both numbers score the same items, so the interval, which describes the "
+    "effect of other images, does not decide the verdict."
 )
 ROUNDING_ERROR = 1e-9
 
 
 @dataclass(frozen=True)
 class PublishedComparison:
-    """A published number beside the measured one."""
+    """A published number next to the measured one."""
 
     model: str
     line: Line
@@ -39,8 +39,8 @@ class PublishedComparison:
 
     @property
     def measured(self) -> Estimate:
-        found: Estimate = self.line["models"][self.model]
-        return found
+        estimate: Estimate = self.line["models"][self.model]
+        return estimate
 
     @property
     def difference(self) -> float:
@@ -48,88 +48,88 @@ class PublishedComparison:
 
     @property
     def tolerance(self) -> float:
-        """`TOLERANCE`, or more if the rounding of the published number is coarser."""
+        """`TOLERANCE`, or more if the published number is rounded more coarsely."""
         return max(TOLERANCE, self.published.rounding)
 
     @property
     def verdict(self) -> str:
-        """`differs` if the protocol does, otherwise `close` or `off` by the tolerance."""
-        # Numbers by another protocol say nothing about this one, however near they are.
+        """`differs` for another protocol, otherwise `close` or `off` by the tolerance."""
+        # A number by another protocol says nothing about this one, however close it is.
         if self.published.differs:
             return DIFFERS
-        # A difference of exactly the tolerance is close, despite rounding in floating point.
+        # A difference of exactly the tolerance is close, despite floating-point rounding.
         return CLOSE if abs(self.difference) <= self.tolerance + ROUNDING_ERROR else OFF
 
     def facts(self) -> dict[str, Any]:
-        """As a row of a table or of `results.json`; values as results have them, accuracies from 0 to 1."""
-        one = self.published
+        """Returns a row for a table or `results.json`; accuracies are from 0 to 1."""
+        score = self.published
         return {
             "model": self.model,
-            "published_model": one.model,
-            **dict(zip(KEYS, one.line, strict=True)),
+            "published_model": score.model,
+            **dict(zip(KEYS, score.line, strict=True)),
             **{key: self.measured.get(key) for key in ("value", "low", "high")},
-            "published": one.value,
-            "rounding": one.rounding,
+            "published": score.value,
+            "rounding": score.rounding,
             "tolerance": self.tolerance,
             "difference": self.difference,
             "verdict": self.verdict,
-            **{key: getattr(one, key) for key in ("source", "reference", "table", "protocol", "differs")},
+            **{key: getattr(score, key) for key in ("source", "reference", "table", "protocol", "differs")},
         }
 
 
-def matched_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The models of results that have published numbers, and which published model each is.
+def match_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Matches the models of results with published models.
 
-    A Hub id decides, which is the `path` of a model's facts; else the name that the user gave.
+    A model matches by its Hub id, the `path` of its facts, otherwise by the name that the user gave.
     """
-    found = {name: published_model(facts.get("path"), name) for name, facts in models.items()}
-    return {name: known for name, known in found.items() if known is not None}
+    matches = {name: published_model(facts.get("path"), name) for name, facts in models.items()}
+    return {name: known for name, known in matches.items() if known is not None}
 
 
 def compare_with_published(
     lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]
 ) -> list[PublishedComparison]:
-    """Every published number of a model and line of the results, model by model in the order of lines."""
-    found = []
-    for name, known in matched_models(models).items():
-        # Several papers may print a number for one line.
-        of_line: dict[tuple[str, ...], list[PublishedScore]] = {}
+    """Compares every published number of these models and lines, model by model in the order of lines."""
+    comparisons = []
+    for name, known in match_models(models).items():
+        # Several papers may print a number for the same line.
+        by_line: dict[tuple[str, ...], list[PublishedScore]] = {}
         for score in published_scores():
             if score.model == known:
-                of_line.setdefault(score.line, []).append(score)
-        found += [
+                by_line.setdefault(score.line, []).append(score)
+        comparisons += [
             PublishedComparison(name, line, score)
             for line in lines
             if line["models"].get(name) is not None
-            for score in of_line.get(tuple(line[key] for key in KEYS), ())
+            for score in by_line.get(tuple(line[key] for key in KEYS), ())
         ]
-    return found
+    return comparisons
 
 
 def published_section(lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]) -> Section:
-    """How many numbers agree, the tables of each model, the sources by number, and what has no published numbers."""
+    """Builds the section: counts of agreement, tables per model, numbered sources, and models without numbers."""
     comparisons = compare_with_published(lines, models)
-    places = list(dict.fromkeys(one.published.place for one in comparisons))
+    places = list(dict.fromkeys(comparison.published.place for comparison in comparisons))
     counts, tables = [], []
-    for name, known in matched_models(models).items():
-        own = [one for one in comparisons if one.model == name]
+    for name, known in match_models(models).items():
+        own = [comparison for comparison in comparisons if comparison.model == name]
         if own:
             called = name if name == known else f"{name} (published as {known})"
             counts.append(f"{called}: {_counts(own)}")
             tables += [_table(name, part, places) for part in _parts(own)]
-    remarks = [*_sources(comparisons, places), *_unmatched(comparisons, lines, models)]
+    remarks = [*_sources(comparisons, places), *_unmatched_notes(comparisons, lines, models)]
     return Section(TITLE, [Lines(counts), *tables, Lines(remarks)])
 
 
 def reproduction_report(report: Report) -> Report:
-    """Of the report of an evaluation the published numbers, what was read, and how it was made."""
+    """Reduces an evaluation's report to the published numbers, the data, the models and how it was made."""
     sections = [section for section in report.sections if section.title in REPRODUCTION]
-    legend = [line for line in report.legend if line == READING]  # none where nothing is compared
+    legend = [line for line in report.legend if line == READING]  # none if nothing is compared
     return replace(report, title="Reproduced numbers", sections=sections, legend=legend)
 
 
 def _counts(own: Sequence[PublishedComparison]) -> str:
-    numbers = Counter(one.verdict for one in own)
+    numbers = Counter(comparison.verdict for comparison in own)
     words = {CLOSE: CLOSE, OFF: OFF, DIFFERS: "by another protocol"}
     return f"{len(own)} published numbers, " + ", ".join(
         f"{numbers[verdict]} {word}" for verdict, word in words.items() if numbers[verdict]
@@ -137,71 +137,71 @@ def _counts(own: Sequence[PublishedComparison]) -> str:
 
 
 def _parts(own: Sequence[PublishedComparison]) -> list[list[PublishedComparison]]:
-    """The rows of a table each: of a benchmark's metric that has several lines, then those of all others."""
+    """Groups rows into tables: one per benchmark metric with several lines, then one for all others."""
     kinds: dict[tuple[str, str], list[PublishedComparison]] = {}
-    for one in own:
-        kinds.setdefault((one.published.benchmark, one.published.metric), []).append(one)
-    several = [part for part in kinds.values() if len({one.published.subset for one in part}) > 1]
-    alone = [one for part in kinds.values() if part not in several for one in part]
-    return [*several, *([alone] if alone else [])]
+    for comparison in own:
+        kinds.setdefault((comparison.published.benchmark, comparison.published.metric), []).append(comparison)
+    several = [part for part in kinds.values() if len({row.published.subset for row in part}) > 1]
+    single = [row for part in kinds.values() if part not in several for row in part]
+    return [*several, *([single] if single else [])]
 
 
 def _table(name: str, part: Sequence[PublishedComparison], places: Sequence[str]) -> Table:
-    shared, labels = distinct_labels([one.line for one in part])
+    shared, labels = distinct_labels([row.line for row in part])
     rows = []
-    for label, one in zip(labels, part, strict=True):
-        unit = metric_unit(one.published.metric)
-        finer = replace(unit, decimals=unit.decimals + 1)  # what is close is told from what is off
-        numbers = [decimal(one.measured["value"], unit), one.published.shown, decimal(one.difference, finer, "+")]
-        source = f"[{places.index(one.published.place) + 1}]"
-        rows.append([label, *numbers, one.verdict, interval(one.measured, unit), source])
+    for label, row in zip(labels, part, strict=True):
+        unit = metric_unit(row.published.metric)
+        finer = replace(unit, decimals=unit.decimals + 1)  # one more decimal shows what is close and what is off
+        numbers = [decimal(row.measured["value"], unit), row.published.shown, decimal(row.difference, finer, "+")]
+        source = f"[{places.index(row.published.place) + 1}]"
+        rows.append([label, *numbers, row.verdict, interval(row.measured, unit), source])
     return Table(": ".join(filter(None, (name, shared))), HEADER, rows)
 
 
 def _sources(comparisons: Sequence[PublishedComparison], places: Sequence[str]) -> Iterator[str]:
-    """Each source with its protocols, and how those differ."""
+    """Yields each source with its protocols and their differences."""
     for number, place in enumerate(places, start=1):
-        own = [one.published for one in comparisons if one.published.place == place]
-        protocols = dict.fromkeys(one.protocol for one in own if one.protocol)
+        own = [comparison.published for comparison in comparisons if comparison.published.place == place]
+        protocols = dict.fromkeys(score.protocol for score in own if score.protocol)
         yield " ".join([f"[{number}] {own[0].reference}, {own[0].table}.", *protocols, *_differences(own)])
 
 
 def _differences(own: Sequence[PublishedScore]) -> Iterator[str]:
-    """How protocols of a table differ, each with the models and lines that it is of, unless it is of all."""
-    several = len({one.model for one in own}) > 1
-    for text in dict.fromkeys(one.differs for one in own if one.differs):
+    """Yields the protocol differences of a table, each with its models and lines unless it applies to all."""
+    several = len({score.model for score in own}) > 1
+    for text in dict.fromkeys(score.differs for score in own if score.differs):
         lines: dict[str, list[str]] = {}
-        for one in own:
-            if one.differs == text:
-                line = one.metric if one.subset == ALL_ITEMS else one.subset
-                lines.setdefault(one.model if several else "", []).append(line)
+        for score in own:
+            if score.differs == text:
+                line = score.metric if score.subset == ALL_ITEMS else score.subset
+                lines.setdefault(score.model if several else "", []).append(line)
         named = [": ".join(filter(None, (model, ", ".join(dict.fromkeys(part))))) for model, part in lines.items()]
-        of_all = sum(map(len, lines.values())) == len(own)
-        yield f"Differs: {text}" if of_all else f"Differs ({'; '.join(named)}): {text}"
+        is_general = sum(map(len, lines.values())) == len(own)
+        yield f"Differs: {text}" if is_general else f"Differs ({'; '.join(named)}): {text}"
 
 
-def _unmatched(
+def _unmatched_notes(
     comparisons: Sequence[PublishedComparison],
     lines: Sequence[Line],
     models: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[str]:
-    matched = matched_models(models)
+    matched = match_models(models)
     unknown = [name for name in models if name not in matched]
     if unknown:
         yield (
-            f"Without published numbers: {', '.join(unknown)}. A folder that holds a published model is compared if "
-            "it has its name or Hub id, as in NegCLIP=FOLDER."
+            f"Without published numbers: {', '.join(unknown)}. A folder with a published model is compared if you "
+            "give it the model's name or Hub id, for example NegCLIP=FOLDER."
         )
     published = {(score.model, score.benchmark) for score in published_scores()}
     titles = {title for _, title in published}
-    of_parts = []
+    partial = []
     for title in dict.fromkeys(line["benchmark"] for line in lines):
         # A score of only some items would look like a failed reproduction.
         if title not in titles and title.removesuffix(PART) in titles:
-            of_parts.append(title.removesuffix(PART))
-            yield f"{title} is not compared: published numbers are of the whole benchmark."
-    scored = {one.model for one in comparisons}
+            partial.append(title.removesuffix(PART))
+            yield f"{title} is not compared: published numbers cover the whole benchmark."
+    scored = {comparison.model for comparison in comparisons}
     for name, known in matched.items():
-        # A line above already covers benchmarks that were scored only in part.
-        if name not in scored and not any((known, title) in published for title in of_parts):
-            yield f"{name}: {known} has no published number for a line that was scored."
+        # The remark above already covers benchmarks that were scored only in part.
+        if name not in scored and not any((known, title) in published for title in partial):
+            yield f"{name}: {known} has no published number for any scored line."

@@ -1,4 +1,4 @@
-"""Published numbers in checked files, as lines of results: whose, of which line, from where, by which protocol."""
+"""Published numbers from checked files, as lines of results, with model, source and protocol."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class PublishedModel(Strict):
     """A model that papers report.
 
     Attributes:
-        hub: Hub ids of its weights in the format of transformers.
-        aliases: other names of it in papers.
-        weights: where its weights are if they are not on the Hub in that format.
+        hub: Hub ids of its weights in the transformers format.
+        aliases: Other names of the model in papers.
+        weights: Place of its weights if they are not on the Hub in that format.
     """
 
     hub: list[str] = []
@@ -37,14 +37,14 @@ class PublishedModel(Strict):
 
 
 class Column(Strict):
-    """The line of results that a column of a table is.
+    """The line of results that corresponds to a table's column.
 
     Attributes:
-        benchmark: its name on the command line, several of one title by what their names begin with; of a mean over
-            benchmarks where it is published.
-        subset: or average; by default "all".
-        metric: as results name it.
-        differs: how its protocol differs from that of hfcomp; empty where it does not.
+        benchmark: Name on the command line, or the common prefix of several with the same title. For a mean over
+            benchmarks, the place of its publication.
+        subset: Subset or average; by default "all".
+        metric: Metric as named in results.
+        differs: Difference of its protocol from hfcomp's; empty if none.
     """
 
     benchmark: str
@@ -57,14 +57,14 @@ class PublishedTable(Strict):
     """A table of a source.
 
     Attributes:
-        table: its number, or the file that it is in.
+        table: Number of the table, or its file.
         unit: `percent`, or `fraction` for numbers as metrics define them.
-        decimals: that are printed.
-        protocol: what a reader has to know of how it was made.
-        differs: how the protocol of all its numbers differs from that of hfcomp; empty where it does not.
-        columns: in the order of values.
-        models: name to its values, one a column; nothing where the source has none.
-        rows_differ: name to how its row differs.
+        decimals: Number of printed decimals.
+        protocol: Notes on the protocol that a reader must know.
+        differs: Difference of the whole table's protocol from hfcomp's; empty if none.
+        columns: Columns in the order of values.
+        models: Values by model, one per column; null if the source has none.
+        rows_differ: Difference of a row's protocol, by model.
     """
 
     table: str
@@ -78,11 +78,12 @@ class PublishedTable(Strict):
 
 
 class Source(Strict):
-    """A paper, or the results that a repository holds.
+    """A paper, or the results in a repository.
 
     Attributes:
-        name: short, for tables.
-        source: in full, with an arXiv id, or a repository and its commit.
+        name: Short name for tables.
+        source: Full reference with an arXiv id, or a repository and its commit.
+        tables: Tables of the source.
     """
 
     name: str
@@ -96,9 +97,9 @@ def read_models(path: Path = MODELS_FILE) -> dict[str, PublishedModel]:
 
 
 def read_source(path: Path) -> Source:
-    """The tables of a source."""
-    found = parse(Source, read_yaml(path), str(path))
-    for table in found.tables:
+    """Reads and checks the tables of a source."""
+    source = parse(Source, read_yaml(path), str(path))
+    for table in source.tables:
         where = f"{path}, {table.table}"
         for name in table.rows_differ:
             if name not in table.models:
@@ -107,15 +108,15 @@ def read_source(path: Path) -> Source:
             if len(values) != len(table.columns):
                 raise ValueError(f"{where}, {name}: found {len(values)} values, expected {len(table.columns)}.")
             for value in values:
-                # More decimals than are printed mean a typing error, or a value that the table does not hold.
+                # More decimals than printed mean a typing error, or a value that is not in the table.
                 if value is not None and round(value, table.decimals) != value:
                     raise ValueError(f"{where}, {name}: found {value}, expected at most {table.decimals} decimals.")
-    return found
+    return source
 
 
 PERCENT = 100
 SIGNED = "-1 to 1"
-"""The note of the unit of metrics that may be negative."""
+"""Unit note of metrics that may be negative."""
 
 
 @dataclass(frozen=True)
@@ -123,18 +124,18 @@ class PublishedScore:
     """A published number.
 
     Attributes:
-        model: its name in `models.yaml`.
-        benchmark: the title, as lines of results have it; of a mean over benchmarks where it is published.
-        subset: or average.
-        metric: as results name it.
-        value: as results have it, accuracies from 0 to 1.
-        rounding: how far the number before rounding may be from `value`: half a unit of the last printed decimal.
-        decimals: of `shown`.
-        source: short.
-        reference: the source in full.
-        table: in the source.
-        protocol: what a reader has to know of how it was made.
-        differs: how its protocol differs from that of hfcomp; empty where it does not.
+        model: Name in `models.yaml`.
+        benchmark: Title as in lines of results. For a mean over benchmarks, the place of its publication.
+        subset: Subset or average.
+        metric: Metric as named in results.
+        value: Value as in results; accuracies from 0 to 1.
+        rounding: Maximum distance of the unrounded number from `value`: half a unit of the last printed decimal.
+        decimals: Decimals of `shown`.
+        source: Short name of the source.
+        reference: Full reference of the source.
+        table: Table in the source.
+        protocol: Notes on the protocol that a reader must know.
+        differs: Difference of its protocol from hfcomp's; empty if none.
     """
 
     model: str
@@ -157,22 +158,22 @@ class PublishedScore:
 
     @property
     def shown(self) -> str:
-        """As results show it, with the decimals that are published."""
+        """The number as results show it, with the published decimals."""
         return f"{metric_unit(self.metric).factor * self.value:.{self.decimals}f}"
 
     @property
     def place(self) -> str:
-        """Source and table, short."""
+        """Short source and table."""
         return f"{self.source}, {self.table}"
 
 
 def published_scores(name: str | None = None) -> tuple[PublishedScore, ...]:
-    """All published numbers, or those of a benchmark by its name or title, in the order of the files."""
+    """Returns all published numbers, or those of a benchmark by its name or title, in the order of the files."""
     if name is None:
         return _scores()
     own = benchmarks().get(name)
     title = name if own is None else own.title
-    return tuple(one for one in _scores() if one.benchmark == title)
+    return tuple(score for score in _scores() if score.benchmark == title)
 
 
 @cache
@@ -181,13 +182,12 @@ def _scores() -> tuple[PublishedScore, ...]:
 
 
 def read_scores(folder: Path, models: Mapping[str, PublishedModel]) -> tuple[PublishedScore, ...]:
-    """The numbers in the files of a folder."""
-    return tuple(
-        one for path in sorted(folder.glob("*.yaml")) for one in _of_source(read_source(path), str(path), models)
-    )
+    """Reads the published numbers in the files of a folder."""
+    paths = sorted(folder.glob("*.yaml"))
+    return tuple(score for path in paths for score in _source_scores(read_source(path), str(path), models))
 
 
-def _of_source(source: Source, path: str, models: Mapping[str, PublishedModel]) -> Iterator[PublishedScore]:
+def _source_scores(source: Source, path: str, models: Mapping[str, PublishedModel]) -> Iterator[PublishedScore]:
     for table in source.tables:
         where = f"{path}, {table.table}"
         lines = [_line(column, where) for column in table.columns]
@@ -203,7 +203,7 @@ def _of_source(source: Source, path: str, models: Mapping[str, PublishedModel]) 
 
 
 def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tuple[float, float, int]:
-    """A number as results have it, how far rounding may have moved it, and its decimals as results show it."""
+    """Returns a number as in results, the maximum rounding error, and the decimals that results show."""
     unit = metric_unit(metric)
     scale = PERCENT if table.unit == "percent" else 1
     value, lowest = printed / scale, -1 if unit.note == SIGNED else 0
@@ -211,17 +211,17 @@ def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tu
         raise ValueError(
             f"{where}: found {printed} in {table.unit} of {metric}, expected {lowest * scale} to {scale}."
         )
-    # A number that is printed in percent and shown as a fraction has two more decimals. The reverse has two fewer.
+    # A number printed in percent and shown as a fraction has two more decimals; the reverse has two fewer.
     moved = (scale == PERCENT) - (unit.factor == PERCENT)
     return value, 0.5 * 10.0**-table.decimals / scale, max(0, table.decimals + 2 * moved)
 
 
 def _line(column: Column, where: str) -> tuple[str, str, str]:
     if column.benchmark in MEANS:
-        names = [one.name for one in MEANS[column.benchmark]]
+        names = [mean.name for mean in MEANS[column.benchmark]]
         _expect(column.metric, names, f"{where}: {column.benchmark}: metric")
         return column.benchmark, ALL_ITEMS, column.metric
-    # Checked against what benchmarks declare: a misspelled line would silently never be compared.
+    # Checked against the benchmarks' declarations, because a misspelled line would silently never be compared.
     known = _benchmarks(column.benchmark, where)
     _expect(column.subset, known[0].subset_names, f"{where}: {column.benchmark}: subset")
     _expect(column.metric, known[0].protocol.metric_names, f"{where}: {column.benchmark}: metric")
@@ -230,38 +230,38 @@ def _line(column: Column, where: str) -> tuple[str, str, str]:
 
 def _benchmarks(name: str, where: str) -> list[Benchmark]:
     every = benchmarks()
-    if name not in every and not any(one.startswith(f"{name}_") for one in every):
+    if name not in every and not any(known.startswith(f"{name}_") for known in every):
         raise ValueError(f"{where}: unknown benchmark {name!r}.{nearest(name, [*every, *MEANS])}")
-    found = find_benchmarks([name])
-    titles = list(dict.fromkeys(one.title for one in found))
+    named = find_benchmarks([name])
+    titles = list(dict.fromkeys(benchmark.title for benchmark in named))
     # One name may stand for several benchmarks, as `vtab` does, but a published number belongs to one title.
     if len(titles) > 1:
         raise ValueError(f"{where}: {name!r} names benchmarks of several titles: {', '.join(titles)}. Name one.")
-    return found
+    return named
 
 
-def _expect(found: str, known: list[str] | tuple[str, ...], where: str) -> None:
-    if found not in known:
-        raise ValueError(f"{where}: found {found!r}, expected one of {', '.join(known)}.{nearest(found, known)}")
+def _expect(value: str, known: list[str] | tuple[str, ...], where: str) -> None:
+    if value not in known:
+        raise ValueError(f"{where}: found {value!r}, expected one of {', '.join(known)}.{nearest(value, known)}")
 
 
 @cache
 def published_models() -> dict[str, PublishedModel]:
-    """The models that have published numbers, by name."""
+    """Returns the models with published numbers, by name."""
     models = read_models()
     owners: dict[str, str] = {}
     for name, model in models.items():
-        # Users write any of these, so each must stand for one model.
+        # Users write any of these, so each must identify one model.
         for word in (name, *model.aliases, *model.hub):
             if owners.setdefault(_key(word), name) != name:
-                raise ValueError(f"models.yaml: {word!r} is of {owners[_key(word)]!r} and of {name!r}.")
+                raise ValueError(f"models.yaml: {word!r} belongs to both {owners[_key(word)]!r} and {name!r}.")
     return models
 
 
 def published_model(*names: str | None) -> str | None:
-    """The published model that a Hub id, or a name that a user gave, stands for; the first of several that does.
+    """Returns the published model for the first known name among Hub ids and names that a user gave.
 
-    Case, spaces, hyphens and other signs do not matter: `negclip` is NegCLIP.
+    Case, spaces, hyphens and other punctuation do not matter: `negclip` is NegCLIP.
     """
     owners = _owners()
     return next((owners[_key(name)] for name in names if name and _key(name) in owners), None)
@@ -270,12 +270,12 @@ def published_model(*names: str | None) -> str | None:
 @cache
 def _owners() -> dict[str, str]:
     models = published_models()
-    return {_key(word): name for name, one in models.items() for word in (name, *one.aliases, *one.hub)}
+    return {_key(word): name for name, model in models.items() for word in (name, *model.aliases, *model.hub)}
 
 
 def _key(name: str) -> str:
-    """A Hub id as it is but for case; of another name the letters, digits and plus signs."""
+    """Returns a Hub id without case; for another name, only its letters, digits and plus signs."""
     folded = name.casefold()
     is_hub_id = folded.count("/") == 1 and " " not in folded
-    # Punctuation tells Hub ids apart. In names from papers it is typography.
+    # Punctuation distinguishes Hub ids; in names from papers, it is typography.
     return folded if is_hub_id else re.sub(r"[^\w+]|_", "", folded)

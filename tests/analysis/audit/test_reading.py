@@ -108,7 +108,7 @@ def test_checks_of_texts_count_rows_whose_image_is_missing(tmp_path):
     found = audit("sugarcrepe", options, hashes=tmp_path / "hashes")
     for name in ("blind", "bigram", "equal_negatives", "known_true", "duplicate_texts"):
         assert found.checks[name].of == 35
-    assert "sugarcrepe: 11 of 35 rows have no image: only their texts are read" in found.notes
+    assert any(note.startswith("sugarcrepe: 11 of 35 rows have no image") for note in found.notes)
     copies = found.checks["duplicate_images"]
     assert copies.of == 12 and copies.reason == "11 of 35 rows have no image and are not compared"
 

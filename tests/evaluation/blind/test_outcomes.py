@@ -107,7 +107,7 @@ def test_bigrams_are_skipped_by_name_without_captions_and_scored_with_them(tmp_p
     (tmp_path / "captions.txt").write_text("a dog\n")
     rules = BlindRules(tmp_path / "captions.txt", Folders())
     assert len(rules.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])) == len(RULES)
-    assert "no caption of" in rules.skipped[BIGRAM]
+    assert str(tmp_path / "captions.txt") in rules.skipped[BIGRAM]
 
 
 def test_items_that_cannot_be_scored_cost_their_benchmark_alone():

@@ -74,7 +74,7 @@ def test_where_no_item_is_left_it_is_said():
 
 def test_priors_of_other_models_are_left_out():
     both = blind(table(prior_of("a"), [1] * 4), table(prior_of("b"), [1] * 4), table(SHORTER, [1] * 4))
-    assert both.of_models(["b"], ["a", "b"]).rules == [prior_of("b"), SHORTER]
+    assert both.select_models(["b"], ["a", "b"]).rules == [prior_of("b"), SHORTER]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_what_is_written_is_read_again(results, tmp_path):
     stored = json.loads((tmp_path / "results.json").read_text())
     assert stored["blind"]["items"].startswith("sha256:")
     report = (tmp_path / "report.md").read_text()
-    assert "items that each rule decides" in report and "2 captions of" in report
+    assert "items that each rule decides" in report and "2 captions from" in report
     read_blind(tmp_path, stored)
     pd.read_parquet(tmp_path / BLIND_FILE).assign(value=0.0).to_parquet(tmp_path / BLIND_FILE)
     with pytest.raises(ValueError, match=f"{BLIND_FILE} is damaged"):
@@ -229,7 +229,9 @@ def test_a_rule_that_chooses_otherwise_in_another_folder_is_left_out_with_the_re
     assert list(results._blind_facts["rules"]) == [SHORTER]
     (note,) = results.notes
     assert note.startswith(f"SugarCrepe: the blind rule {BIGRAM} differs in ")
-    assert note.endswith(f"is left out: {one} counted 9 captions of coco and {other} counted 9 captions of own.txt")
+    assert note.endswith(
+        f"is left out: {one} counted 9 captions from coco and {other} counted 9 captions from own.txt"
+    )
     texts = folder_combined(tmp_path / "c", crepe(SHORTER, 0.25, seed=5))
     (note,) = compare([folder_combined(tmp_path / "d", RULE), texts]).notes
     assert SHORTER in note and note.endswith("is left out: the texts of the items are not the same")

@@ -134,7 +134,7 @@ def test_metrics_beyond_pairs_are_noted(embedder):
     lines = []
     evaluator = Evaluator(lines.append, [Loaded(benchmark(TwoPositiveChoice()), rows(TwoPositiveChoice()))])
     list(evaluator.score(Cosines(embedder), model="vlm", progress=False))
-    assert "small: text only is not scored for vlm, whose scores are of pairs of an image and a text" in lines
+    assert any(line.startswith("small: text only is not scored for vlm") for line in lines)
 
 
 def test_too_many_pairs_are_refused_before_an_image_is_read():

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoProcessor, BlipForImageTextRetrieval, CLIPConfig, LlavaForConditionalGeneration
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache, cached_models
-from hfcomp.evaluation.models import kind_of, pair_model
+from hfcomp.evaluation.models import pair_model, pair_model_class
 from hfcomp.evaluation.pairs.models import BlipMatcher, VQAScorer
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers
@@ -140,7 +140,7 @@ def test_the_configuration_says_what_scores_a_model(folder, clip, siglip):
     assert pair_model(clip) is None and pair_model(siglip) is None
     config = LlavaForConditionalGeneration.from_pretrained(folder).config
     config.architectures = None
-    assert kind_of(config) is VQAScorer
+    assert pair_model_class(config) is VQAScorer
 
 
 BLIP_TEXTS = ["a red cube on a blue ball", "a cone", "a white star"]

@@ -195,8 +195,8 @@ def test_a_part_of_a_benchmark_is_not_compared(three):
     part = results(title="SugarCrepe (part)")
     assert part.compare_published().empty
     joined = " ".join(str(part).split())
-    assert "SugarCrepe (part) is not compared: published numbers are of the whole benchmark." in joined
-    assert "no published number for a line" not in joined  # the part is why
+    assert "SugarCrepe (part) is not compared" in joined
+    assert "no published number" not in joined  # the part is why
     for report in (
         evaluation_report(part, brief=True),
         comparison.reproduction_report(evaluation_report(part, brief=False)),
@@ -208,4 +208,4 @@ def test_a_part_of_a_benchmark_is_not_compared(three):
 
 def test_a_published_model_without_numbers_of_what_was_scored_is_named(three):
     other = " ".join(str(results(title="Winoground")).split())
-    assert "clip: CLIP ViT-B/32 has no published number for a line that was scored." in other
+    assert "clip: CLIP ViT-B/32 has no published number" in other

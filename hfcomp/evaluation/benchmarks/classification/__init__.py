@@ -1,1 +1,1 @@
-"""Classes of images: zero-shot, linear probes and several labels an image."""
+"""Image classification: zero-shot, linear probes, and several labels per image."""

@@ -1,4 +1,4 @@
-"""Linear probes on frozen features: ImageNet-1k, COCO's 80 kinds of objects, and VTAB's 19 tasks."""
+"""Linear probes on frozen features: ImageNet-1k, COCO's 80 object classes, and VTAB's 19 tasks."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ NO_OBJECT = "no labeled object"
 
 
 def labels_of_objects(rows: Dataset) -> Dataset:
-    found = [sorted(set(objects["category"])) for objects in rows["objects"]]
-    return rows.remove_columns("objects").add_column("labels", found)
+    labels = [sorted(set(objects["category"])) for objects in rows["objects"]]
+    return rows.remove_columns("objects").add_column("labels", labels)
 
 
 @dataclass(frozen=True)
 class InstanceFiles(Data):
-    """COCO's own `instances_val2017.json` and `instances_train2017.json` with the folders of their images.
+    """COCO's own `instances_val2017.json` and `instances_train2017.json` with their image folders.
 
-    Images without a labeled object are left out, as they are in the copy on the Hub.
+    Images without a labeled object are left out, as in the copy on the Hub.
     """
 
     layout: str = (
@@ -82,7 +82,7 @@ class InstanceFiles(Data):
     )
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds both files, in `annotations` or next to it."""
+        """Reads the items if the folder contains both files, directly or in `annotations`."""
         place = folder / "annotations" if (folder / "annotations").is_dir() else folder
         files = [place / f"instances_{name}.json" for name in (COCO_VAL2017.name, COCO_TRAIN2017.name)]
         if not all(path.is_file() for path in files):
@@ -91,32 +91,32 @@ class InstanceFiles(Data):
             with_images(_labeled_images(path, folder), pool, folders, folder)
             for path, pool in zip(files, (COCO_VAL2017, COCO_TRAIN2017), strict=True)
         )
-        # A test image may be left out, but a probe that is fitted on fewer images is another probe.
+        # A test image may be left out, but a probe fitted on fewer images is a different probe.
         absent = [row for row, cell in enumerate(train.images["image"]) if cell is None]
         if absent:
             raise ValueError(
                 f"{train.origin.pools[0].place}: {len(absent)} of {len(train.rows)} training images are missing, the "
-                f"first is that of {train.rows[absent[0]]['image_id']}. A probe needs all of them."
+                f"first is {train.rows[absent[0]]['image_id']}. A probe needs all of them."
             )
         return replace(test, train=train)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        raise Unavailable(f"Not on the Hub in this form: it takes {self.layout}.", "")
+        raise Unavailable(f"Not on the Hub in this form, which needs {self.layout}.", "")
 
 
 def _labeled_images(path: Path, folder: Path) -> BenchmarkData:
     from datasets import Dataset
 
     content = read_json(path)
-    # The 80 ids are within 1 to 90. Labels count them in that order, as the Hub's copy does.
-    label = {number: at for at, number in enumerate(sorted(one["id"] for one in content["categories"]))}
-    of_image: dict[int, set[int]] = {}
-    for one in content["annotations"]:
-        of_image.setdefault(one["image_id"], set()).add(label[one["category_id"]])
+    # The 80 ids are between 1 and 90. Labels number them in that order, like the copy on the Hub.
+    label = {number: at for at, number in enumerate(sorted(category["id"] for category in content["categories"]))}
+    labels: dict[int, set[int]] = {}
+    for box in content["annotations"]:
+        labels.setdefault(box["image_id"], set()).add(label[box["category_id"]])
     rows = [
-        {"image": one["file_name"], "image_id": str(one["id"]), "labels": sorted(of_image[one["id"]])}
-        for one in content["images"]
-        if one["id"] in of_image
+        {"image": image["file_name"], "image_id": str(image["id"]), "labels": sorted(labels[image["id"]])}
+        for image in content["images"]
+        if image["id"] in labels
     ]
     without = len(content["images"]) - len(rows)
     left_out = {NO_OBJECT: without} if without else {}
@@ -199,7 +199,7 @@ GROUPS: dict[str, dict[str, Data]] = {
         "smallnorb_elevation": _tars("smallnorb_label_elevation"),
     },
 }
-"""The data of each task, by VTAB's three groups."""
+"""Data of each task, by VTAB's three groups."""
 
 AVERAGES = (
     Average("mean of 19 tasks", tuple((task,) for group in GROUPS.values() for task in group)),
@@ -208,13 +208,13 @@ AVERAGES = (
         for name, group in GROUPS.items()
     ),
 )
-"""The means over tasks and groups of tasks that VTAB reports; every task is a benchmark, and a subset of VTAB."""
+"""The means over tasks and groups of tasks that VTAB reports. Every task is a benchmark and a subset of VTAB."""
 
 
 def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """A task's items as a subset of VTAB; of the training images a seeded sample of 1,000 where that is asked for."""
+    """Makes a task's items a subset of VTAB; with `thousand`, training uses a seeded sample of 1,000 images."""
     numbers = items.rows["item"][:] if "item" in items.rows.column_names else range(len(items.rows))
-    # Tasks number their samples in the same way, and intervals must not take equal numbers for one image.
+    # Tasks number their samples in the same way, but equal numbers must not count as the same image in intervals.
     own = {"subset": [name] * len(items.rows), "image_id": [f"{name}/{number}" for number in numbers]}
     train = items.train
     if thousand:

@@ -1,4 +1,4 @@
-"""Zero-shot classification: the usual sets (as in CLIP_benchmark), and ImageNet's classes in other pictures."""
+"""Zero-shot classification: the usual datasets (as in CLIP_benchmark), and ImageNet's classes in other images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETS = (
 
 
 def zero_shot_benchmark(name: str, title: str, repo: str, data: tuple[Data, ...], **more: Any) -> Benchmark:
-    """A zero-shot benchmark of a repository of `clip-benchmark`; `more` are further fields of it."""
+    """Makes a zero-shot benchmark from a `clip-benchmark` repository; `more` are further fields."""
     return Benchmark(
         name=name,
         title=f"{title} zero-shot",

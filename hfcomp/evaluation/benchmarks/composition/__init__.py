@@ -1,1 +1,1 @@
-"""Benchmarks of composition: captions, or images, that differ in a word or its place."""
+"""Composition benchmarks: captions or images that differ in a word or its position."""

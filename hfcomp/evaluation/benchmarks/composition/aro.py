@@ -1,4 +1,4 @@
-"""ARO (Yuksekgonul et al. 2023): who does what to whom, which thing is how, and in which order are the words?"""
+"""ARO (Yuksekgonul et al. 2023): relations between objects, their attributes, and the order of words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.readers.files import entries
-from hfcomp.evaluation.benchmarks.readers.pools import BOX, box_of, cropped
+from hfcomp.evaluation.benchmarks.readers.pools import BOX, box_of, crop_to_boxes
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, HubData, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, with_columns
@@ -28,19 +28,19 @@ RARE_REASON = f"pair of attributes with fewer than {FEWEST} items, which the aut
 SHUFFLED = ("hard_text_1", "hard_text_2", "hard_text_3", "hard_text_4")
 
 
-def in_one_list(rows: Dataset) -> Dataset:
-    """Rows of a set of word order with their four shuffled captions in one list."""
+def collect_shuffled(rows: Dataset) -> Dataset:
+    """Collects the four shuffled captions of each word order row in one list."""
     lists = [list(texts) for texts in zip(*(rows[name] for name in SHUFFLED), strict=True)]
     return with_columns(rows, {"negative_captions": lists}, drop=SHUFFLED)
 
 
 def symmetric(subsets: list[str]) -> list[str]:
-    """For each item of VG-Relation, why it is left out; empty where it is not."""
+    """Returns the reason why each item of VG-Relation is left out, or an empty text."""
     return [SYMMETRIC_REASON if name in SYMMETRIC else "" for name in subsets]
 
 
 def rare(subsets: list[str]) -> list[str]:
-    """For each item of VG-Attribution, why it is left out; empty where it is not."""
+    """Returns the reason why each item of VG-Attribution is left out, or an empty text."""
     number = Counter(subsets)
     return [RARE_REASON if number[name] < FEWEST else "" for name in subsets]
 
@@ -58,10 +58,10 @@ def rows(folder: Path, *, file: str, subset: str) -> list[dict[str, Any]]:
     ]
 
 
-def boxed(
+def crop_items(
     items: BenchmarkData, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]
 ) -> BenchmarkData:
-    """Items with images cropped to the box around both objects, as the authors do; the files have whole images."""
+    """Crops the images, which are whole in the files, to the box around both objects, as the authors do."""
     # VG-Attribution names a pair of attributes, VG-Relation a single relation.
     subsets = [value if isinstance(value, str) else "_".join(value) for value in items.rows["subset"]]
     columns = {
@@ -69,7 +69,7 @@ def boxed(
         "negative_captions": [[text] for text in items.rows["negative_captions"]],
         "left_out": left_out(subsets),
     }
-    return cropped(replace(items, rows=with_columns(items.rows, columns)))
+    return crop_to_boxes(replace(items, rows=with_columns(items.rows, columns)))
 
 
 PAPER = "Yuksekgonul et al. 2023, arXiv:2210.01936"
@@ -87,7 +87,7 @@ def _benchmark(
         title=f"ARO VG-{part.capitalize()}",
         suite=COMPOSITIONAL,
         protocol=CaptionChoice(),
-        data=tuple(Adapted(form, partial(boxed, left_out=left_out)) for form in forms),
+        data=tuple(Adapted(form, partial(crop_items, left_out=left_out)) for form in forms),
         averages=(Average(macro), Average("micro", pooled=True)),
         paper=PAPER,
         license="MIT according to MTEB's copy; images of Visual Genome, CC BY 4.0",
@@ -110,9 +110,9 @@ def _word_order(source: str, repo: str, revision: str, images: str) -> Benchmark
         title=f"ARO {source}-Order",
         suite=COMPOSITIONAL,
         protocol=CaptionChoice(),
-        # The authors shuffle while they load, with spaCy, nltk and the generators of the process, so their negatives
-        # differ on every machine. The copy holds one draw.
-        data=(HubData(repo, COLUMNS, reshape=in_one_list, revision=revision),),
+        # The authors shuffle while loading, with spaCy, nltk and the process's random generators, so their negatives
+        # differ on every machine. The copy contains one draw.
+        data=(HubData(repo, COLUMNS, reshape=collect_shuffled, revision=revision),),
         paper=PAPER,
         license=f"MIT according to MTEB's copy; {images}",
         obtain=f"It comes from the Hub ({repo}).",

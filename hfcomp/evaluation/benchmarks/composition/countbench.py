@@ -18,28 +18,28 @@ NO_NUMBER = "caption without its number"
 
 
 def other_numbers(text: str, number: int) -> list[str]:
-    """A caption with each other number from two to ten in place of its own.
+    """Replaces the number in a caption with each other number from two to ten.
 
-    The first mention as a word is replaced, else the first in digits, by one in the same form: digits, lower case,
+    The first mention as a word is replaced, or else the first in digits, in the same form: digits, lower case,
     capitalized or capitals.
 
     Returns:
-        Eight captions in the order of their numbers; none for a caption that does not mention its number.
+        Eight captions in the order of their numbers; none if the caption does not mention its number.
 
     Raises:
-        ValueError: for a number outside 2 to 10.
+        ValueError: If the number is outside 2 to 10.
     """
     if number not in WORDS:
         raise ValueError(f"number: found {number!r} for the caption {text[:60]!r}, expected 2 to 10.")
-    found = re.search(rf"\b{WORDS[number]}\b", text, re.IGNORECASE) or re.search(rf"\b{number}\b", text)
-    if found is None:
+    match = re.search(rf"\b{WORDS[number]}\b", text, re.IGNORECASE) or re.search(rf"\b{number}\b", text)
+    if match is None:
         return []
     return [
-        text[: found.start()] + _written(other, found[0]) + text[found.end() :] for other in WORDS if other != number
+        text[: match.start()] + _spell(other, match[0]) + text[match.end() :] for other in WORDS if other != number
     ]
 
 
-def _written(number: int, like: str) -> str:
+def _spell(number: int, like: str) -> str:
     if like.isdigit():
         return str(number)
     if like.isupper():
@@ -48,12 +48,14 @@ def _written(number: int, like: str) -> str:
 
 
 def with_other_numbers(rows: Dataset) -> Dataset:
-    """Rows with eight captions that count otherwise; the subset is the number."""
-    found = [other_numbers(text or "", number) for text, number in zip(rows["caption"], rows["subset"], strict=True)]
-    # A row without a caption has a reason of its own, which `validate` adds.
-    reasons = ["" if texts or not text else NO_NUMBER for texts, text in zip(found, rows["caption"], strict=True)]
+    """Adds eight captions with other numbers to each row; the subset is the number."""
+    negatives = [
+        other_numbers(text or "", number) for text, number in zip(rows["caption"], rows["subset"], strict=True)
+    ]
+    # `validate` adds the reason for a row without a caption.
+    reasons = ["" if texts or not text else NO_NUMBER for texts, text in zip(negatives, rows["caption"], strict=True)]
     rows = rows.add_column("left_out", reasons)
-    return rows.add_column("negative_captions", found)
+    return rows.add_column("negative_captions", negatives)
 
 
 REPO = "nielsr/countbench"

@@ -1,4 +1,4 @@
-"""Hard Positives (Kamath et al. 2024): does a rewording that means the same beat the false caption too?"""
+"""Hard Positives (Kamath et al. 2024): does a rewording with the same meaning also beat the false caption?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.readers.files import entries
-from hfcomp.evaluation.benchmarks.readers.pools import VISUAL_GENOME, box_of, cropped
+from hfcomp.evaluation.benchmarks.readers.pools import VISUAL_GENOME, box_of, crop_to_boxes
 from hfcomp.evaluation.protocols.caption_choice import Brittleness
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
@@ -16,7 +16,7 @@ SUBSETS = {
     "replace_att": "vl_checklist_attributes.json",
     "replace_rel": "vl_checklist_relations.json",
 }
-"""Files by the names that the authors' script gives their data."""
+"""Files by the authors' names for their data."""
 ORIGINAL, REWORDED = "data", "swapped_data"
 FILES = tuple(f"{folder}/{file}" for folder in (ORIGINAL, REWORDED) for file in SUBSETS.values())
 KEYS = ("image_path", "true_caption", "false_caption")
@@ -28,8 +28,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 def _rows_of(folder: Path, subset: str, file: str) -> list[dict[str, Any]]:
     first, second = (entries(folder / place / file, KEYS) for place in (ORIGINAL, REWORDED))
-    paths = [[Path(entry["image_path"]).name for _, entry in found] for found in (first, second)]
-    # The two files are joined by position, which a file of another version would break silently.
+    paths = [[Path(entry["image_path"]).name for _, entry in file_entries] for file_entries in (first, second)]
+    # The two files are joined by position, and a file of another version would silently break the match.
     if paths[0] != paths[1]:
         row = next((row for row, pair in enumerate(zip(*paths, strict=False)) if pair[0] != pair[1]), len(paths[1]))
         raise ValueError(
@@ -51,7 +51,7 @@ def _rows_of(folder: Path, subset: str, file: str) -> list[dict[str, Any]]:
 
 
 def _negatives(*texts: str) -> list[str]:
-    """The false texts of both files, one where they are equal, as in REPLACE; none where either is empty."""
+    """Returns the false texts of both files: one if they are equal, as in REPLACE; none if either is empty."""
     return list(dict.fromkeys(texts)) if all(text.strip() for text in texts) else []
 
 
@@ -70,7 +70,7 @@ HARD_POSITIVES = Benchmark(
                 web="https://raw.githubusercontent.com/amitakamath/hard_positives/"
                 "33addaae84b58d96dc8e9251b61d497c536ed23d",
             ),
-            cropped,
+            crop_to_boxes,
         ),
     ),
     averages=(Average("REPLACE", (("replace_att",), ("replace_rel",))),),  # the paper's; SWAP is the other subset

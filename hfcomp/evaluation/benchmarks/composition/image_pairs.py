@@ -1,4 +1,4 @@
-"""Two images and a caption of each: Winoground, ColorSwap, BiVLC, VisMin, COCO-Counterfactuals, MMVP-VLM and COLA."""
+"""Pairs of captioned images: Winoground, ColorSwap, BiVLC, VisMin, COCO-Counterfactuals, MMVP-VLM and COLA."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 EXAMPLES, FOLDER, ARCHIVE = "examples.jsonl", "images", "images.zip"
 BOTH = ("image", "negative_image")
 IMAGE_FIRST = ("image", "group", "text")
-"""Of benchmarks whose papers report the image score."""
+"""Metrics of benchmarks whose papers report the image score."""
 OVERALL = Average("all items", pooled=True)
 
 
 def columns_from(first: int, **more: str) -> dict[str, str]:
-    """The columns `image_0`, `image_1`, `caption_0` and `caption_1`, or from another number on, and `more`."""
+    """Returns the columns `image_0`, `image_1`, `caption_0` and `caption_1`, starting at `first`, and `more`."""
     texts = {"caption": f"caption_{first}", "negative_captions": f"caption_{first + 1}"}
     return {"image": f"image_{first}", "negative_image": f"image_{first + 1}", **texts, **more}
 
@@ -43,19 +43,19 @@ def one_negative(rows: Dataset) -> Dataset:
 def example_rows(
     folder: Path, columns: Mapping[str, str], photograph: Callable[[str], str] | None = None
 ) -> list[dict[str, Any]]:
-    """The items of `examples.jsonl`, whose images are in a folder or an archive next to it, by their stems.
+    """Reads the items of `examples.jsonl`, whose images are in a folder or an archive next to it.
 
-    `photograph` names what items are made from, by the name of the first image; by default the image.
+    `photograph` maps the name of the first image to the photograph behind the item; by default, the image.
     """
-    # Looked up by stem, because the list does not state the file endings.
+    # By stem, because the list does not contain the file endings.
     places = _places(folder)
-    found = []
+    items = []
     for _, entry in line_entries(folder / EXAMPLES, tuple(columns.values())):
         row = {ours: entry[theirs] for ours, theirs in columns.items()}
         own = {} if photograph is None else {"image_id": photograph(row["image"])}
         images = {column: places.get(row[column]) for column in BOTH}
-        found.append(row | images | own | {"negative_captions": [row["negative_captions"]]})
-    return found
+        items.append(row | images | own | {"negative_captions": [row["negative_captions"]]})
+    return items
 
 
 def _places(folder: Path) -> dict[str, str]:
@@ -68,7 +68,7 @@ def _places(folder: Path) -> dict[str, str]:
 def example_files(
     layout: str, columns: Mapping[str, str], photograph: Callable[[str], str] | None = None, **source: str
 ) -> tuple[RawFiles, RawFiles]:
-    """`examples.jsonl` beside its images, in a folder or an archive; `source` is where `RawFiles` finds the latter."""
+    """Returns the forms of `examples.jsonl` next to its images in a folder, or in an archive from `source`."""
     read = partial(example_rows, columns=columns, photograph=photograph)
     return (
         RawFiles((EXAMPLES, FOLDER), read, f"{layout} unpacked into {FOLDER}/"),
@@ -119,7 +119,7 @@ BIVLC_COLUMNS = {"image": "image", "caption": "caption", "negative_image": "nega
 BIVLC_COLUMNS |= {"negative_captions": "negative_caption", "type": "type", "subtype": "subtype"}
 
 
-def in_subsets(rows: Dataset) -> Dataset:
+def name_subsets(rows: Dataset) -> Dataset:
     names = [f"{kind}_{part}".lower() for kind, part in zip(rows["type"][:], rows["subtype"][:], strict=True)]
     return one_negative(with_columns(rows, {"subset": names}, drop=("type", "subtype")))
 
@@ -129,7 +129,7 @@ BIVLC = Benchmark(
     title="BiVLC",
     suite=COMPOSITIONAL,
     protocol=GroupMatch(),  # the paper's I2T is the text score, its T2I the image score
-    data=(HubData(BIVLC_REPO, BIVLC_COLUMNS, reshape=in_subsets),),
+    data=(HubData(BIVLC_REPO, BIVLC_COLUMNS, reshape=name_subsets),),
     averages=(OVERALL, Average("macro of subsets")),
     paper="Miranda et al. 2024, arXiv:2406.09952",
     license="MIT; images and captions of COCO, a license each",
@@ -175,7 +175,7 @@ NUMBER, PATTERN, TEXT = "Question ID", "Type", "Statement"
 
 
 def mmvp_rows(folder: Path) -> list[dict[str, Any]]:
-    """The pairs: lines 2k and 2k + 1 of the authors' table, with the prompt of their script."""
+    """Reads the pairs, lines 2k and 2k + 1 of the authors' table, with the prompt of their script."""
     lines = [line for _, line in csv_entries(folder / QUESTIONS, (NUMBER, PATTERN, TEXT))]
     image = [str(folder / IMAGES / line[PATTERN] / f"{line[NUMBER]}.jpg") for line in lines]
     texts = [f"a photo of {line[TEXT]}" for line in lines]
@@ -185,15 +185,15 @@ def mmvp_rows(folder: Path) -> list[dict[str, Any]]:
 def pair_rows(
     subsets: Sequence[str], images: Sequence[str], captions: Sequence[str], place: str
 ) -> list[dict[str, Any]]:
-    """Rows of two consecutive lines each; `place` is where the lines are from, for errors."""
-    # Pairs are known only by position, so one extra line would shift all that follow.
+    """Makes a row from each two consecutive lines; `place` is the source of the lines in errors."""
+    # Pairs are identified only by position, so one extra line would shift all following pairs.
     if len(subsets) % 2:
         raise ValueError(f"{place}: found {len(subsets)} lines, expected pairs. Download the file again.")
     rows = []
     for first, second in zip(range(0, len(subsets), 2), range(1, len(subsets), 2), strict=True):
         if subsets[first] != subsets[second]:
             raise ValueError(
-                f"{place}: entries {first} and {second} should be a pair, but are of {subsets[first]!r} and "
+                f"{place}: entries {first} and {second} should be a pair, but belong to {subsets[first]!r} and "
                 f"{subsets[second]!r}. Download the file again."
             )
         both = {"image": images[first], "negative_image": images[second]}
@@ -224,9 +224,9 @@ COLA_LAYOUT = f"{COLA_FILE} of github.com/arijitray1993/COLA and a folder visual
 
 
 def cola_rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of a JSON list of `[image, caption, other image, other caption]`.
+    """Reads the items of a JSON list of `[image, caption, other image, other caption]`.
 
-    An image is a path or an address, of which the file's name counts.
+    An image is a path or a URL, of which only the file name is used.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""NegBench (Alhamoud et al. 2025): what is not in the image, as a choice of four captions and as retrieval."""
+"""NegBench (Alhamoud et al. 2025): captions with negation, as a choice of four captions and as retrieval."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ANSWER, KIND = "correct_answer", "correct_answer_template"
 
 
 def question_rows(folder: Path, file: str) -> list[dict[str, Any]]:
-    """The items of a CSV file of multiple-choice questions, as NegBench has them.
+    """Reads the items of NegBench's CSV file of multiple-choice questions.
 
-    Of the image's path only the file's name counts. The subset is the kind of question.
+    Only the file name of an image's path is used. The subset is the kind of question.
     """
-    found = []
+    items = []
     for line, row in csv_entries(folder / file, (*OPTIONS, "image_path", ANSWER, KIND)):
         if row[ANSWER] not in map(str, range(len(OPTIONS))):
             raise ValueError(
@@ -31,18 +31,18 @@ def question_rows(folder: Path, file: str) -> list[dict[str, Any]]:
             )
         negatives = [row[option] for option in OPTIONS]
         texts = {"caption": negatives.pop(int(row[ANSWER])), "negative_captions": negatives}
-        found.append({"subset": row[KIND], "item": line, "image": Path(row["image_path"]).name, **texts})
-    return found
+        items.append({"subset": row[KIND], "item": line, "image": Path(row["image_path"]).name, **texts})
+    return items
 
 
 def listed_captions(folder: Path, file: str) -> list[dict[str, Any]]:
-    """The images of a CSV file, each with its captions as a list written in JSON or Python.
+    """Reads the images of a CSV file, each with its captions as a list in JSON or Python syntax.
 
-    Of the image's path only the file's name counts.
+    Only the file name of an image's path is used.
     """
     from hfcomp.data.formats.tables import read_list
 
-    found = []
+    items = []
     for line, row in csv_entries(folder / file, ("filepath", "captions")):
         texts, name = read_list(row["captions"]), Path(row["filepath"]).name
         if texts is None or not all(isinstance(text, str) for text in texts):
@@ -50,8 +50,8 @@ def listed_captions(folder: Path, file: str) -> list[dict[str, Any]]:
                 f"{folder / file}, line {line}, column 'captions': found {row['captions'][:60]!r}, expected a list of "
                 "captions such as ['a dog', 'a cat']."
             )
-        found.append({"item": name, "image": name, "captions": texts})
-    return found
+        items.append({"item": name, "image": name, "captions": texts})
+    return items
 
 
 DRIVE = "https://drive.google.com/drive/folders/1kSEq0mkV1t1T8GuOAM65iz_iAA7e5gxB"
@@ -71,7 +71,7 @@ def _benchmark(name: str, title: str, file: str, pool: Pool = COCO_VAL2017) -> B
         obtain=f"Get the CSV files from {DRIVE}. {pool.obtain}",
         folder="negbench",
         averages=(Average("all questions", pooled=True),) if protocol == CaptionChoice() else (),
-        in_suites=name != "retrieval_plain",  # to compare the other one with
+        in_suites=name != "retrieval_plain",  # only for comparison with the negated one
     )
 
 

@@ -19,40 +19,40 @@ KEYS = ("query", "keys", "label")
 
 
 def caption_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | None = None) -> list[dict[str, Any]]:
-    """Images, each with texts to choose from; `archive` is a zip archive of the subsets, if they are in one."""
+    """Reads images, each with texts to choose from; `archive` is a zip archive with the subsets, if any."""
     return [
         {
             "subset": subset,
             "item": item,
-            "image": normpath(prefix + one["query"]),
-            "caption": one["keys"][one["label"]],
-            "negative_captions": [text for place, text in enumerate(one["keys"]) if place != one["label"]],
+            "image": normpath(prefix + question["query"]),
+            "caption": question["keys"][question["label"]],
+            "negative_captions": [text for place, text in enumerate(question["keys"]) if place != question["label"]],
         }
-        for subset, prefix, item, one in _questions(folder, subsets, file, archive)
+        for subset, prefix, item, question in _questions(folder, subsets, file, archive)
     ]
 
 
 def image_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | None = None) -> list[dict[str, Any]]:
-    """Texts, each with images to choose from: a row per text, and one per image that is no text's own.
+    """Reads texts, each with images to choose from: one row per text, and one per image without a text.
 
-    Questions with the same images are one set, and one cluster in intervals.
+    Questions with the same images form one set, and one cluster in intervals.
     """
-    found: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     sets: dict[tuple[str, ...], str] = {}
     shown: dict[str, dict[str, None]] = {}
-    for subset, prefix, item, one in _questions(folder, subsets, file, archive):
-        images = tuple(normpath(prefix + name) for name in one["keys"])
+    for subset, prefix, item, question in _questions(folder, subsets, file, archive):
+        images = tuple(normpath(prefix + name) for name in question["keys"])
         name = sets.setdefault(images, f"{subset}/{item}")
-        # The remaining images are no text's own image. They need a row, because protocols read images from rows.
-        shown.setdefault(name, dict.fromkeys(images)).pop(images[one["label"]], None)
+        # The remaining images have no text of their own, but they need a row because protocols read images from rows.
+        shown.setdefault(name, dict.fromkeys(images)).pop(images[question["label"]], None)
         row = {"subset": subset, "item": item, "candidates": name, "image_id": name}
-        found.append({**row, "image": images[one["label"]], "caption": one["query"]})
+        items.append({**row, "image": images[question["label"]], "caption": question["query"]})
     for name, rest in shown.items():
         subset = name.partition("/")[0]
         for place, image in enumerate(rest):
             row = {"subset": subset, "item": f"{name}, candidate {place}", "candidates": name, "image_id": name}
-            found.append({**row, "image": image, "caption": ""})
-    return found
+            items.append({**row, "image": image, "caption": ""})
+    return items
 
 
 def query_files(
@@ -63,7 +63,7 @@ def query_files(
     repo: str,
     commit: str,
 ) -> tuple[RawFiles, RawFiles]:
-    """A folder per subset, and all of them in a zip archive, which the Hub has; `read` is one of the above."""
+    """Returns two forms: one folder per subset, and a zip archive with all of them, as on the Hub."""
     read = partial(read, subsets=subsets, file=file)
     layout = f"{archive} of {repo} on the Hub"
     source = {"archive": archive, "repo": repo, "revision": commit}
@@ -76,22 +76,22 @@ def query_files(
 def _questions(
     folder: Path, subsets: Sequence[str], file: str, archive: str | None
 ) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Of each question the subset, what comes before the paths of its images, its place in the file, and itself."""
+    """Yields each question's subset, the prefix of its image paths, its position in the file, and the question."""
     root: Path | zipfile.Path = folder
     start = f"{folder}/"
     if archive is not None:
-        # Relative to the place of the first file: an archive may have a folder around all others.
+        # Relative to the first file, because an archive may have one folder around all others.
         root = member(folder / archive, f"{subsets[0]}/{file}").parent.parent
         start = root.at
     for subset in subsets:
         place = root / subset / file
-        for item, one in entries(place, KEYS):
-            if not isinstance(one["label"], int) or not 0 <= one["label"] < len(one["keys"]):
+        for item, question in entries(place, KEYS):
+            if not isinstance(question["label"], int) or not 0 <= question["label"] < len(question["keys"]):
                 raise ValueError(
-                    f"{place}, entry {item!r}: found the label {one['label']!r}, expected the place of the right key, "
-                    f"0 to {len(one['keys']) - 1}."
+                    f"{place}, entry {item!r}: found the label {question['label']!r}, expected the position of the "
+                    f"right key, 0 to {len(question['keys']) - 1}."
                 )
-            yield subset, f"{start}{subset}/", item, one
+            yield subset, f"{start}{subset}/", item, question
 
 
 REPO, REVISION = "wjpoom/SPEC", "694dfdc74fe72acdc932fd5fc919b6b0268f7a07"

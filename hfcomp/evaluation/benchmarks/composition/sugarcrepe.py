@@ -1,4 +1,4 @@
-"""SugarCrepe (Hsieh et al. 2023): a COCO caption against a fluent false one; ++ (Dumpala et al. 2024) rewords it."""
+"""SugarCrepe (Hsieh et al. 2023): a COCO caption against a fluent false one, and with a rewording in SugarCrepe++."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def rows_pp(folder: Path) -> list[dict[str, Any]]:
-    """The items of SugarCrepe++'s five files, whose ids count from 0 in each."""
+    """Reads the items of SugarCrepe++'s five files, whose ids start at 0 in each."""
     keys = ("id", "filename", "caption", "caption2", "negative_caption")
     return [
         {
@@ -48,9 +48,9 @@ def rows_pp(folder: Path) -> list[dict[str, Any]]:
 
 
 def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items with COCO's images where these are available; the texts alone are a task of their own."""
+    """Adds COCO's images if they are available; the texts without images are a separate task."""
     try:
-        # The names become `image_id` in either case, so intervals draw the same photographs.
+        # The names become `image_id` in either case, so intervals resample the same photographs.
         return with_images(items, COCO_VAL2017, folders, beside)
     except Unavailable as error:
         named = items.rows.rename_column("image", "image_id")

@@ -16,7 +16,7 @@ COREFERENCE = ("coreference-standard", "coreference-hard")
 ACTIONS = ("action-replacement", "actant-swap")
 INSTRUMENTS = ("existence", "plurals", *COUNTING, "relations", *ACTIONS, *COREFERENCE, "foil-it")
 FEWEST_VOTES = 2
-NOT_VALID = f"not valid: fewer than {FEWEST_VOTES} of 3 annotators chose the caption alone"
+NOT_VALID = f"not valid: fewer than {FEWEST_VOTES} of 3 annotators chose only the caption"
 KEYS = ("image_file", "caption", "foil", "mturk")
 
 POOLS = (
@@ -30,7 +30,7 @@ POOLS = (
 
 
 def pool_of(file: str) -> str:
-    """The name of the pool that has an image: every source names its files in its own way."""
+    """Returns the name of an image's pool, by its file name."""
     if Path(file).stem.isdigit():
         return COCO_VAL2017.name
     prefixes = {
@@ -43,9 +43,9 @@ def pool_of(file: str) -> str:
 
 
 def photograph(file: str) -> str:
-    """The same for a photograph of COCO in any of its releases, else the file's name."""
+    """Returns an id that is equal for a COCO photograph in all releases; for other images, the file name."""
     stem = Path(file).stem
-    # A photograph has different names in 2014 and 2017, and several instruments show it.
+    # A photograph has different names in 2014 and 2017, and occurs in several instruments.
     return f"COCO {int(stem.split('_')[-1])}" if stem.isdigit() or file.startswith("COCO_") else file
 
 
@@ -86,8 +86,7 @@ VALSE = Benchmark(
     suite=COMPOSITIONAL,
     protocol=CaptionChoice(),
     data=(Adapted(FILES, with_photographs),),
-    # Listed explicitly: if an instrument's images are missing, an average is left out instead of being taken over the
-    # rest.
+    # Listed explicitly: if an instrument's images are missing, omit the average instead of using only the rest.
     averages=(
         Average("mean of 11 instruments", EACH),
         Average("mean of 9 columns (Counting is one)", COLUMNS),
@@ -95,6 +94,7 @@ VALSE = Benchmark(
     ),
     paper="Parcalabescu et al. 2022, arXiv:2112.07566",
     license="MIT; each source of images its own",
-    obtain="Its texts come by themselves, COCO val2017 from the Hub. " + " ".join(p.obtain for p in POOLS[1:]),
+    obtain="Its texts are downloaded automatically, COCO val2017 from the Hub. "
+    + " ".join(p.obtain for p in POOLS[1:]),
     version=2,
 )

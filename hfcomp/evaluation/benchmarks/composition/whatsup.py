@@ -17,15 +17,16 @@ CONTROLLED = {
     "A": ("controlled_images_dataset.json", "controlled_images"),
     "B": ("controlled_clevr_dataset.json", "controlled_clevr"),
 }
-"""The file and folder of images of each part of the photographs that were taken for it."""
+"""File and image folder of each part of the photographs taken for this benchmark."""
 
 
 def controlled_rows(folder: Path) -> list[dict[str, Any]]:
-    """The photographs of two objects in four places.
+    """Reads the photographs of two objects in four arrangements.
 
-    The four of the same two objects are a set, opposite places a pair. Names are such as `mug_left_of_plate.jpeg`.
+    The four photographs of the same two objects form a set, opposite arrangements a pair. Names look like
+    `mug_left_of_plate.jpeg`.
     """
-    found = []
+    items = []
     for subset, (file, images) in CONTROLLED.items():
         for _, entry in entries(folder / file, ("image_path", "caption_options")):
             name = Path(entry["image_path"]).name
@@ -34,10 +35,10 @@ def controlled_rows(folder: Path) -> list[dict[str, Any]]:
             row = {"subset": subset, "item": name, "image": str(folder / images / name), "caption": caption}
             objects = f"{words[0]} {words[-1]}"
             axis = "left and right" if words[1:2] in (["left"], ["right"]) else "the others"
-            # The photographs of a set show the same objects on the same ground, so intervals draw sets.
+            # The photographs of a set show the same objects on the same ground, so intervals resample sets.
             groups = {"set": objects, "pair": f"{objects}, {axis}", "image_id": f"{subset} {objects}"}
-            found.append({**row, "negative_captions": negatives, **groups})
-    return found
+            items.append({**row, "negative_captions": negatives, **groups})
+    return items
 
 
 def spatial_rows(folder: Path, *, files: Mapping[str, str], name: str) -> list[dict[str, Any]]:

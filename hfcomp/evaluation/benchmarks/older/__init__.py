@@ -1,1 +1,1 @@
-"""Sets that older papers report, to compare with them; none is in a suite."""
+"""Datasets that older papers report, for comparison; none is in a suite."""

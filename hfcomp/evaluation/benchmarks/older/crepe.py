@@ -1,4 +1,4 @@
-"""CREPE (Ma et al. 2023): a region of Visual Genome and its caption among hard negatives."""
+"""CREPE (Ma et al. 2023): a Visual Genome region and its caption among hard negatives."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.readers.files import csv_entries, member
-from hfcomp.evaluation.benchmarks.readers.pools import VISUAL_GENOME, cropped
+from hfcomp.evaluation.benchmarks.readers.pools import VISUAL_GENOME, crop_to_boxes
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, Data
 
 NEGATIVES = ("atom", "swap", "negate")
 COMPLEXITIES = tuple(range(4, 13))
-"""Atoms of a caption; the harder, the more."""
+"""Numbers of atoms in a caption; more atoms are harder."""
 TRAINED_ON = {"cc12m": "CC12M", "yfcc": "YFCC15M", "laion": "LAION-400M"}
-"""What seen and unseen are relative to: CREPE's own name of a training set, and the usual one."""
+"""Training sets that define seen and unseen: CREPE's own name, and the usual one."""
 FOLDERS = ("prod_hard_negatives", "syst_hard_negatives")
 BOX = ("x", "y", "width", "height")
 
 
 def productivity(web: str) -> tuple[Data, ...]:
-    """Captions of 4 to 12 atoms: a subset for each kind of negatives and each number of atoms."""
+    """Returns captions of 4 to 12 atoms, with a subset per kind of negatives and number of atoms."""
     files = {
         f"{kind} {number}": (f"{kind}/prod_vg_hard_negs_{kind}_complexity_{number}.csv", "hard_negs")
         for kind in NEGATIVES
@@ -33,7 +33,7 @@ def productivity(web: str) -> tuple[Data, ...]:
 
 
 def systematicity(web: str, trained_on: str) -> tuple[Data, ...]:
-    """Captions whose pairs of atoms a training set has or lacks: a subset for each, and each kind of negatives."""
+    """Returns captions whose atom pairs a training set has or lacks, with a subset per case and kind of negatives."""
     files = {
         f"{split} {kind}": (
             f"syst_vg_hard_negs_{split}_compounds_in_{trained_on}.csv",
@@ -49,10 +49,12 @@ def _forms(folder: str, files: Mapping[str, tuple[str, str]], web: str) -> tuple
     pool, archive = VISUAL_GENOME, f"{folder}.zip"
     layout = f"{{}} of github.com/RAIVNLab/CREPE (data/) and {pool.name}/ with Visual Genome's images"
     return (
-        Adapted(RawFiles((folder,), partial(rows, inside=folder, files=files), layout.format(folder), pool), cropped),
+        Adapted(
+            RawFiles((folder,), partial(rows, inside=folder, files=files), layout.format(folder), pool), crop_to_boxes
+        ),
         Adapted(
             RawFiles((archive,), partial(rows, inside=archive, files=files), layout.format(archive), pool, web),
-            cropped,
+            crop_to_boxes,
         ),
     )
 
@@ -60,9 +62,9 @@ def _forms(folder: str, files: Mapping[str, tuple[str, str]], web: str) -> tuple
 def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
     from hfcomp.data.formats.tables import read_list
 
-    found = []
+    items = []
     for subset, (file, column) in files.items():
-        # Either unpacked, or still in the archive that the authors publish.
+        # Either unpacked, or in the authors' archive.
         place = folder / inside / file if (folder / inside).is_dir() else member(folder / inside, file)
         for line, row in csv_entries(place, ("image_id", "caption", *BOX, column)):
             negatives, box = read_list(row[column]), [_whole(row[side]) for side in BOX]
@@ -73,10 +75,10 @@ def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> 
                 )
             image = f"{row['image_id']}.jpg"
             texts = {"caption": row["caption"], "negative_captions": negatives}
-            found.append(
+            items.append(
                 {"subset": subset, "item": line, "image": image, **texts, "box": dict(zip("xywh", box, strict=True))}
             )
-    return found
+    return items
 
 
 def _whole(text: str) -> int | None:
@@ -103,7 +105,7 @@ CREPE = tuple(
         averages=averages,
         paper="Ma et al. 2023, arXiv:2212.07796",
         license="not stated; images of Visual Genome, CC BY 4.0",
-        obtain=f"Its texts come by themselves. {VISUAL_GENOME.obtain}",
+        obtain=f"Its texts are downloaded automatically. {VISUAL_GENOME.obtain}",
         in_suites=False,
         folder="crepe",
     )

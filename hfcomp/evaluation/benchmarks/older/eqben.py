@@ -1,4 +1,4 @@
-"""EqBen (Wang et al. 2023): two frames of a video, or two rendered images, that differ little, a caption each."""
+"""EqBen (Wang et al. 2023): two similar video frames or rendered images, each with a caption."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkD
 
 FULL, SUBSET = "ann_json_finegrained_random.json", "eqben_subset_10percent_final.json"
 IMAGES = ("image", "image_jpg", "image_subset")
-"""What the authors' archives call their folder: of the full set, of its light form, and of the subset."""
+"""Folder names in the authors' archives: of the full set, of its light form, and of the subset."""
 FIRST, SECOND = "c0i0", "c1i1"
 
 
@@ -30,33 +30,33 @@ def frame_files(file: str) -> Adapted:
 
 
 def listed_rows(folder: Path, file: str) -> list[dict[str, Any]]:
-    """The groups of the subset, in its order; the frames of one folder are a cluster."""
-    locate = partial(_located, _root(folder))
+    """Reads the groups of the subset, in its order. The frames of a folder form a cluster."""
+    locate = partial(_locate, _root(folder))
     return [
         {
             "item": name,
-            "image_id": one["image0"].rpartition("/")[0] or name,
-            "image": locate(one["image0"]),
-            "negative_image": locate(one["image1"]),
-            "caption": one["caption0"],
-            "negative_captions": [one["caption1"]],
+            "image_id": entry["image0"].rpartition("/")[0] or name,
+            "image": locate(entry["image0"]),
+            "negative_image": locate(entry["image1"]),
+            "caption": entry["caption0"],
+            "negative_captions": [entry["caption1"]],
         }
-        for name, one in entries(folder / file, ("image0", "image1", "caption0", "caption1"))
+        for name, entry in entries(folder / file, ("image0", "image1", "caption0", "caption1"))
     ]
 
 
 def shuffled_rows(folder: Path, file: str) -> list[dict[str, Any]]:
-    """The groups of the full set, put together again; the frames of one folder are a cluster.
+    """Reassembles the groups of the full set. The frames of a folder form a cluster.
 
-    The file has the four combinations of each group at random places.
+    The file contains the four combinations of each group at random positions.
     """
     groups: dict[tuple[str, int], dict[str, dict[str, Any]]] = defaultdict(dict)
-    for _, one in entries(folder / file, ("image", "caption", "private_info")):
-        about = one["private_info"]
+    for _, entry in entries(folder / file, ("image", "caption", "private_info")):
+        about = entry["private_info"]
         # The other two combinations pair an image with the other image's caption.
         if about["name"] in (FIRST, SECOND):
-            groups[about["dataset"], about["sample_cnt"]][about["name"]] = one
-    locate, found = partial(_located, _root(folder)), []
+            groups[about["dataset"], about["sample_cnt"]][about["name"]] = entry
+    locate, items = partial(_locate, _root(folder)), []
     for (subset, number), pair in sorted(groups.items()):
         if len(pair) < 2:
             raise ValueError(
@@ -67,18 +67,18 @@ def shuffled_rows(folder: Path, file: str) -> list[dict[str, Any]]:
         images = {"image": locate(first["image"]), "negative_image": locate(second["image"])}
         texts = {"caption": first["caption"], "negative_captions": [second["caption"]]}
         place = {"subset": subset, "item": str(number), "image_id": first["image"].rpartition("/")[0] or str(number)}
-        found.append(place | images | texts)
-    return found
+        items.append(place | images | texts)
+    return items
 
 
 def _with_frames(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items whose frames in `.npy` files, of YouCook2, are read as images."""
+    """Reads the frames as images, including YouCook2's `.npy` files."""
     images = {column: map_cells(items.rows[column][:], _frame) for column in BOTH}
     return replace(items, rows=items.rows.remove_columns(list(BOTH)), images=images)
 
 
 def _frame(path: str, row: int) -> Any:
-    """A path, or the pixels of a frame that OpenCV wrote with blue first."""
+    """Returns the path, or the pixels of a frame that OpenCV stored with blue first."""
     return np.load(path)[:, :, ::-1] if path.endswith(".npy") else path
 
 
@@ -86,8 +86,8 @@ def _root(folder: Path) -> Path:
     return next((folder / name for name in IMAGES if (folder / name).is_dir()), folder)
 
 
-def _located(root: Path, name: str) -> str:
-    """Where an image is; in the light form PNG files became JPEG, and the names in the list did not."""
+def _locate(root: Path, name: str) -> str:
+    """Returns the path of an image. The light form has JPEG instead of PNG files under the same names in the list."""
     path = root / name
     light = path.with_suffix(".jpg")
     return str(light if path.suffix == ".png" and not path.is_file() and light.is_file() else path)

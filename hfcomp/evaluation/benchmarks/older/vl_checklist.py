@@ -1,4 +1,4 @@
-"""VL-CheckList (Zhao et al. 2022): a phrase of an annotation or one with another object, attribute or relation."""
+"""VL-CheckList (Zhao et al. 2022): an annotated phrase against one with another object, attribute or relation."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _BOXES = {"Location": ("center", "mid", "margin"), "Size": ("large", "medium", "
 
 
 def _objects() -> dict[str, str]:
-    """Tests of objects by place or size of their box, and the file of each in `data/Object`."""
-    found = {}
+    """Returns the file in `data/Object` of each test of objects, by position or size of their box."""
+    files = {}
     for kind, boxes in _BOXES.items():
         for box in boxes:
             low = kind.lower()
             for part in ("obj", "subj"):
-                found[f"{kind}/{box}/vg_{part}"] = f"{kind}/vg_{low}/vg_{part}_{box}.json"
+                files[f"{kind}/{box}/vg_{part}"] = f"{kind}/vg_{low}/vg_{part}_{box}.json"
             for role in _ROLES:
-                found[f"{kind}/{box}/swig_{role}"] = f"{kind}/swig_{low}/swig_{role}/swig_{role}_{box}.json"
-            found[f"{kind}/{box}/{HAKE}"] = f"{kind}/hake_{low}/hake_obj_{box}.json"
-    return found
+                files[f"{kind}/{box}/swig_{role}"] = f"{kind}/swig_{low}/swig_{role}/swig_{role}_{box}.json"
+            files[f"{kind}/{box}/{HAKE}"] = f"{kind}/hake_{low}/hake_obj_{box}.json"
+    return files
 
 
 _KINDS = ("action", "color", "material", "size", "state")
@@ -43,33 +43,33 @@ TESTS = {
     **{f"Relation/action/{of}": f"data/Relation/{of}_action.json" for of in ("swig", HAKE)},
     **{f"Relation/{kind}/vg": f"data/Relation/vg/{kind}.json" for kind in ("action", "spatial")},
 }
-"""The name of each test, as in the authors' `corpus/v1`, and its file."""
+"""File of each test, by its name in the authors' `corpus/v1`."""
 ATTRIBUTES, OBJECTS, RELATIONS = (
     tuple(name for name in TESTS if name.startswith(part)) for part in ("Attribute", "Object", "Relation")
 )
 
 
 def checklist(web: str) -> Adapted:
-    """All tests with the images of every available source; `web` is the authors' repository at a commit."""
+    """Returns all tests with the images of every available source; `web` is the authors' repository at a commit."""
     layout = "data/ of github.com/om-ai-lab/VL-CheckList and folders of images: " + ", ".join(p.name for p in POOLS)
     return Adapted(RawFiles(tuple(TESTS.values()), rows, layout, web=web), _with_images)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items; of several phrases the first counts, as in the authors' script."""
-    found = []
+    """Reads the items. Only the first of several phrases is used, as in the authors' script."""
+    items = []
     for test, file in TESTS.items():
-        for number, one in enumerate(_list(folder / file)):
-            match one:
+        for number, entry in enumerate(_list(folder / file)):
+            match entry:
                 case [str(image), {"POS": [str(caption), *_], "NEG": [str(negative), *_]}]:
                     row = {"subset": test, "item": str(number), "image": image, "image_id": image}
-                    found.append({**row, "caption": caption, "negative_captions": [negative]})
+                    items.append({**row, "caption": caption, "negative_captions": [negative]})
                 case _:
                     raise ValueError(
-                        f"{folder / file}, entry {number}: found {str(one)[:80]}, expected an image and an object "
+                        f"{folder / file}, entry {number}: found {str(entry)[:80]}, expected an image and an object "
                         "with lists of phrases, POS and NEG. Download the file again."
                     )
-    return found
+    return items
 
 
 def _list(file: Path) -> list[Any]:

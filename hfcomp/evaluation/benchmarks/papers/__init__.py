@@ -1,1 +1,1 @@
-"""Benchmarks that the five papers brought, beside those of the field."""
+"""Benchmarks from the five papers behind this library."""

@@ -1,7 +1,7 @@
 """HierarCaps (Alper and Averbuch-Elor 2024): captions of an image from the general to the specific, in two ways.
 
-`HIERARCAPS` asks as its authors do whether they are found in that order; `HIERARCAPS_LEVELS` asks as CLEAR GLASS does,
-on each level, whether their image is found among others.
+Like its authors, `HIERARCAPS` tests whether they are retrieved in that order. Like CLEAR GLASS, `HIERARCAPS_LEVELS`
+tests on each level whether their image is found among others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SIDE = 256  # pixels of the authors' own images
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of the authors' table; `image` is COCO's name of the file in val2017, where all of them are."""
-    found = []
+    """Reads the items of the authors' table. `image` is the file name in COCO's val2017, which contains all images."""
+    items = []
     table = open_table(folder / FILE)
     for number, (_, cells) in enumerate(table.rows()):
         row = dict(zip(table.columns, cells, strict=True))
@@ -38,27 +38,27 @@ def rows(folder: Path) -> list[dict[str, Any]]:
             )
         # The URL of a val2014 image ends in the photograph's val2017 name.
         image = row["image_url"].rpartition("_")[2]
-        found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
-    return found
+        items.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
+    return items
 
 
 def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
-    """The same with paths of the authors' own, smaller copies of the images."""
+    """Reads the same items with paths of the authors' own, smaller copies of the images."""
     return [{**row, "image": str(folder / "test_imgs" / f"COCO_val2014_{row['image']}")} for row in rows(folder)]
 
 
-def fitted(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """The same items with COCO's images as in the authors' own copies: whole, in a white square of 256 pixels."""
+def fit_images(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """Fits COCO's whole images into a white square of 256 pixels, as in the authors' own copies."""
     images = map_cells(items.images["image"], lambda cell, row: Fitted(cell, SIDE))
     return replace(items, images={"image": images})
 
 
 def as_levels(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """The same items with a column for each text: level 1 the most specific, level 4 the most general."""
-    texts, found = items.rows["captions"][:], items.rows.remove_columns("captions")
+    """Puts each text into its own column: level 1 is the most specific, level 4 the most general."""
+    texts, levels = items.rows["captions"][:], items.rows.remove_columns("captions")
     for place, name in enumerate(reversed(level.LEVELS)):
-        found = found.add_column(name, [row[place] for row in texts])
-    return replace(items, rows=found)
+        levels = levels.add_column(name, [row[place] for row in texts])
+    return replace(items, rows=levels)
 
 
 HIERARCAPS = Benchmark(
@@ -80,7 +80,7 @@ HIERARCAPS = Benchmark(
                 pool=COCO_VAL2017,
                 web=f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{COMMIT}/data",
             ),
-            fitted,
+            fit_images,
         ),
     ),
     paper="Alper and Averbuch-Elor 2024, arXiv:2407.08521",
@@ -95,7 +95,7 @@ HIERARCAPS_LEVELS = Benchmark(
     suite=COMPOSITIONAL,
     protocol=level.LevelChoice(),
     data=tuple(Adapted(form, as_levels) for form in HIERARCAPS.data),
-    paper=f"{HIERARCAPS.paper}; asked as in Suissa et al., CLEAR GLASS, Table 3",
+    paper=f"{HIERARCAPS.paper}; protocol of Suissa et al., CLEAR GLASS, Table 3",
     license=HIERARCAPS.license,
     obtain=HIERARCAPS.obtain,
     folder=HIERARCAPS.name,

@@ -1,4 +1,4 @@
-"""InpaintCOCO (Rösch et al. 2024): a COCO image and the same with one thing repainted, each with its caption."""
+"""InpaintCOCO (Rösch et al. 2024): a COCO image and a copy with one thing inpainted, each with its caption."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 REPO = "phiyodr/InpaintCOCO"
 
 
-def stripped(rows: Dataset) -> Dataset:
-    """Rows whose captions have no spaces around them, with the number of the COCO image where it is known."""
+def strip_captions(rows: Dataset) -> Dataset:
+    """Strips spaces around captions, and adds the number of the COCO image if known."""
     added = {
         "caption": [(text or "").strip() for text in rows["caption"]],
         "negative_captions": [[(text or "").strip()] for text in rows["negative_captions"]],
@@ -29,11 +29,11 @@ def stripped(rows: Dataset) -> Dataset:
 
 @dataclass(frozen=True)
 class Pairs(HubData):
-    """The published set, or a set of `hfcomp build inpaintcoco`, which has its columns and is verified."""
+    """The published dataset, or one built by `hfcomp build inpaintcoco`, with the same columns and verified."""
 
     @property
     def layout(self) -> str:
-        return f"{super().layout}, or a set of `hfcomp build inpaintcoco`"
+        return f"{super().layout}, or a dataset built by `hfcomp build inpaintcoco`"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         from hfcomp.data.built_sets.files import is_build
@@ -42,7 +42,7 @@ class Pairs(HubData):
             return super().local(folder, folders)
         from hfcomp.data.loading import load_training_set
 
-        # Not loaded as plain Parquet files: this loader checks the set against its manifest.
+        # Not loaded as plain Parquet files, because this loader checks the dataset against its manifest.
         rows = load_training_set(str(folder), split="test")
         return self._items({"all": rows}, Origin(str(folder)), None, folders, folder)
 
@@ -62,7 +62,7 @@ INPAINTCOCO = Benchmark(
                 "negative_captions": "inpaint_caption",
                 "subset": "concept",
             },
-            reshape=stripped,
+            reshape=strip_captions,
             optional={"image_id": "coco_details"},
         ),
     ),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 LIMIT = 5000
-"""Items of a concept, our choice: the 200,310 of objects in SBU would be 16 million captions to encode."""
+"""Maximum items per concept. Our choice: the 200,310 items of objects in SBU would mean 16 million captions."""
 
 _PAPER = "Rösch et al. 2024, arXiv:2403.02875"
 _ROWS_AT_A_TIME = 1000
@@ -43,19 +43,24 @@ def keyword_benchmark(
     seed: int = 0,
     matching: Matching = PAPER,
 ) -> Benchmark:
-    """Keyword ranking on any images with captions.
+    """Makes a keyword ranking benchmark from any images with captions.
 
-    An item is a caption that holds a keyword of a concept; its candidates are the caption and all its permutations
-    (80 for object, 9 for color, 2 for location and size), and each concept is a subset. Where a caption holds several
-    keywords of a concept, the first is permuted: the paper has one item per caption.
+    An item is a caption that contains a keyword of a concept. Its candidates are the caption and all its permutations
+    (80 for object, 9 for color, 2 for location and size), and each concept is a subset. If a caption contains several
+    keywords of a concept, only the first is permuted: the paper has one item per caption.
 
     Args:
-        data: forms of the data, whose rows have an image in `image` and its caption in `caption` or all of them in
-            `captions`; `item` may name a row, `image_id` say which rows show the same.
-        concepts: some of `object`, `color`, `location` and `size`.
-        limit: items of a concept; of more, as many are drawn and the others counted as left out. `None`: all.
-        seed: of the draw.
-        matching: how keywords are found and written, `PAPER` or `EXTENDED`.
+        name: Name of the benchmark.
+        data: Forms of the data, whose rows have an image in `image` and its caption in `caption` or all captions in
+            `captions`. Optionally, `item` names a row, and `image_id` tells which rows show the same image.
+        title: Title in tables.
+        license: License of the data.
+        obtain: How to get the data.
+        concepts: Concepts among `object`, `color`, `location` and `size`.
+        limit: Maximum items per concept. If there are more, a random sample is used and the rest are counted as left
+            out. `None`: all.
+        seed: Random seed of the sample.
+        matching: How keywords are found and written, `PAPER` or `EXTENDED`.
     """
     for concept in concepts:
         check_concept(concept)
@@ -76,11 +81,11 @@ def keyword_benchmark(
 
 
 class NoKeyword(ValueError):
-    """No caption holds a keyword of the concepts that are asked for."""
+    """No caption contains a keyword of the requested concepts."""
 
 
 class _Caption(NamedTuple):
-    """A caption by its row and its place there."""
+    """A caption with its row and its position there."""
 
     row: int
     number: int
@@ -91,7 +96,7 @@ class _Caption(NamedTuple):
 
 @dataclass(frozen=True)
 class KeywordItems:
-    """Makes images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`]."""
+    """Turns images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`]."""
 
     concepts: tuple[str, ...] = CONCEPTS
     limit: int | None = LIMIT
@@ -102,37 +107,37 @@ class KeywordItems:
     def __call__(
         self, pairs: BenchmarkData, folders: Folders | None = None, folder: Path | None = None
     ) -> BenchmarkData:
-        """One row per caption and concept with a keyword in it, with the images of `pairs`."""
+        """Returns one row per caption and concept with a keyword in the caption, with the images of `pairs`."""
         from datasets import Dataset, concatenate_datasets
 
         cells = pairs.images["image"] if "image" in pairs.images else pairs.rows["image"]
-        found, empty = self._captions_by_concept(pairs)
+        by_concept, empty = self._captions_by_concept(pairs)
         left_out = dict(pairs.left_out) | ({EMPTY_CAPTION: empty} if empty else {})
         tables: list[Dataset] = []
         places: list[int] = []
-        for concept, captions in found.items():
+        for concept, captions in by_concept.items():
             kept, missing = self._sample(captions, cells)
             if missing:
                 left_out[NO_IMAGE] = left_out.get(NO_IMAGE, 0) + missing
             if len(kept) + missing < len(captions):
                 # Counted, so a report shows which part of the data the number covers.
-                reason = f"not among the {self.limit:,} drawn of a concept"
+                reason = f"not among the {self.limit:,} sampled per concept"
                 left_out[reason] = left_out.get(reason, 0) + len(captions) - len(kept) - missing
-            places += [one.row for one in kept]
-            # Python strings of many items' candidates take several times the memory that a table takes.
+            places += [caption.row for caption in kept]
+            # Candidates of many items take several times as much memory as Python strings than as a table.
             for start in range(0, len(kept), _ROWS_AT_A_TIME):
                 part = kept[start : start + _ROWS_AT_A_TIME]
-                tables.append(Dataset.from_list([self._row(one, concept) for one in part]))
+                tables.append(Dataset.from_list([self._row(caption, concept) for caption in part]))
         if not tables:
             raise NoKeyword(
-                f"{pairs.origin.place}: no caption holds a keyword of {', '.join(self.concepts)} "
+                f"{pairs.origin.place}: no caption contains a keyword of {', '.join(self.concepts)} "
                 "(hfcomp.negatives.find_keywords)."
             )
         images = {"image": pick_cells(cells, places)}
         return BenchmarkData(concatenate_datasets(tables), pairs.origin, images, left_out)
 
     def _captions_by_concept(self, pairs: BenchmarkData) -> tuple[dict[str, list[_Caption]], int]:
-        """The captions that hold a keyword, by concept, and the number of rows without any caption."""
+        """Returns the captions with a keyword, by concept, and the number of rows without any caption."""
         rows = pairs.rows
         column = "captions" if "captions" in rows.column_names else "caption"
         if column not in rows.column_names:
@@ -142,58 +147,58 @@ class KeywordItems:
             )
         names = [str(name) for name in rows["item"]] if "item" in rows.column_names else map(str, range(len(rows)))
         given = rows["image_id"][:] if "image_id" in rows.column_names else None
-        # All captions of a photograph are one cluster, whichever rows they are in.
+        # All captions of a photograph form one cluster, even in different rows.
         images = photograph_ids(given, pairs.cells("image"))
-        found: dict[str, list[_Caption]] = defaultdict(list)
+        by_concept: dict[str, list[_Caption]] = defaultdict(list)
         empty = 0
         for row, (name, value) in enumerate(zip(names, rows[column], strict=True)):
             captions = [value] if isinstance(value, str) else value or []
             empty += not any(text and text.strip() for text in captions)
             for number, text in enumerate(captions):
                 item = name if isinstance(value, str) else f"{name}/{number}"
-                one = _Caption(row, number, item, images[row] or name, text or "")
-                # A caption may hold keywords of several concepts, and is an item of each of them.
+                caption = _Caption(row, number, item, images[row] or name, text or "")
+                # A caption may contain keywords of several concepts, and is an item of each of them.
                 for concept in self.concepts:
-                    if find_keywords(one.text, concept, self.matching, table=self.table):
-                        found[concept].append(one)
-        return {concept: found[concept] for concept in self.concepts if found[concept]}, empty
+                    if find_keywords(caption.text, concept, self.matching, table=self.table):
+                        by_concept[concept].append(caption)
+        return {concept: by_concept[concept] for concept in self.concepts if by_concept[concept]}, empty
 
     def _sample(self, captions: list[_Caption], cells: Sequence[Any]) -> tuple[list[_Caption], int]:
-        """At most `limit` captions, and how many have no image."""
+        """Selects at most `limit` captions, and counts those without an image."""
         if self.limit is None or len(captions) <= self.limit:
             return captions, 0
 
-        # A digest per item: the sample depends neither on the form of the data nor on other rows.
-        def place(one: _Caption) -> bytes:
-            return hashlib.blake2b(f"{self.seed}\n{one.item}".encode(), digest_size=16).digest()
+        # A digest per item, so the sample depends neither on the form of the data nor on other rows.
+        def place(caption: _Caption) -> bytes:
+            return hashlib.blake2b(f"{self.seed}\n{caption.item}".encode(), digest_size=16).digest()
 
         kept: list[_Caption] = []
         missing = 0
-        # Taken in the order of their digests until enough have an image, so a missing image changes no other choice.
-        for one in sorted(captions, key=place):
+        # In the order of their digests until enough have an image, so a missing image does not affect other choices.
+        for caption in sorted(captions, key=place):
             if len(kept) == self.limit:
                 break
-            if is_missing(cells[one.row]):
+            if is_missing(cells[caption.row]):
                 missing += 1
             else:
-                kept.append(one)
+                kept.append(caption)
         # Sorted back into the order of the data.
         return sorted(kept), missing
 
-    def _row(self, one: _Caption, concept: str) -> dict[str, Any]:
-        permuted = all_keyword_permutations(one.text, concept, matching=self.matching, table=self.table)
+    def _row(self, caption: _Caption, concept: str) -> dict[str, Any]:
+        permuted = all_keyword_permutations(caption.text, concept, matching=self.matching, table=self.table)
         others = permuted.texts[: permuted.target] + permuted.texts[permuted.target + 1 :]
         return {
             "subset": concept,
-            "item": one.item,
-            "image_id": one.image_id,
-            "caption": one.text,
+            "item": caption.item,
+            "image_id": caption.image_id,
+            "caption": caption.text,
             "negative_captions": list(others),
         }
 
 
 def sbu_captions(folder: Path) -> list[dict[str, Any]]:
-    """SBU's images and captions, of the one JSON object of lists; a file is called as in its address."""
+    """Reads SBU's images and captions from its JSON object of lists; files are named as in their URLs."""
     file = folder / "sbu-captions-all.json"
     content = read_json(file)
     urls, captions = content.get("image_urls", ()), content.get("captions", ())
@@ -203,7 +208,7 @@ def sbu_captions(folder: Path) -> list[dict[str, Any]]:
 
 
 def by_product(rows: Dataset) -> Dataset:
-    """Photographs "57910_0" and "57910_1" are of one product and have one caption: intervals draw products."""
+    """Groups photographs of one product, such as "57910_0" and "57910_1", for intervals, as they share a caption."""
     return rows.add_column("image_id", [str(name).rpartition("_")[0] or str(name) for name in rows["item_ID"]])
 
 

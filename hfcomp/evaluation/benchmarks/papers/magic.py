@@ -1,7 +1,7 @@
-"""MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and images.
+"""MAGIC (CLEAR GLASS): finds images by the name of a concept, on four levels of abstraction.
 
-The authors' set is not released; `hfcomp build magic` makes one. `MAGIC` asks for an image by the names of its
-concepts, `MAGIC_CAPTIONS` by its generalized caption, `MAGIC_BY_CONCEPT` by names of concepts that are not trained on.
+The authors' dataset is not released; `hfcomp build magic` builds one. `MAGIC` searches for an image by the names of
+its concepts, `MAGIC_CAPTIONS` by its generalized caption, `MAGIC_BY_CONCEPT` by names of concepts not trained on.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class BuiltLevels(_Unreleased):
     """The test rows of a set of `hfcomp build magic`; `caption` is their generalized one.
 
     Attributes:
-        texts: the columns of texts that an image is asked for by.
-        view: the set's configuration.
+        texts: Text columns by which an image is searched for.
+        view: Configuration of the dataset.
     """
 
     texts: tuple[str, ...] = LEVELS
@@ -35,7 +35,7 @@ class BuiltLevels(_Unreleased):
 
     @property
     def layout(self) -> str:
-        return f"a set of `hfcomp build magic`, of which the test rows of {self.view} are read"
+        return f"a dataset built by `hfcomp build magic`, of which the test rows of {self.view} are read"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         from hfcomp.data.built_sets.views import read_views
@@ -58,8 +58,8 @@ class OwnLevels(_Unreleased):
     """Parquet files in the column contract, as you write them.
 
     Attributes:
-        texts: the columns of texts that an image is asked for by.
-        optional: columns that are read where they are there.
+        texts: Text columns by which an image is searched for.
+        optional: Columns that are read if they exist.
     """
 
     texts: tuple[str, ...] = LEVELS
@@ -87,9 +87,9 @@ class OwnLevels(_Unreleased):
 
 
 def concepts(folder: Path) -> list[dict[str, Any]]:
-    """The test images of every concept of the authors' JSON; an image may be there under several.
+    """Reads the test images of every concept in the authors' JSON; an image may occur under several concepts.
 
-    Its caption is its first generalized one, else its first original one, as in the released evaluation.
+    The caption is the first generalized one, otherwise the first original one, as in the released evaluation.
     """
     return [
         {

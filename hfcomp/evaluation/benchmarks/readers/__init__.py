@@ -1,1 +1,1 @@
-"""What several benchmarks read with: annotation files and sets of images."""
+"""Shared readers of annotation files and image sets."""

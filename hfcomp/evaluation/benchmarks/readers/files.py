@@ -1,4 +1,4 @@
-"""A benchmark's JSON, CSV and zip files, read with errors that name the place."""
+"""Readers for a benchmark's JSON, CSV and zip files, with errors that name the place."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ Named = list[tuple[str, dict[str, Any]]]
 
 
 def entries(file: Path | zipfile.Path, keys: Sequence[str], inside: str | None = None) -> Named:
-    """The objects of a JSON list or dictionary, each with its name; in a list, its place.
+    """Reads the objects of a JSON list or dictionary, each with its name, or its position in a list.
 
     Args:
-        keys: what every object has to have.
-        inside: the key of the file's own object under which the list or dictionary stands, if it does.
+        file: JSON file.
+        keys: Keys that every object must have.
+        inside: Key of the list or dictionary, if it is inside an object.
     """
     content = _parse(file.read_bytes(), str(file))
     if inside is not None:
         content = _validate(content, (inside,), str(file))[inside]
     if not isinstance(content, list | dict):
         raise ValueError(f"{file}: found a {type(content).__name__}, expected a list or dictionary of objects.")
-    named = content.items() if isinstance(content, dict) else ((str(place), one) for place, one in enumerate(content))
-    return [(name, _validate(one, keys, f"{file}, entry {name!r}")) for name, one in named]
+    entries = content if isinstance(content, dict) else {str(place): entry for place, entry in enumerate(content)}
+    return [(name, _validate(entry, keys, f"{file}, entry {name!r}")) for name, entry in entries.items()]
 
 
 def listed_entries(file: Path, keys: Sequence[str]) -> Named:
-    """As `entries`, of a JSON list of lists, whose values get these keys in their order."""
+    """Like `entries`, for a JSON list of lists, whose values get these keys in order."""
     content = _parse(file.read_bytes(), str(file))
     if not isinstance(content, list):
         raise ValueError(f"{file}: found a {type(content).__name__}, expected a list of lists.")
-    found = []
+    named = []
     for place, values in enumerate(content):
         if not isinstance(values, list) or len(values) != len(keys):
             raise ValueError(f"{file}, entry {place}: expected a list of {', '.join(keys)}, found {str(values)[:80]}.")
-        found.append((str(place), dict(zip(keys, values, strict=True))))
-    return found
+        named.append((str(place), dict(zip(keys, values, strict=True))))
+    return named
 
 
 def object_in(file: Path, keys: Sequence[str]) -> dict[str, Any]:
@@ -51,14 +52,14 @@ def object_in(file: Path, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def line_entries(file: Path, keys: Sequence[str]) -> Named:
-    """As `entries`, of a file with an object in every line, named by the line's number."""
+    """Like `entries`, for a file with one object per line, named by its line number."""
     lines = enumerate(file.read_bytes().splitlines(), start=1)
     parsed = ((number, _parse(line, f"{file}, line {number}")) for number, line in lines if line.strip())
-    return [(str(number), _validate(one, keys, f"{file}, line {number}")) for number, one in parsed]
+    return [(str(number), _validate(entry, keys, f"{file}, line {number}")) for number, entry in parsed]
 
 
 def csv_entries(file: Path, keys: Sequence[str]) -> Named:
-    """As `entries`, of a CSV file with a header, each row named by its last line's number."""
+    """Like `entries`, for a CSV file with a header; each row is named by the number of its last line."""
     table = open_table(file)
     rows = ((line, dict(zip(table.columns, cells, strict=True))) for line, cells in table.rows())
     return [(str(line), _validate(row, keys, f"{file}, line {line}")) for line, row in rows]
@@ -72,13 +73,13 @@ def _parse(content: bytes, where: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
+    entry = dict(pairs)
     # Python's parser would silently keep the last of two equal keys.
-    if len(found) < len(pairs):
+    if len(entry) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"duplicate key {twice!r}")
-    return found
+        duplicate = next(name for name in entry if names.count(name) > 1)
+        raise ValueError(f"duplicate key {duplicate!r}")
+    return entry
 
 
 def _validate(entry: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
@@ -94,38 +95,39 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is not a whole zip archive ({error}). Download it again.") from error
+        raise ValueError(f"{path} is not a complete zip archive ({error}). Download it again.") from error
 
 
 def member(path: Path, file: str) -> zipfile.Path:
-    """A file of a zip archive, in whatever folder it is there."""
+    """Finds a file in a zip archive, in any folder."""
     archive = open_archive(path)
-    # Archives made on a Mac hold a second, hidden copy of every name.
-    found = [name for name in archive.namelist() if f"/{name}".endswith(f"/{file}") and "__MACOSX" not in name]
-    if not found:
+    # Archives made on a Mac contain a second, hidden copy of every name.
+    names = [name for name in archive.namelist() if f"/{name}".endswith(f"/{file}") and "__MACOSX" not in name]
+    if not names:
         raise ValueError(f"{path}: has no {file}. Download it again.")
-    return zipfile.Path(archive, min(found, key=len))
+    return zipfile.Path(archive, min(names, key=len))
 
 
 def zipped_images(path: Path, names: Sequence[str | None]) -> LazyCells:
-    """Images of an archive by the names of its members; `None` for one that is not there."""
-    # The archive stays open, so its directory of tens of thousands of names is read once and not for every image.
+    """Returns images of an archive by member name; `None` for a missing one."""
+    # The archive stays open, so its directory of tens of thousands of names is read once instead of per image.
     archive = open_archive(path)
-    there = set(archive.namelist())
+    members = set(archive.namelist())
 
     def read(row: int) -> Any:
         name = names[row]
-        return {"bytes": archive.read(name), "path": name} if name in there else None
+        return {"bytes": archive.read(name), "path": name} if name in members else None
 
     return LazyCells(len(names), read)
 
 
 @dataclass(frozen=True)
 class ZippedFiles(RawFiles):
-    """A benchmark's own files, with its images in an archive: the rows name its members.
+    """A benchmark's original files, with its images in an archive whose members the rows name.
 
     Attributes:
-        archive: its name, one of `required_files`.
+        archive: Name of the archive, one of `required_files`.
+        images: Image columns.
     """
 
     archive: str = "images.zip"

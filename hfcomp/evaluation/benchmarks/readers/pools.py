@@ -1,4 +1,4 @@
-"""Sets of photographs that several benchmarks share: COCO, Visual Genome and SWiG."""
+"""Image sets that several benchmarks share: COCO, Visual Genome and SWiG."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SWIG = Pool("swig", obtain="Get images_512 of github.com/allenai/swig and pass t
 def with_images_of(
     items: BenchmarkData, pools: Sequence[Pool], names: Sequence[str], folders: Folders, beside: Path | None
 ) -> BenchmarkData:
-    """Items with the images of every available pool; those of the others are left out, with the pool's name.
+    """Adds the images of every available pool. Items of other pools are left out, with the pool's name as reason.
 
-    `names` are the pools that the rows' files are in.
+    `names` are the pools of the rows' files.
 
     Raises:
-        Unavailable: when no pool is available.
+        Unavailable: If no pool is available.
     """
     rows = items.rows
     files = rows["image"][:]
@@ -42,7 +42,7 @@ def with_images_of(
             continue
         origins.append(origin)
         for place, row in enumerate(own):
-            # Only the place is kept: the images of all pools would not fit into memory.
+            # Only the place is kept, because the images of all pools would not fit into memory.
             places[row] = (cells, place)
 
     def read(row: int) -> Any:
@@ -66,7 +66,7 @@ COCO_VAL2017 = Pool(
     name="val2017",
     repo="lmms-lab/COCO-Caption2017",
     split="val",
-    key="question_id",  # "000000397133.jpg", as lmms-eval's users join it
+    key="question_id",  # "000000397133.jpg", by which lmms-eval joins images
     data_files="data/val-*",  # without the test split, which is eight times as large
     obtain=_OBTAIN.format("val2017"),
 )
@@ -75,14 +75,14 @@ COCO_TRAIN2014 = Pool(name="train2014", obtain=_OBTAIN.format("train2014"))
 
 
 def coco_captions(folder: Path) -> list[dict[str, Any]]:
-    """COCO's images, each with its captions in the order of `captions_val2017.json`."""
+    """Reads COCO's images, each with its captions in the order of `captions_val2017.json`."""
     file = folder / "captions_val2017.json"
     captions: dict[int, list[str]] = defaultdict(list)
-    for _, one in entries(file, ("image_id", "caption"), inside="annotations"):
-        captions[one["image_id"]].append(one["caption"])
+    for _, entry in entries(file, ("image_id", "caption"), inside="annotations"):
+        captions[entry["image_id"]].append(entry["caption"])
     return [
-        {"item": one["file_name"], "image": one["file_name"], "captions": captions[one["id"]]}
-        for _, one in entries(file, ("id", "file_name"), inside="images")
+        {"item": image["file_name"], "image": image["file_name"], "captions": captions[image["id"]]}
+        for _, image in entries(file, ("id", "file_name"), inside="images")
     ]
 
 
@@ -104,7 +104,7 @@ COCO2017_CAPTIONS = (
 
 NO_AREA = "box without an area"
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
-"""The keys of a box in ARO's files: left and upper edge, width and height, in pixels."""
+"""Keys of a box in ARO's files: left and upper edge, width and height in pixels."""
 
 VISUAL_GENOME = Pool(
     name="visual_genome",
@@ -115,17 +115,17 @@ VISUAL_GENOME = Pool(
 
 
 def box_of(entry: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The box of an entry of a JSON file, as MTEB's copies of ARO have it; `None` where it has none."""
+    """Returns the box of a JSON entry in the format of MTEB's copies of ARO; `None` if it has none."""
     return {key[-1]: entry[key] for key in BOX} if all(key in entry for key in BOX) else None
 
 
-def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path | None = None) -> BenchmarkData:
-    """Items with images cut to the column `box`, where a row has one; without an area it is left out, and counted."""
-    # A reader's own reason is kept, unless the box has no area.
+def crop_to_boxes(items: BenchmarkData, folders: Folders | None = None, beside: Path | None = None) -> BenchmarkData:
+    """Crops images to the column `box`, if a row has one. Boxes without an area are left out and counted."""
+    # A reader's reason is kept, unless the box has no area.
     given = items.rows["left_out"][:] if "left_out" in items.rows.column_names else [""] * len(items.rows)
     edges, reasons = [], []
     for box, reason in zip(items.rows["box"][:], given, strict=True):
-        # A row without a box has a whole image, which any box with an area stands for.
+        # A row without a box keeps the whole image; any box with an area works as a placeholder.
         left, upper, width, height = (0, 0, 1, 1) if box is None else (int(box[side]) for side in "xywh")
         edges.append(None if box is None else (left, upper, left + width, upper + height))
         reasons.append(NO_AREA if min(width, height) < 1 else reason)

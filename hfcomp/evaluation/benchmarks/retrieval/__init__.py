@@ -1,1 +1,1 @@
-"""Retrieval of images by their captions and of captions by their images."""
+"""Retrieval of images by captions and of captions by images."""

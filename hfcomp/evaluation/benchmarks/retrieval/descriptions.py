@@ -1,4 +1,4 @@
-"""Images with long descriptions, by single sentences or whole: DOCCI, ImageInWords, DCI and Urban1k."""
+"""Retrieval by long descriptions, by single sentences or as a whole: DOCCI, ImageInWords, DCI and Urban1k."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 _SHORTEST = 3
-"""Characters. FLAIR's file of ImageInWords lacks shorter pieces, such as the end of a quotation."""
+"""Minimum characters of a sentence. FLAIR's ImageInWords file lacks shorter pieces, such as the end of a quotation."""
 Captions = Callable[[str], list[str]]
 
 
 def sentences(description: str) -> list[str]:
-    """A description cut at each full stop and line, as FLAIR does (Xiao et al. 2025, arXiv:2412.03561).
+    """Splits a description at each full stop and line break, as FLAIR does (Xiao et al. 2025, arXiv:2412.03561).
 
-    Gives exactly the 6,204 texts of FLAIR's file of ImageInWords. "3.5" and "St. Paul" are cut too.
+    This gives exactly the 6,204 texts of FLAIR's ImageInWords file. "3.5" and "St. Paul" are split too.
     """
     return [part for part in _pieces(description) if len(part) >= _SHORTEST]
 
@@ -34,8 +34,8 @@ def whole(description: str) -> list[str]:
     return [description.strip()]
 
 
-def rejoined(description: str) -> list[str]:
-    """A whole description, its pieces between full stops and lines joined by ". ", as LoTLIP and FLAIR read it."""
+def rejoin(description: str) -> list[str]:
+    """Joins the pieces between full stops and line breaks by ". ", as LoTLIP and FLAIR do."""
     return [". ".join(filter(None, _pieces(description)))]
 
 
@@ -43,11 +43,11 @@ def _pieces(description: str) -> list[str]:
     return [part.strip() for part in re.split(r"\n|</s>|[.]", description)]
 
 
-def annotated(folder: Path, file: str, images: str = "", only: str = "") -> list[dict[str, Any]]:
+def annotation_rows(folder: Path, file: str, images: str = "", only: str = "") -> list[dict[str, Any]]:
     captions: dict[str, list[str]] = defaultdict(list)
-    for _, one in entries(folder / file, ("image", "caption"), inside="annotations"):
-        if one["image"].startswith(only):
-            captions[one["image"]].append(one["caption"])
+    for _, entry in entries(folder / file, ("image", "caption"), inside="annotations"):
+        if entry["image"].startswith(only):
+            captions[entry["image"]].append(entry["caption"])
     return [
         {"item": name, "image": str(folder / images / name), "image_id": name, "captions": texts}
         for name, texts in captions.items()
@@ -77,7 +77,7 @@ def docci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
     ]
 
 
-def in_captions(rows: Dataset, *, captions: Captions) -> Dataset:
+def split_captions(rows: Dataset, *, captions: Captions) -> Dataset:
     lists = [captions(text) for text in rows["captions"]]
     return rows.remove_columns("captions").add_column("captions", lists)
 
@@ -87,7 +87,7 @@ def _docci(name: str, title: str, captions: Captions, *forms: RawFiles, version:
         DOCCI_REPO,
         {"image": "image_file", "captions": "description"},
         {"all": {"split": "test", "data_files": {"test": "data/test-*"}}},
-        reshape=partial(in_captions, captions=captions),
+        reshape=partial(split_captions, captions=captions),
         revision=DOCCI_AT,
     )
     return _benchmark(
@@ -108,7 +108,7 @@ def _docci(name: str, title: str, captions: Captions, *forms: RawFiles, version:
 
 DOCCI_CUT = RawFiles(
     (DOCCI_FLAIR,),
-    partial(annotated, file=DOCCI_FLAIR, images="images"),
+    partial(annotation_rows, file=DOCCI_FLAIR, images="images"),
     f"{DOCCI_FLAIR} of github.com/ExplainableML/flair and images/",
 )
 DOCCI = _docci("docci", "DOCCI retrieval", sentences, DOCCI_CUT, version=2)
@@ -120,26 +120,26 @@ PARTS = {
     "IIW-400": ("image/key", "docci_aar/{}.jpg"),
     "DCI_Test": ("image", "dci/{}"),
 }
-"""By part of ImageInWords: the field with the image's name, and the image's folder."""
+"""Field with the image's name, and place of the image, for each part of ImageInWords."""
 IIW_FLAIR = "test_annotations.json"
 
 
 def imageinwords(folder: Path, *, parts: Sequence[str], captions: Captions) -> list[dict[str, Any]]:
-    found = []
+    items = []
     for part in parts:
         field, place = PARTS[part]
         for _, row in line_entries(folder / part / "data.jsonl", (field, "IIW")):
             name = place.format(row[field])
             texts = captions(row["IIW"])
-            found.append({"item": name, "image": str(folder / name), "image_id": name, "captions": texts})
-    return found
+            items.append({"item": name, "image": str(folder / name), "image_id": name, "captions": texts})
+    return items
 
 
 def _imageinwords(name: str, title: str, parts: tuple[str, ...], captions: Captions = sentences) -> Benchmark:
     folders = ", ".join(PARTS[part][1].partition("/")[0] for part in parts)
     files, read = tuple(f"{part}/data.jsonl" for part in parts), partial(imageinwords, parts=parts, captions=captions)
     layout = f"{', '.join(parts)} of datasets/ of github.com/google/imageinwords, with folders of images {folders}"
-    cut = partial(annotated, file=IIW_FLAIR, only="" if len(parts) > 1 else f"{folders}/")
+    cut = partial(annotation_rows, file=IIW_FLAIR, only="" if len(parts) > 1 else f"{folders}/")
     layout_cut = f"{IIW_FLAIR} of github.com/ExplainableML/flair with folders of images {folders}"
     return _benchmark(
         name,
@@ -149,7 +149,7 @@ def _imageinwords(name: str, title: str, parts: tuple[str, ...], captions: Capti
         paper="Garg et al. 2024, arXiv:2405.02793",
         license="CC BY 4.0; images of DCI under SA-1B's license" if "dci" in folders else "CC BY 4.0",
         obtain="The images are in docci_images_aar.tar.gz (IIW-400), docci_images.tar.gz (DOCCI_Test), both at "
-        "https://google.github.io/docci, and in Meta's SA-1B, for which one registers (DCI_Test). Pass a folder "
+        "https://google.github.io/docci, and in Meta's SA-1B, which requires registration (DCI_Test). Pass a folder "
         f"with them and the texts as --data {name.removesuffix('_full')}=FOLDER.",
         folder=name.removesuffix("_full"),
         version=2 if captions is sentences else 1,
@@ -158,20 +158,20 @@ def _imageinwords(name: str, title: str, parts: tuple[str, ...], captions: Capti
 
 IMAGEINWORDS = _imageinwords("imageinwords", "ImageInWords retrieval", tuple(PARTS))
 IMAGEINWORDS_400 = _imageinwords("imageinwords_400", "ImageInWords-400 retrieval", ("IIW-400",))
-IMAGEINWORDS_FULL = _imageinwords("imageinwords_full", "ImageInWords full-text retrieval", tuple(PARTS), rejoined)
+IMAGEINWORDS_FULL = _imageinwords("imageinwords_full", "ImageInWords full-text retrieval", tuple(PARTS), rejoin)
 
 
 # DCI (Urbanek et al. 2024)
 def dci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
-    """The images of all three splits of DCI, with the short caption and the long one as one description."""
+    """Reads the images of DCI's three splits, with the short and the long caption as one description."""
     splits: Mapping[str, Sequence[str]] = object_in(folder / "splits.json", ())
-    found = []
+    items = []
     for name in (name for names in splits.values() for name in names):
         entry = object_in(folder / "annotations" / name, ("image", "short_caption", "extra_caption"))
-        # A line break joins the two. Descriptions are cut there as at a full stop.
+        # Joined by a line break, at which descriptions are split like at a full stop.
         texts = captions(f"{entry['short_caption']}\n{entry['extra_caption']}")
-        found.append({"item": name, "image": str(folder / "photos" / entry["image"]), "captions": texts})
-    return found
+        items.append({"item": name, "image": str(folder / "photos" / entry["image"]), "captions": texts})
+    return items
 
 
 DCI = _benchmark(
@@ -179,10 +179,10 @@ DCI = _benchmark(
     "DCI full-text retrieval",
     RawFiles(
         required_files=("splits.json", "annotations"),
-        read=partial(dci, captions=rejoined),
+        read=partial(dci, captions=rejoin),
         layout="splits.json and annotations/ of dci.tar.gz (github.com/facebookresearch/DCI) and a folder photos/",
     ),
-    paper="Urbanek et al. 2024, arXiv:2312.08578; asked as in Wu et al. 2024, LoTLIP, arXiv:2410.05249",
+    paper="Urbanek et al. 2024, arXiv:2312.08578; protocol of Wu et al. 2024, LoTLIP, arXiv:2410.05249",
     license="CC BY-NC; images under SA-1B's license",
     obtain="Get https://dl.fbaipublicfiles.com/densely_captioned_images/dci.tar.gz and, after accepting the license "
     "of SA-1B, sa_000138.tar, whose images go into photos/.",
@@ -193,13 +193,13 @@ URBAN1K_REPO = "BeichenZhang/Urban1k"
 ARCHIVE, IMAGES, CAPTIONS = "Urban1k.zip", "image", "caption"
 
 
-def unpacked(folder: Path) -> list[dict[str, Any]]:
-    """The items of the folders of images and captions, which name the two files of an item alike."""
+def unpacked_rows(folder: Path) -> list[dict[str, Any]]:
+    """Reads the items of an image and a caption folder, in which the two files of an item have the same name."""
     files = {path.stem: path for path in sorted((folder / CAPTIONS).glob("*.txt"))}
     return _rows(files, lambda path: path.read_bytes(), lambda stem: str(folder / IMAGES / f"{stem}.jpg"))
 
 
-def packed(folder: Path) -> list[dict[str, Any]]:
+def archive_rows(folder: Path) -> list[dict[str, Any]]:
     with open_archive(folder / ARCHIVE) as archive:
         members = [PurePosixPath(name) for name in archive.namelist()]
         captions = {path.stem: path for path in members if path.parent.name == CAPTIONS and path.suffix == ".txt"}
@@ -210,25 +210,27 @@ def packed(folder: Path) -> list[dict[str, Any]]:
 def _rows(
     captions: Mapping[str, Any], read: Callable[[Any], bytes], image: Callable[[str], str | None]
 ) -> list[dict[str, Any]]:
-    found = []
+    items = []
     for stem, path in captions.items():
         try:
             lines = read(path).decode("utf-8-sig").strip().splitlines()
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: found bytes that are not UTF-8 ({error}). Download it again.") from error
-        found.append({"item": stem, "image": image(stem), "image_id": stem, "captions": lines[:1]})
-    return found
+        items.append({"item": stem, "image": image(stem), "image_id": stem, "captions": lines[:1]})
+    return items
 
 
 URBAN1K = _benchmark(
     "urban1k",
     "Urban1k full-text retrieval",
     RawFiles(
-        (IMAGES, CAPTIONS), unpacked, f"{ARCHIVE} of {URBAN1K_REPO} on the Hub unpacked into {IMAGES}/, {CAPTIONS}/"
+        (IMAGES, CAPTIONS),
+        unpacked_rows,
+        f"{ARCHIVE} of {URBAN1K_REPO} on the Hub unpacked into {IMAGES}/, {CAPTIONS}/",
     ),
     ZippedFiles(
         (ARCHIVE,),
-        packed,
+        archive_rows,
         f"{ARCHIVE} as it is",
         archive=ARCHIVE,
         repo=URBAN1K_REPO,

@@ -1,4 +1,4 @@
-"""ECCV Caption (Chun et al. 2022): COCO retrieval in which every caption and image that is right counts as right."""
+"""ECCV Caption (Chun et al. 2022): COCO retrieval in which all captions and images that match count as right."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ COCO, KARPATHY = "captions_val2014.json", "dataset_coco.json"
 
 
 def coco_texts(folder: Path) -> dict[str, str]:
-    found = entries(folder / COCO, ("id", "caption"), inside="annotations")
-    return {str(entry["id"]): entry["caption"] for _, entry in found}
+    captions = entries(folder / COCO, ("id", "caption"), inside="annotations")
+    return {str(entry["id"]): entry["caption"] for _, entry in captions}
 
 
 def karpathy_texts(folder: Path) -> dict[str, str]:
     images = entries(folder / KARPATHY, ("sentences",), inside="images")
-    return {str(one["sentid"]): one["raw"] for _, image in images for one in image["sentences"]}
+    return {str(sentence["sentid"]): sentence["raw"] for _, image in images for sentence in image["sentences"]}
 
 
 def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[dict[str, Any]]:
-    """The 5,000 images, each with its five captions, and what is right for those that are queries."""
-    written = texts(folder)
+    """Reads the 5,000 images, each with its five captions, and the right keys of those that are queries."""
+    caption_texts = texts(folder)
     images_of, captions_of = (_numbers(folder / file) for file in (IMAGES_OF, CAPTIONS_OF))
-    found = []
+    items = []
     for image, captions in _numbers(folder / GALLERY).items():
         # Captions are joined by their numbers, which differ between releases of COCO.
-        absent = [caption for caption in captions if caption not in written]
+        absent = [caption for caption in captions if caption not in caption_texts]
         if absent:
             raise ValueError(
-                f"{folder / GALLERY}, image {image}: the file with COCO's captions has no caption {absent[0]}. It has "
-                "to be that of COCO 2014's validation images, or Karpathy's of all of COCO."
+                f"{folder / GALLERY}, image {image}: the file with COCO's captions has no caption {absent[0]}. Pass "
+                "the file for COCO 2014's validation images, or Karpathy's file for all of COCO."
             )
-        found.append(
+        items.append(
             {
                 "item": image,
                 "image": f"COCO_val2014_{int(image):012}.jpg",
-                "captions": [written[caption] for caption in captions],
+                "captions": [caption_texts[caption] for caption in captions],
                 "caption_ids": captions,
                 "right_captions": captions_of.get(image, []),
                 "right_images": [images_of.get(caption, []) for caption in captions],
             }
         )
-    return found
+    return items
 
 
 def _numbers(file: Path) -> dict[str, list[str]]:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 FLICKR30K_IMAGES = Pool(
     name="flickr30k-images",
-    obtain="Ask for Flickr30k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
+    obtain="Request Flickr30k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
     "as --data flickr30k-images=FOLDER.",
 )
 FILE = "results_20130124.token"
 
 
 def flickr30k_captions(folder: Path) -> list[dict[str, Any]]:
-    """All of Flickr30k's images, each with its captions, of the authors' file of lines `name#number<tab>caption`."""
+    """Reads all Flickr30k images with their captions from the authors' file of lines `name#number<tab>caption`."""
     captions: dict[str, list[str]] = defaultdict(list)
     for line in (folder / FILE).read_text(encoding="utf-8").splitlines():
         key, _, caption = line.partition("\t")
@@ -45,12 +45,12 @@ ALL_CAPTIONS = (
     ),
     HubData("lmms-lab/flickr30k", {"image": "image", "captions": "caption", "item": "filename"}),
 )
-"""The 31,783 images, in two forms; the Hub calls all of them `test`."""
+"""All 31,783 images, in two forms. The Hub calls all of them `test`."""
 
 
 FLICKR8K_IMAGES = Pool(
     name="flickr8k-images",
-    obtain="Ask for Flickr8k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
+    obtain="Request Flickr8k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
     "as --data flickr8k-images=FOLDER.",
 )
 
@@ -58,24 +58,24 @@ FLICKR8K_IMAGES = Pool(
 def karpathy(folder: Path, file: str) -> list[dict[str, Any]]:
     return [
         {
-            "item": one["filename"],
-            "image": one["filename"],
-            "captions": [sentence["raw"] for sentence in one["sentences"]],
+            "item": image["filename"],
+            "image": image["filename"],
+            "captions": [sentence["raw"] for sentence in image["sentences"]],
         }
-        for _, one in entries(folder / file, ("filename", "split", "sentences"), inside="images")
-        if one["split"] == "test"
+        for _, image in entries(folder / file, ("filename", "split", "sentences"), inside="images")
+        if image["split"] == "test"
     ]
 
 
 def listed(folder: Path, file: str) -> list[dict[str, Any]]:
-    """The images of one of BLIP's lists, which hold one split each."""
-    # The lists have paths of images, while pools have names.
-    named = [(Path(one["image"]).name, one) for _, one in entries(folder / file, ("image", "caption"))]
-    return [{"item": name, "image": name, "captions": one["caption"]} for name, one in named]
+    """Reads the images of one of BLIP's lists, which contain one split each."""
+    # The lists contain paths of images, but pools use names.
+    named = [(Path(entry["image"]).name, entry) for _, entry in entries(folder / file, ("image", "caption"))]
+    return [{"item": name, "image": name, "captions": entry["caption"]} for name, entry in named]
 
 
-def lines(rows: Dataset) -> Dataset:
-    """Captions that stand in one text, a line each, as lists."""
+def split_lines(rows: Dataset) -> Dataset:
+    """Splits texts with one caption per line into lists."""
     # `datasets` silently fills a missing member of a sample with None.
     for row in (row for row, text in enumerate(rows["captions"]) if text is None):
         raise ValueError(
@@ -95,7 +95,7 @@ def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[R
         {"item": "__key__", "image": "jpg", "captions": "txt"},
         # nshards.txt is next to the archives.
         {"all": {"split": "test", "data_files": {"test": "test/*.tar"}}},
-        reshape=lines,
+        reshape=split_lines,
         files="*.tar",
     )
     return raw(karpathy_file, karpathy), raw(list_file, listed), archives
@@ -141,7 +141,7 @@ FLICKR30K_ALL = _benchmark("flickr30k_all", "Flickr30k retrieval, all images", A
 
 
 def first_captions(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """The same images, each with its first caption, as in the released evaluation."""
+    """Keeps only the first caption of each image, as in the released evaluation."""
     texts = [captions[0] if captions else None for captions in items.rows["captions"][:]]
     return replace(items, rows=items.rows.remove_columns("captions").add_column("caption", texts))
 
@@ -152,7 +152,7 @@ COCO_CAPTION_CHOICE = replace(
     title="COCO caption choice",
     protocol=LevelChoice(texts=("caption",), candidates=(2, 10)),
     data=tuple(Adapted(form, first_captions) for form in COCO2017_RETRIEVAL.data),
-    paper="Chen et al. 2015, arXiv:1504.00325; asked as in Suissa et al., CLEAR GLASS, Table 3",
+    paper="Chen et al. 2015, arXiv:1504.00325; protocol of Suissa et al., CLEAR GLASS, Table 3",
     folder="coco2017_retrieval",
     in_suites=False,
     version=1,

@@ -140,7 +140,7 @@ def test_what_is_missing_is_left_out_or_named(tmp_path):
         items(WINOGROUND, place)
     cut = packed(tmp_path / "packed")
     (cut / "images.zip").write_bytes((cut / "images.zip").read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"images.zip is not a whole zip archive .*Download it again"):
+    with pytest.raises(ValueError, match=r"images.zip is not .*Download it again"):
         items(WINOGROUND, cut)
 
 
@@ -353,7 +353,7 @@ def test_what_mmvp_vlm_lacks_is_left_out_or_named(tmp_path):
 
     with pytest.raises(ValueError, match="Questions.csv: found 7 lines, expected pairs"):
         items(MMVP_VLM, written(lines[:-1]))
-    with pytest.raises(ValueError, match="entries 2 and 3 should be a pair, but are of 'Orientation' and 'Camera Per"):
+    with pytest.raises(ValueError, match="entries 2 and 3 .*'Orientation' and 'Camera Per"):
         items(MMVP_VLM, written([*lines[:4], *lines[5:8]]))
     with pytest.raises(
         ValueError, match="Questions.csv, line 3: found 2 fields, .*; expected 3, as in the first line"

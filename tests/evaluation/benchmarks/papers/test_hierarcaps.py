@@ -124,7 +124,7 @@ def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):
         asked.append((web, names))
         return write(tmp_path / "web")
 
-    monkeypatch.setattr(hub, "downloaded", downloaded)
+    monkeypatch.setattr(hub, "download_files", downloaded)
     items = load_items(HIERARCAPS, Folders(own={"val2017": images(tmp_path / "val2017")}))
     commit = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
     assert asked == [(f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{commit}/data", (FILE,))]

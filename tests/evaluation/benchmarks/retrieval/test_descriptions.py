@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks.retrieval.descriptions import (
     IMAGEINWORDS,
     IMAGEINWORDS_FULL,
     URBAN1K,
-    rejoined,
+    rejoin,
     whole,
 )
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -96,7 +96,7 @@ def urban1k_packed(folder: Path) -> Path:
 
 
 WHOLE = {number: whole(description(number)) for number in range(PHOTOS)}
-REJOINED = {number: rejoined(description(number)) for number in range(PHOTOS)}
+REJOINED = {number: rejoin(description(number)) for number in range(PHOTOS)}
 STREETS = {number: [f"A street, {number}. A bus."] for number in range(PHOTOS)}
 FORMS = [
     (DOCCI_FULL, docci, WHOLE),
@@ -124,7 +124,7 @@ def test_scorers_against_chance(benchmark, layout, true, tmp_path):
 
 def test_a_whole_text_is_as_it_is_written_or_as_lotlip_joins_it():
     assert whole(" It is 3.5 m high.\nIt is red. ") == ["It is 3.5 m high.\nIt is red."]
-    assert rejoined(" It is 3.5 m high.\nIt is red. ") == ["It is 3. 5 m high. It is red"]
+    assert rejoin(" It is 3.5 m high.\nIt is red. ") == ["It is 3. 5 m high. It is red"]
 
 
 @pytest.mark.parametrize(

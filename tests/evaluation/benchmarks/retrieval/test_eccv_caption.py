@@ -119,7 +119,7 @@ def test_captions_of_other_images_are_named(folder):
     for file in (COCO, KARPATHY):
         (folder / file).unlink(missing_ok=True)
     (folder / COCO).write_text(json.dumps({"annotations": [{"id": 0, "caption": "a"}]}))
-    with pytest.raises(ValueError, match="original_image_to_caption.json, image 0: .* has no caption 1. It has to be"):
+    with pytest.raises(ValueError, match="original_image_to_caption.json, image 0: .* has no caption 1. Pass"):
         items(ECCV_CAPTION, folder)
 
 
