@@ -1,1 +1,1 @@
-"""What a look at data and models shows: galleries."""
+"""Analyses of data and models."""

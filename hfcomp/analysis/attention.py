@@ -1,4 +1,4 @@
-"""Where the tokens of an image attend for a phrase, as in C2LIP's cross-attended loss, and how two models differ."""
+"""Attention of image tokens for a phrase, as in C2LIP's cross-attended loss, and differences between two models."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ Box = tuple[float, float, float, float]
 """Left, top, right and bottom, as fractions of an image's width and height."""
 
 SMALLEST_SIDE = 16  # pixels
-# Two 8-bit ramps locate an edge only this precisely. An edge closer than this to the image's own counts as the image's
-# edge.
+# Precision of an edge that is located with two 8-bit ramps. An edge closer than this to the image's edge counts as the
+# image's edge.
 NEAR = 0.005
 
 
 @dataclass(frozen=True)
 class TokenCosines:
-    """How one model relates an image to n phrases."""
+    """Cosines of an image and n phrases under one model."""
 
     pooled: NDArray[np.float64]  # `[n]`, cosine of the pooled image with each phrase
     tokens: NDArray[np.float64]  # `[n, rows, columns]`, cosine of each image token with each phrase
-    box: Box  # the part of the image under the grid of tokens; beyond 0 to 1 if the model pads
-    truncated: list[bool]  # whether each phrase was longer than the text tower
+    box: Box  # part of the image under the token grid; beyond 0 to 1 if the model pads
+    truncated: list[bool]  # whether each phrase was too long for the text tower
 
 
 def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]) -> TokenCosines:
     """Compares the pooled image and each of its tokens with phrases.
 
-    Tokens are those of C2LIP's cross-attention (`hfcomp.modeling.backbones`), and a phrase goes through the
-    text tower alone; all are L2-normalized, as in C2LIP's released code.
+    The tokens are those of C2LIP's cross-attention (`hfcomp.modeling.backbones`). Phrases only pass through the text
+    tower. All vectors are L2-normalized, as in C2LIP's released code.
 
     Args:
-        image: RGB, as `decode_image` returns it, at least 16 pixels wide and high.
-        phrases: at least one.
+        embedder: Model to use.
+        image: RGB image from `decode_image`, at least 16 pixels wide and high.
+        phrases: Phrases, at least one.
 
     Raises:
-        ValueError: for an empty phrase, an image that is too small or too long and thin, or a model whose embeddings
-            are NaN or infinite.
+        ValueError: If a phrase is empty, the image is too small or too narrow, or the model's embeddings are NaN or
+            infinite.
 
     Source:
         C2LIP (arXiv 2603.25722), Eqs. 4 and 5, Figure 2.
@@ -62,7 +63,7 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     pixels = embedder.transform.normalize(embedder.transform([image]).to(embedder.device))
     backbone = embedder.backbone.eval()
     with torch.inference_mode():
-        pooled, tokens = (one[0].double().cpu().numpy() for one in encode_image_tokens(backbone, pixels))
+        pooled, tokens = (vectors[0].double().cpu().numpy() for vectors in encode_image_tokens(backbone, pixels))
     if not (np.isfinite(pooled).all() and np.isfinite(tokens).all()):
         raise ValueError(NOT_FINITE)
     patch = embedder.config.vision_config.patch_size
@@ -70,7 +71,7 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     return TokenCosines(
         pooled=texts @ pooled,
         tokens=(texts @ tokens.T).reshape(-1, *grid),
-        # The grid covers only whole patches, so the box loses the pixels right of and below them.
+        # The grid covers only whole patches, so crop the box to them.
         box=_crop_to_patches(
             box, [count * patch / side for count, side in zip(grid, embedder.transform.size, strict=True)]
         ),
@@ -81,7 +82,11 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
 def check_phrases(phrases: Sequence[str]) -> None:
     blank = [phrase for phrase in phrases if not phrase.strip()]
     if blank or not phrases:
-        raise ValueError(f"phrases: found {blank[0]!r}, expected words." if blank else "phrases: found none.")
+        raise ValueError(
+            f"phrases: found {blank[0]!r}, expected words."
+            if blank
+            else "phrases: the list is empty, expected at least one."
+        )
 
 
 def check_temperature(temperature: float) -> None:
@@ -92,20 +97,20 @@ def check_temperature(temperature: float) -> None:
 def attention(cosines: NDArray[np.float64], temperature: float = 1.0) -> NDArray[np.float64]:
     """Computes the softmax over tokens of `cosines / temperature`, times the number of tokens.
 
-    So 1 is the attention of every token if all are alike, whatever their number.
+    If all tokens are alike, each has attention 1, whatever their number.
 
     Args:
-        cosines: `[..., rows, columns]`.
-        temperature: finite and above 0; 1 is that of C2LIP's released code.
+        cosines: Cosines `[..., rows, columns]`.
+        temperature: Softmax temperature, finite and above 0. C2LIP's released code uses 1.
 
     Returns:
-        `[..., rows, columns]`, 0 to `rows * columns`, with mean 1 over each grid.
+        Attention `[..., rows, columns]`, 0 to `rows * columns`, with mean 1 over each grid.
 
     Source:
         C2LIP (arXiv 2603.25722), Eq. 6: `attn`, which the paper does not write out.
     """
     check_temperature(temperature)
-    # The largest cosine is subtracted first: exp(1 / temperature) overflows at a small temperature.
+    # Subtract the largest cosine first, because exp(1 / temperature) overflows at a small temperature.
     weights = np.exp((cosines - cosines.max(axis=(-2, -1), keepdims=True)) / temperature)
     return weights / weights.mean(axis=(-2, -1), keepdims=True)
 
@@ -114,10 +119,10 @@ def evenness(attended: NDArray[np.float64]) -> NDArray[np.float64]:
     """Computes the entropy of an attention as a fraction of its maximum.
 
     Args:
-        attended: `[..., rows, columns]`, from `attention`.
+        attended: Attention `[..., rows, columns]` from `attention`.
 
     Returns:
-        `[...]`, from 0, all on one token, to 1, uniform; 1 for a single token.
+        Evenness `[...]` from 0 (all attention on one token) to 1 (uniform); 1 for a single token.
     """
     count = attended.shape[-2] * attended.shape[-1]
     # The logarithm of 1 is 0, so a single token would divide by 0.
@@ -130,7 +135,7 @@ def evenness(attended: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def best_token(values: NDArray[np.float64]) -> tuple[int, int]:
-    """Row and column, from 0, of the largest of `[rows, columns]`, the first of equal ones."""
+    """Returns the row and column, from 0, of the largest of `[rows, columns]`; the first one in a tie."""
     row, column = np.unravel_index(np.argmax(values), values.shape)
     return int(row), int(column)
 
@@ -138,82 +143,86 @@ def best_token(values: NDArray[np.float64]) -> tuple[int, int]:
 def difference(
     first: NDArray[np.float64], first_box: Box, second: NDArray[np.float64], second_box: Box
 ) -> tuple[NDArray[np.float64], Box]:
-    """Subtracts the first map from the second where both cover the image.
+    """Subtracts the first map from the second on the part of the image that both cover.
 
-    Maps of different grids are compared on cells as small as the finer ones: a cell has the mean over its area.
+    Maps with different grids are compared on cells of the finer size; each cell has the mean over its area.
 
     Args:
-        first: `[..., rows, columns]`, constant within each cell.
-        first_box: what it covers.
+        first: Map `[..., rows, columns]`, constant within each cell.
+        first_box: Box that the first map covers.
+        second: Map to subtract from, `[..., rows, columns]`.
+        second_box: Box that the second map covers.
 
     Returns:
-        `[..., rows, columns]` and the box that it covers.
+        The difference `[..., rows, columns]` and the box that it covers.
     """
-    left, top = (max(one, other) for one, other in zip(first_box[:2], second_box[:2], strict=True))
-    right, bottom = (min(one, other) for one, other in zip(first_box[2:], second_box[2:], strict=True))
+    left, top = (max(edges) for edges in zip(first_box[:2], second_box[:2], strict=True))
+    right, bottom = (min(edges) for edges in zip(first_box[2:], second_box[2:], strict=True))
     maps = ((first, first_box), (second, second_box))
     rows = round((bottom - top) / min((box[3] - box[1]) / values.shape[-2] for values, box in maps))
     columns = round((right - left) / min((box[2] - box[0]) / values.shape[-1] for values, box in maps))
-    # Cells are rectangles, so a mean over an area takes one matrix per axis.
+    # Cells are rectangles, so averaging over areas takes one matrix per axis.
     on_shared = [
-        _means(rows, (top, bottom), values.shape[-2], box[1::2])
+        _area_weights(rows, (top, bottom), values.shape[-2], box[1::2])
         @ values
-        @ _means(columns, (left, right), values.shape[-1], box[::2]).T
+        @ _area_weights(columns, (left, right), values.shape[-1], box[::2]).T
         for values, box in maps
     ]
     return on_shared[1] - on_shared[0], (left, top, right, bottom)
 
 
 def seen_box(transform: PixelTransform, size: tuple[int, int]) -> Box:
-    """The part of an image that is left after a processor's resize and crop.
+    """Measures the part of an image that remains after a processor's resize and crop.
 
-    It is measured with an image of that size whose colors encode pixel positions, so it works for any processor.
+    The measurement uses an image of the same size whose colors encode pixel positions, so it works for any processor.
 
     Args:
-        transform: of the model.
-        size: width and height of the image in pixels, 16 or more.
+        transform: Pixel transform of the model.
+        size: Width and height of the image in pixels, at least 16.
 
     Returns:
-        Within half a percent; beyond 0 to 1 where the processor pads.
+        The box, precise to half a percent; beyond 0 to 1 if the processor pads.
 
     Raises:
-        ValueError: for an image that is smaller, or too long and thin to be resized.
+        ValueError: If the image is smaller, or too narrow to be resized.
     """
     width, height = size
     if min(size) < SMALLEST_SIDE:
-        raise ValueError(f"the image is {width} x {height} pixels. Expected at least {SMALLEST_SIDE} either way.")
+        raise ValueError(
+            f"the image has {width} x {height} pixels, expected at least {SMALLEST_SIDE} x {SMALLEST_SIDE}."
+        )
     ramps = np.full((height, width, 3), 255, dtype=np.uint8)
-    # Red encodes the column and green the row. Full blue marks pixels of the image, as padding has none.
+    # Red encodes the column and green the row. Full blue marks image pixels, because padding has no blue.
     ramps[..., 0] = np.round(255 * (np.arange(width) + 0.5) / width)
     ramps[..., 1] = np.round(255 * (np.arange(height)[:, None] + 0.5) / height)
     across, down, full = transform([Image.fromarray(ramps)], where=["the image"])[0].double().numpy()
     rows, columns = (np.flatnonzero((full > 250).any(axis)) for axis in (1, 0))  # padding is black
-    left, right = _ends(across[rows][:, columns].mean(0), columns, across.shape[1])
-    top, bottom = _ends(down[rows][:, columns].mean(1), rows, down.shape[0])
+    left, right = _ramp_ends(across[rows][:, columns].mean(0), columns, across.shape[1])
+    top, bottom = _ramp_ends(down[rows][:, columns].mean(1), rows, down.shape[0])
     return left, top, right, bottom
 
 
-def _ends(values: NDArray[np.float64], places: NDArray[np.int64], count: int) -> tuple[float, float]:
-    """Where a straight ramp starts and ends, from its values at some of `count` pixels."""
-    cut = len(values) // 8  # near an edge, a resize averages fewer pixels
+def _ramp_ends(values: NDArray[np.float64], places: NDArray[np.int64], count: int) -> tuple[float, float]:
+    """Extrapolates the start and end of a linear ramp from its values at some of `count` pixels."""
+    cut = len(values) // 8  # near an edge, resizing averages fewer pixels
     inner = slice(cut, len(values) - cut)
-    # A resize and a crop keep the ramp straight, so a line through its inner values shows where it would end.
+    # Resizing and cropping keep the ramp linear, so a line through its inner values gives its ends.
     slope, start = np.polyfit((places[inner] + 0.5) / count, values[inner] / 255, 1)
     return tuple(float(round(end)) if abs(end - round(end)) < NEAR else float(end) for end in (start, start + slope))
 
 
 def _crop_to_patches(box: Box, shares: Sequence[float]) -> Box:
-    """A box without what is right of and below the last whole patch; `shares` of height and width remain."""
+    """Crops a box to whole patches, which cover the fractions `shares` of its height and width."""
     left, top, right, bottom = box
     return left, top, left + shares[1] * (right - left), top + shares[0] * (bottom - top)
 
 
-def _means(
+def _area_weights(
     cells: int, span: tuple[float, float], own_cells: int, own_span: tuple[float, float]
 ) -> NDArray[np.float64]:
-    """`[cells, own_cells]`: the fraction of each cell of `span` inside each cell of `own_span`."""
+    """Returns the fraction `[cells, own_cells]` of each cell of `span` inside each cell of `own_span`."""
     edges, own_edges = np.linspace(*span, cells + 1)[:, None], np.linspace(*own_span, own_cells + 1)[None]
     overlap = np.minimum(edges[1:], own_edges[:, 1:]) - np.maximum(edges[:-1], own_edges[:, :-1])
     overlap = overlap.clip(min=0)
-    # Divided by the covered area: a cell that sticks out of the map is not pulled towards 0.
+    # Divide by the covered area so that a cell beyond the map's edge is not pulled toward 0.
     return overlap / overlap.sum(1, keepdims=True)

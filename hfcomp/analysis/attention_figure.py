@@ -1,4 +1,4 @@
-"""A picture of where models attend for phrases: the image, a map for each model, and how the maps differ."""
+"""Draws attention maps for phrases: the image, a map per model, and the difference of the maps."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from hfcomp.reporting.figures import check_matplotlib, png
 from hfcomp.writing import write_bytes
 
 QUANTITIES = ("attention", "cosine")
-COLORS, CHANGE_COLORS = "viridis", "PRGn"  # distinct with any color vision; green is more, as in the paper
+COLORS, CHANGE_COLORS = "viridis", "PRGn"  # distinct for any color vision; green means more, as in the paper
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 PANEL_WIDTH = 2.7  # inches
-PANEL_HEIGHTS = (1.2, 4.5)  # inches, whatever the image's shape
+PANEL_HEIGHTS = (1.2, 4.5)  # smallest and largest, in inches
 TITLE_HEIGHT, BAR_HEIGHT, BELOW_HEIGHT = 0.5, 0.12, 1.3  # inches
-LETTERS = 38  # in a line above a panel
+LETTERS = 38  # characters per line above a panel
 OPACITY = 0.72
-PALE = 0.7  # of white in the picture below a map: white has to look white there too, on a dark image as well
-LARGEST_SIDE = 1024  # pixels of the image that is drawn; a panel has some 400
-# Changes below this fraction of the maps' range are drawn pale, so rounding does not look like a change.
+PALE = 0.7  # share of white in the image below a map so that white also looks white on a dark image
+LARGEST_SIDE = 1024  # pixels of the drawn image; a panel has about 400
+# Changes below this fraction of the maps' range stay pale because rounding should not look like a change.
 SMALLEST_CHANGE = 0.01
-TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may have dollar signs
+TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # phrases may contain dollar signs
 
 
 @dataclass(frozen=True)
 class Maps:
-    """What is drawn, for n phrases."""
+    """Maps to draw for n phrases."""
 
     # Maps `[n, rows, columns]` by model, with the box of the image that they cover.
     values: dict[str, tuple[NDArray[np.float64], Box]]
@@ -45,13 +45,15 @@ class Maps:
         return 1 + len(self.values) + (self.change is not None)
 
 
-def attention_maps(found: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
-    """The maps of one or two models, and how they differ."""
-    if quantity not in QUANTITIES or not 1 <= len(found) <= 2:
-        raise ValueError(f"found {quantity!r} of {len(found)} models, expected one of {QUANTITIES} of 1 or 2.")
+def attention_maps(cosines: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
+    """Computes the maps of one or two models, and their difference."""
+    if quantity not in QUANTITIES or not 1 <= len(cosines) <= 2:
+        raise ValueError(
+            f"found {quantity!r} and {len(cosines)} models, expected one of {QUANTITIES} and 1 or 2 models."
+        )
     values = {
-        name: (attention(one.tokens, temperature) if quantity == "attention" else one.tokens, one.box)
-        for name, one in found.items()
+        name: (attention(own.tokens, temperature) if quantity == "attention" else own.tokens, own.box)
+        for name, own in cosines.items()
     }
     maps = list(values.values())
     return Maps(values, difference(*maps[0], *maps[1]) if len(maps) == 2 else None)
@@ -61,23 +63,25 @@ def draw_attention(
     path: str | Path,
     image: Image.Image,
     phrases: Sequence[str],
-    found: Mapping[str, TokenCosines],
+    cosines: Mapping[str, TokenCosines],
     *,
     quantity: str = "attention",
     temperature: float = 1.0,
 ) -> Path:
-    """Draws a row for each phrase: the image, each model's map, and the second model's minus the first's.
+    """Draws one row per phrase: the image, each model's map, and the second model's map minus the first's.
 
-    Maps cover the part of the image that the model sees. All maps share one scale of colors, and all differences
-    another, symmetric around 0. The best token of each map has a white frame.
+    Maps cover the part of the image that the model sees. All maps share one color scale, and all differences share
+    another that is symmetric around 0. The best token of each map has a white frame.
 
     Args:
-        image: RGB, upright.
-        found: by model, one or two.
-        quantity: what colors show: "attention", as a multiple of its mean, or "cosine".
-        temperature: of the attention.
+        path: PNG file to write.
+        image: Upright RGB image.
+        phrases: Phrases, in the order of the cosines.
+        cosines: Cosines by model name, for one or two models.
+        quantity: Quantity that the colors show: "attention", as a multiple of its mean, or "cosine".
+        temperature: Temperature of the attention.
     """
-    maps = attention_maps(found, quantity=quantity, temperature=temperature)
+    maps = attention_maps(cosines, quantity=quantity, temperature=temperature)
     check_matplotlib(path)
     from matplotlib.figure import Figure
 
@@ -85,10 +89,10 @@ def draw_attention(
     if max(image.size) > LARGEST_SIDE:
         image = image.copy()
         image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
-    _draw(figure, image, phrases, found, maps, quantity)
-    caption = "\n".join(textwrap.wrap(_caption(maps, found, quantity, temperature), LETTERS * maps.columns))
+    _draw(figure, image, phrases, cosines, maps, quantity)
+    caption = "\n".join(textwrap.wrap(_caption(maps, cosines, quantity, temperature), LETTERS * maps.columns))
     figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
-    # Constrained layout reserves no room for a long title above a narrow panel.
+    # Constrained layout does not reserve room for a long title above a narrow panel.
     write_bytes(Path(path), png(figure, bbox_inches="tight", pad_inches=0.06))
     return Path(path)
 
@@ -97,21 +101,21 @@ def _draw(
     figure: Any,
     image: Image.Image,
     phrases: Sequence[str],
-    found: Mapping[str, TokenCosines],
+    cosines: Mapping[str, TokenCosines],
     maps: Maps,
     quantity: str,
 ) -> None:
     columns = maps.columns
     height = np.clip(PANEL_WIDTH * image.height / image.width, *PANEL_HEIGHTS) + TITLE_HEIGHT
     figure.set_size_inches(columns * PANEL_WIDTH, len(phrases) * height + BELOW_HEIGHT)
-    # A row per phrase, and a thin last row for the color bars.
+    # One row per phrase, and a thin last row for the color bars.
     grid = figure.add_gridspec(len(phrases) + 1, columns, height_ratios=[*[height] * len(phrases), BAR_HEIGHT])
     scales = _scales(maps)
     for row, phrase in enumerate(phrases):
         axes = [figure.add_subplot(grid[row, column]) for column in range(columns)]
-        _draw_row(axes, row, image, phrase, found, maps, scales)
-    # The maps of all models share one bar, and the difference has its own.
-    bar = figure.add_subplot(grid[-1, 1 : 1 + len(found)])
+        _draw_row(axes, row, image, phrase, cosines, maps, scales)
+    # The maps of all models share a color bar, and the difference has its own.
+    bar = figure.add_subplot(grid[-1, 1 : 1 + len(cosines)])
     even = quantity == "attention"
     span = f"{quantity}, {scales[0][0]:.3f} to {scales[0][1]:.3f}"
     _color_bar(figure, bar, COLORS, scales[0], f"{span} (line: all alike)" if even else span)
@@ -122,12 +126,12 @@ def _draw(
 
 
 def _scales(maps: Maps) -> tuple[tuple[float, float], tuple[float, float]]:
-    # One scale for all maps, so colors compare between phrases and models.
+    # One scale for all maps makes colors comparable between phrases and models.
     every = np.concatenate([values.ravel() for values, _ in maps.values.values()])
     low, span = float(every.min()), max(float(np.ptp(every)), 1e-6)
     most = 0.0 if maps.change is None else float(np.abs(maps.change[0]).max())
     most = max(most, SMALLEST_CHANGE * span)
-    # Symmetric, so no change has the middle color.
+    # A symmetric scale gives no change the middle color.
     return (low, low + span), (-most, most)
 
 
@@ -136,31 +140,31 @@ def _draw_row(
     row: int,
     image: Image.Image,
     phrase: str,
-    found: Mapping[str, TokenCosines],
+    cosines: Mapping[str, TokenCosines],
     maps: Maps,
     scales: tuple[tuple[float, float], tuple[float, float]],
 ) -> None:
     _draw_image(axes[0], image, f"“{' '.join(phrase.split())}”", pale=0.0)
-    # With a difference there is one axis more than models.
-    for place, (name, one) in zip(axes[1:], found.items(), strict=False):
+    # With a difference there is one more axis than models.
+    for place, (name, own) in zip(axes[1:], cosines.items(), strict=False):
         values, box = maps.values[name]
         # The best token by cosine also has the most attention, because a softmax keeps the order.
-        best = best_token(one.tokens[row])
-        numbers = f"pooled {one.pooled[row]:.3f}, best token {one.tokens[row][best]:.3f}"
-        numbers += ", cut" if one.truncated[row] else ""
+        best = best_token(own.tokens[row])
+        numbers = f"pooled {own.pooled[row]:.3f}, best token {own.tokens[row][best]:.3f}"
+        numbers += ", truncated" if own.truncated[row] else ""
         _draw_image(place, image, numbers if row else f"{name}\n{numbers}")
         _draw_map(place, values[row], box, image.size, COLORS, scales[0])
-        _frame(place, best, values[row].shape, box, image.size)
+        _frame_token(place, best, values[row].shape, box, image.size)
     if maps.change is not None:
-        first, second = found
+        first, second = cosines
         _draw_image(axes[-1], image, "" if row else f"{second}\nminus {first}")
         _draw_map(axes[-1], maps.change[0][row], maps.change[1], image.size, CHANGE_COLORS, scales[1])
 
 
 def _draw_image(axes: Any, image: Image.Image, title: str, pale: float = PALE) -> None:
-    """The image, or where `pale` is above 0 a grey, lighter one."""
+    """Draws the image; if `pale` is above 0, in a lighter gray."""
     if pale:
-        # Without color of its own the image cannot be mistaken for a part of the map.
+        # A gray image cannot be mistaken for part of the map.
         image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, "white"), pale)
     axes.imshow(image, extent=(0, image.width, image.height, 0))
     parts = [textwrap.wrap(part, LETTERS, max_lines=2, placeholder=" ...") for part in title.split("\n")]
@@ -173,7 +177,7 @@ def _draw_image(axes: Any, image: Image.Image, title: str, pale: float = PALE) -
 def _draw_map(
     axes: Any, values: NDArray[np.float64], box: Box, size: tuple[int, int], colors: str, scale: tuple[float, float]
 ) -> None:
-    left, top, right, bottom = _in_pixels(box, size)
+    left, top, right, bottom = _pixel_box(box, size)
     axes.imshow(
         values,
         extent=(left, right, bottom, top),
@@ -183,15 +187,15 @@ def _draw_map(
         alpha=OPACITY,
         interpolation="nearest",
     )
-    if box != WHOLE:  # on a bright image, what is not seen looks like a change of 0
+    if box != WHOLE:  # on a bright image, the unseen part looks like a change of 0
         _outline(axes, (left, top), (right - left, bottom - top), (("black", 1.0),))
     # If the model pads, the map reaches beyond the image.
     axes.set_xlim(min(0, left), max(size[0], right))
     axes.set_ylim(max(size[1], bottom), min(0, top))
 
 
-def _frame(axes: Any, token: tuple[int, int], grid: tuple[int, ...], box: Box, size: tuple[int, int]) -> None:
-    left, top, right, bottom = _in_pixels(box, size)
+def _frame_token(axes: Any, token: tuple[int, int], grid: tuple[int, ...], box: Box, size: tuple[int, int]) -> None:
+    left, top, right, bottom = _pixel_box(box, size)
     high, wide = (bottom - top) / grid[0], (right - left) / grid[1]
     corner = (left + token[1] * wide, top + token[0] * high)
     # A white line would vanish on a bright image, so it has a black edge.
@@ -207,7 +211,7 @@ def _outline(
         axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=color, linewidth=width))
 
 
-def _in_pixels(box: Box, size: tuple[int, int]) -> Box:
+def _pixel_box(box: Box, size: tuple[int, int]) -> Box:
     return box[0] * size[0], box[1] * size[1], box[2] * size[0], box[3] * size[1]
 
 
@@ -223,30 +227,32 @@ def _color_bar(figure: Any, axes: Any, colors: str, scale: tuple[float, float], 
     axes.tick_params(labelsize=8)
 
 
-def _caption(maps: Maps, found: Mapping[str, TokenCosines], quantity: str, temperature: float) -> str:
+def _caption(maps: Maps, cosines: Mapping[str, TokenCosines], quantity: str, temperature: float) -> str:
     caption = "Colors: cosine of each image token with the phrase."
     if quantity == "attention":
         caption = (
             "Colors: softmax over the image's tokens of cosine(token, phrase) / "
             f"{temperature:g}, times the number of tokens."
         )
-    caption += " One cell of a model is one token, framed: the best one. Pooled, best token: cosines with the phrase."
-    if any(any(one.truncated) for one in found.values()):
-        caption += " Cut: the phrase is longer than the text tower."
+    caption += (
+        " Each cell of a model is one token; the best token is framed. Pooled, best token: cosines with the phrase."
+    )
+    if any(any(own.truncated) for own in cosines.values()):
+        caption += " Truncated: the phrase is too long for the text tower."
     if any(box != WHOLE for _, box in maps.values.values()):
-        caption += " Grey, outside the thin line: not seen."
-    return caption + _other_cells(maps)
+        caption += " Gray, outside the thin line: not seen by the model."
+    return caption + _describe_cells(maps)
 
 
-def _other_cells(maps: Maps) -> str:
-    """The cells of the difference, where they are not the tokens of both models."""
-    grids, boxes = ([one[part] for one in maps.values.values()] for part in (0, 1))
+def _describe_cells(maps: Maps) -> str:
+    """Describes the cells of the difference; empty if they are the tokens of both models."""
+    grids, boxes = ([own[part] for own in maps.values.values()] for part in (0, 1))
     shapes = [f"{high} x {wide}" for high, wide in (values.shape[-2:] for values in grids)]
     if maps.change is None or (len(set(shapes)) == 1 and len(set(boxes)) == 1):
         return ""
     rows, columns = maps.change[0].shape[-2:]
     parts = "" if len(set(boxes)) == 1 else " on different parts of the image"
     return (
-        f" The models have {' and '.join(shapes)} tokens{parts}; "
-        f"the difference is on {rows} x {columns} cells where both see it."
+        f" The models have {' and '.join(shapes)} tokens{parts}; the difference uses {rows} x {columns} cells on the "
+        "part that both see."
     )

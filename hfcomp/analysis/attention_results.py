@@ -1,4 +1,4 @@
-"""One or two models side by side: where their image tokens attend for phrases, as a table, a picture and numbers."""
+"""Attention of one or two models for phrases side by side, as a table, a figure and numbers."""
 
 from __future__ import annotations
 
@@ -33,50 +33,50 @@ HEADER = ["phrase", "model", "pooled\ncosine", "best\ntoken", "its row,\ncolumn"
 
 @dataclass(frozen=True)
 class AttentionResults:
-    """Where one or two models attend for phrases; see `compare_attention`."""
+    """Attention of one or two models for phrases; see `compare_attention`."""
 
     models: Mapping[str, str]  # Hub id or folder by name
     cosines: Mapping[str, TokenCosines]
-    phrases: Sequence[str]  # as many as the cosines have maps
+    phrases: Sequence[str]  # in the order of the maps in `cosines`
     source: str  # path or URL of the image
     image: Image.Image  # RGB, upright
     temperature: float
 
     def report(self) -> Report:
         rows = [
-            [phrase, name, *_numbers(one, row, self.temperature)]
+            [phrase, name, *_format_numbers(own, row, self.temperature)]
             for row, phrase in enumerate(self.phrases)
-            for name, one in self.cosines.items()
+            for name, own in self.cosines.items()
         ]
         truncated = [
-            f"{name}: {phrase!r} is longer than its text tower and was cut"
-            for name, one in self.cosines.items()
-            for phrase, cut in zip(self.phrases, one.truncated, strict=True)
-            if cut
+            f"{name}: {phrase!r} is too long for its text tower and was truncated"
+            for name, own in self.cosines.items()
+            for phrase, is_truncated in zip(self.phrases, own.truncated, strict=True)
+            if is_truncated
         ]
         grids = ", ".join(
-            f"{name} {one.tokens.shape[1]} x {one.tokens.shape[2]}" for name, one in self.cosines.items()
+            f"{name} {own.tokens.shape[1]} x {own.tokens.shape[2]}" for name, own in self.cosines.items()
         )
         return Report(
             f"Attention of the tokens of {self.source}",
             sections=[Section("", [Table("", HEADER, rows, labels=2), Lines(truncated, whole=True)])],
             legend=[
-                f"Best token: its cosine; rows and columns count from 1 at the top left of {grids}.",
-                f"Attention: at temperature {self.temperature:g}; 1 and an entropy of 100 = the same for every token.",
+                f"Best token: its cosine. Rows and columns count from 1 at the top left of {grids}.",
+                f"Attention: at temperature {self.temperature:g}. 1 and an entropy of 100: the same for all.",
             ],
         )
 
     def draw(self, path: str | Path, *, quantity: str = "attention") -> Path:
-        """Draws a PNG with a row for each phrase, see `hfcomp.analysis.attention_figure.draw_attention`.
+        """Draws a PNG with one row per phrase, see `hfcomp.analysis.attention_figure.draw_attention`.
 
         Raises:
-            ImportError: without matplotlib.
+            ImportError: If matplotlib is missing.
         """
-        shown = {"quantity": quantity, "temperature": self.temperature}
-        return draw_attention(path, self.image, self.phrases, self.cosines, **shown)
+        settings = {"quantity": quantity, "temperature": self.temperature}
+        return draw_attention(path, self.image, self.phrases, self.cosines, **settings)
 
     def save(self, path: str | Path) -> None:
-        """Writes the maps of each model, and of two their difference, as JSON."""
+        """Writes the maps of each model as JSON; for two models, also their difference."""
         content: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "image": self.source,
@@ -85,13 +85,13 @@ class AttentionResults:
             "models": {
                 name: {
                     "path": self.models[name],
-                    "box": one.box,
-                    "pooled": one.pooled.tolist(),
-                    "cosine": one.tokens.tolist(),
-                    "attention": attention(one.tokens, self.temperature).tolist(),
-                    "truncated": one.truncated,
+                    "box": own.box,
+                    "pooled": own.pooled.tolist(),
+                    "cosine": own.tokens.tolist(),
+                    "attention": attention(own.tokens, self.temperature).tolist(),
+                    "truncated": own.truncated,
                 }
-                for name, one in self.cosines.items()
+                for name, own in self.cosines.items()
             },
         }
         if len(self.cosines) == 2:
@@ -100,7 +100,7 @@ class AttentionResults:
                 for kind in QUANTITIES
             }
             content["difference"] = {
-                # Both kinds come from the same tokens and so have the same box.
+                # Both kinds come from the same tokens, so they have the same box.
                 "box": changes["cosine"][1],
                 **{kind: values.tolist() for kind, (values, _) in changes.items()},
             }
@@ -115,40 +115,40 @@ def compare_attention(
     temperature: float = 1.0,
     device: str | None = None,
 ) -> AttentionResults:
-    """Compares where the image tokens of one or two models attend for phrases, as `hfcomp attention` does.
+    """Compares where the image tokens of one or two models attend for phrases, like `hfcomp attention`.
 
     Args:
-        models: one or two Hub ids or folders, also as `name=PLACE`; or places by name.
-        image: path, or a URL, which is fetched.
-        phrases: at least one; repeated ones count once.
-        temperature: of the attention; below 1 it is sharper.
-        device: by default a GPU where there is one.
+        models: One or two Hub ids or folders, also as `name=PLACE` or as a mapping by name.
+        image: Path or URL; a URL is downloaded.
+        phrases: Phrases, at least one. Repeated phrases count once.
+        temperature: Temperature of the attention; below 1 sharpens it.
+        device: Device. Defaults to a GPU if available.
 
     Raises:
-        ValueError: for other numbers of models, an empty phrase, a temperature that is not above 0, an image that
-            cannot be used, or a model that is not a supported dual encoder.
-        OSError: for an image that cannot be read.
+        ValueError: If the number of models is not one or two, a phrase is empty, the temperature is not above 0, the
+            image cannot be used, or a model is not a supported dual encoder.
+        OSError: If the image cannot be read.
     """
     places = {name: place_of(model) for name, model in named_models(models).items()}
     if len(places) > 2:
         raise ValueError(f"found {len(places)} models, expected one or two.")
     phrases = list(dict.fromkeys(phrases))
-    # Checked before a model is loaded, which takes seconds.
+    # Check these before loading a model, which takes seconds.
     check_phrases(phrases)
     check_temperature(temperature)
-    pixels = decode_image(image, where="image", urls=UrlAccess())  # a URL was asked for by name
+    pixels = decode_image(image, where="image", urls=UrlAccess())  # passing a URL is permission to download it
     cosines = {}
     for name, place in places.items():
         embedder = open_embedder(place, device=device)
         cosines[name] = token_cosines(embedder, pixels, phrases)
-        # Only one model is in memory at a time.
+        # Keep only one model in memory at a time.
         embedder.release()
     return AttentionResults(places, cosines, phrases, str(image), pixels, temperature)
 
 
-def _numbers(one: TokenCosines, row: int, temperature: float) -> list[str]:
-    best = best_token(one.tokens[row])
-    attended = attention(one.tokens[row], temperature)
-    cosines = [f"{value:.3f}" for value in (one.pooled[row], one.tokens[row][best])]
+def _format_numbers(own: TokenCosines, row: int, temperature: float) -> list[str]:
+    best = best_token(own.tokens[row])
+    attended = attention(own.tokens[row], temperature)
+    cosines = [f"{value:.3f}" for value in (own.pooled[row], own.tokens[row][best])]
     place = f"{best[0] + 1}, {best[1] + 1}"
     return [*cosines, place, f"{attended[best]:.3f}", f"{100 * float(evenness(attended)):.2f}"]

@@ -1,4 +1,4 @@
-"""Joint embeddings of image-caption pairs: how well groups separate, and a picture of them (CLEAR GLASS, Figure 3)."""
+"""Joint embeddings of image-caption pairs: separation of groups, and a figure of them (CLEAR GLASS, Figure 3)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from hfcomp.reporting.figures import Figure, save_figure
 from hfcomp.reporting.plots import Plot
 
 _ROUNDING = 1e-12
-"""Cosines that differ by less count as tied; see `hfcomp.metrics.retrieval`."""
+"""Cosines with a smaller difference count as tied; see `hfcomp.metrics.retrieval`."""
 
 
 def joint_embeddings(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The element-wise products of images and their captions (CLEAR GLASS, Eq. 1), L2-normalized.
+    """Returns the L2-normalized element-wise products of images and their captions (CLEAR GLASS, Eq. 1).
 
     They are normalized because the method compares joint embeddings by cosine (Eq. 3).
 
     Args:
-        image: `[n, D]`.
-        text: `[n, D]`, the caption of each image.
+        image: Image embeddings `[n, D]`.
+        text: Caption embeddings `[n, D]`, one per image.
 
     Returns:
-        `[n, D]`; zeros where a product is zero.
+        Joint embeddings `[n, D]`; zeros for a product of zero.
     """
     if image.ndim != 2 or image.shape != text.shape:
         raise ValueError(f"image {image.shape} and text {text.shape}: expected [n, D] for both.")
@@ -33,21 +33,21 @@ def joint_embeddings(image: NDArray[np.floating], text: NDArray[np.floating]) ->
 
 
 def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The plane that keeps most of the variance of vectors, by principal components.
+    """Projects vectors on the plane of their first two principal components.
 
     Args:
-        vectors: `[n, D]`, n and D at least 2.
+        vectors: Vectors `[n, D]`, with n and D of at least 2.
 
     Returns:
-        `[n, 2]` coordinates around their mean, each axis oriented so that its largest weight is positive; and `[2]`,
-        the fraction of the variance that each axis explains, 0 to 1.
+        Coordinates `[n, 2]` around the mean, with each axis oriented so that its largest weight is positive; and the
+        fraction `[2]` of the variance that each axis explains, 0 to 1.
     """
     if vectors.ndim != 2 or min(vectors.shape) < 2:
         raise ValueError(f"vectors {vectors.shape}: expected [n, D] with n and D of at least 2.")
     centered = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     _, size, axes = np.linalg.svd(centered, full_matrices=False)
     axes = axes[:2]
-    # The sign of a principal axis is arbitrary: without a rule pictures would flip from machine to machine.
+    # The sign of a principal axis is arbitrary. Without this rule, figures would flip from machine to machine.
     axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]
     total = float((size**2).sum())
     # Equal vectors have no variance to explain.
@@ -55,29 +55,30 @@ def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64],
 
 
 def nearest_own_centroid(vectors: NDArray[np.floating], group: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether a vector is nearer to the mean of the others of its group than to the mean of any other group.
+    """Tells whether each vector is nearer to the mean of the rest of its group than to the mean of any other group.
 
-    It uses all dimensions, where a picture has two. Chance is 1 / number of groups.
+    All dimensions count, not just the two of the figure. Chance is 1 / number of groups.
 
     Args:
-        vectors: `[n, D]`.
-        group: `[n]`.
+        vectors: Vectors `[n, D]`.
+        group: Group `[n]` of each vector.
 
     Returns:
-        `[n]`, by cosine and strictly: of equal vectors, none is.
+        Flags `[n]`, by strict comparison of cosines: False for all vectors if they are equal.
     """
     names, number, size = np.unique(np.asarray(group, dtype=object), return_inverse=True, return_counts=True)
     if len(names) < 2 or min(size) < 2:
         raise ValueError(
-            f"group: found {len(names)} groups, the smallest of {min(size, default=0)}; expected at least two of two."
+            f"group: found {len(names)} groups, the smallest with {min(size, default=0)} vectors; expected two groups "
+            "with two vectors each."
         )
     vectors = vectors.astype(np.float64)
-    # Sums stand for means, which have the same direction. Cosines depend only on the direction.
+    # Use sums instead of means: cosines depend only on the direction, which is the same.
     total = np.zeros((len(names), vectors.shape[1]))
     np.add.at(total, number, vectors)
     unit, rows = _unit(vectors), np.arange(len(vectors))
     cosine = unit @ _unit(total).T
-    # The vector itself is left out, because it would pull its group's mean towards it.
+    # Leave out the vector itself, because it would pull its group's mean toward it.
     own = (unit * _unit(total[number] - vectors)).sum(axis=1)
     cosine[rows, number] = -np.inf
     return own > cosine.max(axis=1) + _ROUNDING
@@ -88,27 +89,30 @@ def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return vectors / np.where(length > 0, length, 1)
 
 
-def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], group: Sequence[str]) -> Path:
+def draw_groups(path: str | Path, joint: Mapping[str, NDArray[np.floating]], group: Sequence[str]) -> Path:
     """Draws each model's joint embeddings in their principal plane, colored by group.
 
-    Each model has its own plane: compare positions within a panel, not between panels. Above
-    a panel is the fraction of pairs that are nearest to their own group's mean, in all dimensions.
+    Each model has its own plane, so compare positions within a panel, not between panels. The title of a panel shows
+    the fraction of pairs that are nearest to the mean of their own group, in all dimensions.
 
     Args:
-        found: by model, `[n, D]` of `joint_embeddings`, of the same pairs.
+        path: Figure to write.
+        joint: Results `[n, D]` of `joint_embeddings` by model, for the same pairs.
+        group: Group `[n]` of each pair.
     """
-    lengths = {name: len(vectors) for name, vectors in found.items()}
+    lengths = {name: len(vectors) for name, vectors in joint.items()}
     if not lengths or set(lengths.values()) != {len(group)}:
         raise ValueError(
-            f"found {lengths} for {len(group)} pairs, expected at least one model with as many pairs each."
+            f"found {lengths} for {len(group)} pairs, expected at least one model, and this number of pairs per model."
         )
     names = list(dict.fromkeys(group))
     caption = (
-        f"Element-wise products of image and caption, {len(group):,} pairs of {len(names)} groups, each model in its "
-        "own principal plane (percent: variance explained by an axis). Nearest: fraction of pairs nearer to the mean "
-        f"of their group's others than to another group's, in all dimensions; chance {100 / len(names):.1f} %."
+        f"Element-wise products of image and caption, {len(group):,} pairs in {len(names)} groups, each model in its "
+        "own principal plane (percent: variance explained by an axis). Nearest: fraction of pairs nearer to the "
+        "mean of the rest of their group than to that of another group, in all dimensions; "
+        f"chance {100 / len(names):.1f}%."
     )
-    panels = [_panel(name, vectors, group, names) for name, vectors in found.items()]
+    panels = [_panel(name, vectors, group, names) for name, vectors in joint.items()]
     return save_figure(Figure(Path(path).name, "Groups of joint embeddings", panels, caption), path)
 
 
@@ -116,6 +120,6 @@ def _panel(name: str, vectors: NDArray[np.floating], group: Sequence[str], names
     points, shares = principal_plane(vectors)
     own = np.asarray(group, dtype=object)
     nearest = 100 * nearest_own_centroid(vectors, group).mean()
-    across, up = (f"{100 * share:.0f} %" for share in shares)
-    dots = {one: tuple(points[own == one].T) for one in names}
-    return Plot(f"{name}: nearest to own group {nearest:.1f} %", (across, up), dots=dots, equal=True)
+    across, up = (f"{100 * share:.0f}%" for share in shares)
+    dots = {label: tuple(points[own == label].T) for label in names}
+    return Plot(f"{name}: nearest to own group {nearest:.1f}%", (across, up), dots=dots, equal=True)

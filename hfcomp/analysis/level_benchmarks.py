@@ -8,4 +8,4 @@ from hfcomp.evaluation.benchmarks.sandbox import LEVEL_ROWS, SANDBOX_LEVELS
 
 __all__ = ["BENCHMARKS", "LEVEL_ROWS", "MAGIC", "SANDBOX_LEVELS"]
 
-BENCHMARKS = {one.name: one for one in (SANDBOX_LEVELS, MAGIC, HIERARCAPS_LEVELS)}
+BENCHMARKS = {benchmark.name: benchmark for benchmark in (SANDBOX_LEVELS, MAGIC, HIERARCAPS_LEVELS)}

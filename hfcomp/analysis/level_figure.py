@@ -1,4 +1,4 @@
-"""A picture of accuracy against level of abstraction, one line a model: CLEAR GLASS, Figure 4."""
+"""Draws accuracy by level of abstraction, with one line per model (CLEAR GLASS, Figure 4)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ _LEVEL = re.compile(r"(?:captions?|level (?P<level>\d+))")
 
 
 def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The lines of results that are of a level of abstraction.
+    """Selects the result lines that belong to a level of abstraction.
 
     Args:
-        lines: of `summarize` or `results.json`. The level precedes the metric's name, as
-            `LevelChoice` writes it, or is the subset, as in the sandbox's evaluation.
+        lines: Lines from `summarize` or `results.json`. The level is a prefix of the metric's name, as in
+            `LevelChoice`, or the subset, as in the sandbox's evaluation.
 
     Returns:
-        By benchmark and metric, where there are two levels or more: the line of each level, the most specific first,
-        captions before all.
+        By benchmark and metric with at least two levels: the line of each level, the most specific first and captions
+        before all others.
     """
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    by_title: dict[str, dict[str, Mapping[str, Any]]] = {}
     for line in lines:
         before, metric = _split_level(line["metric"])
         level = before or _level(line["subset"])
         # An average over subsets has no level of its own.
         if level is not None and not line.get("average"):
-            found.setdefault(f"{line['benchmark']}: {metric}", {})[level] = line
-    return {title: dict(sorted(parts.items(), key=_order)) for title, parts in found.items() if len(parts) > 1}
+            by_title.setdefault(f"{line['benchmark']}: {metric}", {})[level] = line
+    return {title: dict(sorted(parts.items(), key=_level_rank)) for title, parts in by_title.items() if len(parts) > 1}
 
 
 def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
-    """Draws the accuracy of every model on every level with its interval of 95%, chance dotted."""
+    """Draws the accuracy of every model on every level with its 95% interval, and chance as a dotted line."""
     panels = lines_by_level(lines)
     if not panels:
         raise ValueError(
             "lines: none has a level of abstraction, such as the metric 'level 1 image choice of 2' or the subset "
-            "'level 1'. Evaluate with `hfcomp levels`, the benchmark magic or a recipe of the sandbox."
+            "'level 1'. Evaluate with `hfcomp levels`, the benchmark magic or a sandbox recipe."
         )
     plots = [_panel(title, parts) for title, parts in panels.items()]
     caption = "Bars: 95% intervals. Dotted: chance."
@@ -61,8 +61,8 @@ def _panel(title: str, parts: Mapping[str, Mapping[str, Any]]) -> Plot:
 
 
 def _split_level(metric: str) -> tuple[str | None, str]:
-    """The level before a metric's name, and the name without it."""
-    # Only metrics of `LevelChoice`, such as 'level 1 image choice of 2', begin with a level.
+    """Splits a metric's name into its level, if any, and the rest."""
+    # Only the metrics of `LevelChoice`, such as 'level 1 image choice of 2', begin with a level.
     before = _LEVEL.match(metric)
     if before is None or not metric[before.end() :].startswith(" image "):
         return None, metric
@@ -70,10 +70,10 @@ def _split_level(metric: str) -> tuple[str | None, str]:
 
 
 def _level(name: str) -> str | None:
-    """`"2"` for level 2, "captions" for captions, `None` for what is neither."""
+    """Returns `"2"` for level 2, "captions" for captions, and `None` for any other name."""
     whole = _LEVEL.fullmatch(name)
     return None if whole is None else whole["level"] or CAPTIONS
 
 
-def _order(part: tuple[str, Any]) -> int:
+def _level_rank(part: tuple[str, Any]) -> int:
     return 0 if part[0] == CAPTIONS else int(part[0])

@@ -1,4 +1,4 @@
-"""Models by level of abstraction: accuracy by level and joint embeddings by group (CLEAR GLASS, Figures 3 and 4)."""
+"""Evaluates models by level of abstraction, and encodes groups of pairs (CLEAR GLASS, Figures 3 and 4)."""
 
 from __future__ import annotations
 
@@ -33,33 +33,35 @@ from hfcomp.statistics.results import versions
 
 logger = logging.getLogger(__name__)
 
-MOST_PAIRS = 40  # of a group in the picture: more would hide each other
+MOST_PAIRS = 40  # pairs per group in the figure; more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
 
 
 @dataclass(frozen=True)
 class LevelResults:
-    """Scores by level, and the positions of groups in the joint spaces."""
+    """Scores by level, and the joint embeddings of groups."""
 
     results: EvaluationResults
     # Joint embeddings `[n, D]` by model; empty if the data has no groups of captions.
     joint: Mapping[str, NDArray[np.floating]]
-    groups: Sequence[str]  # `[n]`, of each pair
+    groups: Sequence[str]  # `[n]`, group of each pair
 
     def save(self, folder: Path, log: Callable[[str], None] = print) -> None:
-        """Writes tables and outcomes as `hfcomp evaluate` does, `levels.png` and `groups.png`.
+        """Writes tables and outcomes like `hfcomp evaluate`, and the figures `levels.png` and `groups.png`.
 
-        A figure without numbers is not drawn, and one of an earlier run is removed.
+        A figure without numbers is not drawn. Figures of an earlier run are removed.
 
         Args:
-            log: receives a figure's path, or why it is missing: without matplotlib, the numbers are kept.
+            folder: Output folder.
+            log: Function that receives the path of a figure, or the reason why it is missing. Without matplotlib, only
+                the numbers are written.
         """
         write_evaluation(folder, self.results)
         for name, filled, draw in (
             (LEVELS_FIGURE, lines_by_level(self.results.lines), lambda path: draw_levels(path, self.results.lines)),
             (GROUPS_FIGURE, self.joint, lambda path: draw_groups(path, self.joint, self.groups)),
         ):
-            # An earlier run's figure may show something that this run has no numbers for.
+            # A figure of an earlier run may show numbers that this run does not have.
             (folder / name).unlink(missing_ok=True)
             try:
                 if filled:
@@ -80,26 +82,29 @@ def evaluate_levels(
     batch_size: int = 128,
     device: str | None = None,
 ) -> LevelResults:
-    """Scores models by the names of concepts on levels of abstraction, and encodes the largest groups.
+    """Scores models on concept names at several levels of abstraction, and encodes the largest groups.
 
     Args:
-        models: Hub ids or folders, also as `name=PLACE`, or places by name; the others are compared to the first.
-        benchmark: one of `BENCHMARKS`; by default MAGIC with a folder, and without one the sandbox's levels.
-        data: the benchmark's folder.
-        rows: that many, sampled with the seed; by default all, of the sandbox `LEVEL_ROWS`.
-        candidates: numbers of images to choose from, or "all".
-        groups: how many of them, the largest.
+        models: Hub ids or folders, also as `name=PLACE` or as a mapping by name. The first model is the reference.
+        benchmark: One of `BENCHMARKS`. Defaults to MAGIC with a folder, otherwise to the sandbox's levels.
+        data: Folder of the benchmark.
+        rows: Number of rows to sample with the seed. Defaults to all; for the sandbox to `LEVEL_ROWS`.
+        candidates: Numbers of images to choose from, or "all".
+        seed: Random seed for all sampling.
+        groups: Number of groups to encode, the largest first.
+        batch_size: Images or texts per encoding batch.
+        device: Device. Defaults to a GPU if available.
     """
     for name, value, least in (("rows", rows, 2), ("groups", groups, 2), ("batch_size", batch_size, 1)):
         if value is not None and value < least:
             raise ValueError(f"{name}: found {value}, expected {least} or more.")
     models = named_models(models)
-    chosen = BENCHMARKS[benchmark or (SANDBOX_LEVELS if data is None else MAGIC).name]
-    items = _load(chosen, data, rows, seed)
+    selected = BENCHMARKS[benchmark or (SANDBOX_LEVELS if data is None else MAGIC).name]
+    items = _load(selected, data, rows, seed)
     # Captions are the most specific level.
     texts = (("caption",) if _has_captions(items) else ()) + LEVELS
-    chosen = replace(chosen, protocol=LevelChoice(texts, tuple(dict.fromkeys(candidates)), seed))
-    return _score(models, chosen, validate(chosen, items), groups, batch_size=batch_size, device=device)
+    selected = replace(selected, protocol=LevelChoice(texts, tuple(dict.fromkeys(candidates)), seed))
+    return _score(models, selected, validate(selected, items), groups, batch_size=batch_size, device=device)
 
 
 def _score(
@@ -107,18 +112,20 @@ def _score(
 ) -> LevelResults:
     loaded = Loaded(benchmark, items)
     evaluator = Evaluator(logger.info, [loaded], notes=[*loaded.remarks()])
-    pairs = _pairs_of_groups(items, groups)
+    pairs = _group_pairs(items, groups)
     if pairs is None:
-        evaluator.note(f"{GROUPS_FIGURE} is not drawn: it needs captions and two groups of two rows or more")
+        evaluator.note(f"{GROUPS_FIGURE} is not drawn, because it needs captions and two groups of at least two rows")
     tables, joint = [], {}
     for name, place in models.items():
-        # The cache holds the scored images and captions, so the groups' pairs are not encoded again.
+        # The cache holds the scored images and captions, so the pairs of groups are not encoded again.
         embedder = open_embedder(place, cache=EmbeddingCache(), **settings)
         ((_, report),) = evaluator.score(embedder, model=name, progress=False)
         tables.append(report.items.assign(arm=name, benchmark=loaded.title))
         if pairs is not None:
-            chosen = items.rows.select(pairs)
-            joint[name] = joint_embeddings(embedder.images(chosen["image"]), embedder.texts(chosen["caption"]).vectors)
+            selected = items.rows.select(pairs)
+            joint[name] = joint_embeddings(
+                embedder.images(selected["image"]), embedder.texts(selected["caption"]).vectors
+            )
     results = EvaluationResults(
         pd.concat(tables, ignore_index=True),
         {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
@@ -134,31 +141,33 @@ def _score(
 def _load(benchmark: Benchmark, folder: Path | None, rows: int | None, seed: int) -> BenchmarkData:
     if benchmark is SANDBOX_LEVELS:
         if folder is not None:
-            raise ValueError(f"data: {benchmark.name} is synthetic and has no folder. Leave out one of the two.")
+            raise ValueError(f"data: {benchmark.name} is synthetic and has no folder. Remove one of the two.")
         return SandboxData("levels_set", rows or LEVEL_ROWS, seed).remote(Folders())
     if folder is not None and not folder.is_dir():
         raise ValueError(f"data: {folder} is not a folder.")
     try:
         items = load_items(benchmark, Folders(own={} if folder is None else {benchmark.name: folder}))
     except Unavailable as error:
-        raise ValueError(f"benchmark {benchmark.name} is unavailable: {error} Here that is --data DIR.") from error
+        raise ValueError(
+            f"benchmark {benchmark.name} is unavailable: {error} In this command, the option is --data DIR."
+        ) from error
     total = len(items.rows)
     if rows is None or rows >= total:
         return items
-    # Sorted, so the rows keep the order of the data.
+    # Sort to keep the order of the data.
     return select_rows(items, np.sort(np.random.default_rng(seed).choice(total, rows, replace=False)))
 
 
 def _group_names(items: BenchmarkData) -> list[str]:
-    """`[n]`, the group of each row; where the data has none, its name on level 1."""
+    """Returns the group `[n]` of each row, or its name on level 1 if the data has no groups."""
     column = "group" if "group" in items.rows.column_names else LEVELS[0]
     return [name or "" for name in items.rows[column][:]]
 
 
-def _pairs_of_groups(items: BenchmarkData, count: int) -> NDArray[np.intp] | None:
-    """The rows of the largest groups, `MOST_PAIRS` of each at most, the first ones; group after group.
+def _group_pairs(items: BenchmarkData, count: int) -> NDArray[np.intp] | None:
+    """Returns the first rows of the largest groups, at most `MOST_PAIRS` per group, group by group.
 
-    Of equally large groups those that come first are taken. `None` without captions or two groups of two rows.
+    Among equally large groups, the first ones are chosen. Returns `None` without captions or two groups of two rows.
     """
     group = _group_names(items)
     sizes = Counter(name for name in group if name)

@@ -1,4 +1,4 @@
-"""A study of concepts: runs with checkpoints that are scored and then removed, their numbers and their report."""
+"""Study of concepts: trains runs, scores their checkpoints and then removes them, and writes the report."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from hfcomp.schemas import Strict, parse
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
-SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with p, p_holm and q
+SCHEMA_VERSION = 2  # version 2 added mid-p for few images, bounds that agree with p, p_holm and q
 ADJUSTED = (
     "Primary endpoint: accuracy on the concept, hard negatives minus plain training, adjusted by Holm over runs and "
-    "concepts; all other differences have q (Benjamini and Hochberg). The verdicts are each by its own interval, not "
-    "adjusted for their number. Each concept has its own "
-    "training captions, those that hold one of its keywords, so its runs have steps of their own."
+    "concepts; all other differences have q (Benjamini and Hochberg). Each verdict uses its own interval, without "
+    "adjustment for the number of verdicts. Each concept trains on the captions that contain one of its keywords, so "
+    "its runs have their own number of steps."
 )
 
 
@@ -62,24 +62,24 @@ Numbers = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambd
 
 
 class LineName(NamedTuple):
-    """Which outcomes of an evaluation are meant."""
+    """Benchmark and metric of an evaluation."""
 
     benchmark: str
     metric: str
 
 
 class TradeoffPlan(Strict):
-    """What a study of concepts is over: of each concept its numbers of hard negatives, rising.
+    """Plan of a study of concepts, with the numbers of hard negatives per concept in ascending order.
 
-    `accuracy` stands for the concept, and its subset of the concept's name is read; `retrieval` stands for general
-    abilities, and all of its subsets are read; `visual` is the concept seen from the images (Eq. 2); `further` are
-    other benchmarks with accuracy's metric.
+    `accuracy` measures the concept, on the subset with the concept's name. `retrieval` measures general abilities, on
+    all of its subsets. `visual` is the concept seen from the images (Eq. 2). `further` names other benchmarks with the
+    metric of `accuracy`.
     """
 
     model_config = ConfigDict(validate_by_name=True)
 
     concepts: dict[Name, Numbers] = Field(
-        min_length=1, description="names with numbers of negatives, as object: [1, 2, 3]"
+        min_length=1, description="names with numbers of negatives, for example object: [1, 2, 3]"
     )
     per_epoch: PositiveInt = Field(default=10, validation_alias="checkpoints_per_epoch")
     accuracy: LineName = Field(description=LINE)
@@ -88,24 +88,24 @@ class TradeoffPlan(Strict):
     further: list[str] = Field(default=[], description="a list of benchmarks")
 
     def lines(self) -> dict[str, LineName]:
-        """The lines of the tables, by what they stand for."""
-        found = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
-        found |= {VISUAL: self.visual} if self.visual else {}
-        return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
+        """Returns the lines of the tables by line name."""
+        lines = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
+        lines |= {VISUAL: self.visual} if self.visual else {}
+        return lines | {name: LineName(name, self.accuracy.metric) for name in self.further}
 
     def runs(self, concept: str) -> list[str]:
-        """The runs of a concept, in the order of the tables."""
+        """Returns the runs of a concept in the order of the tables."""
         return [PLAIN, *(f"HN{number}" for number in self.concepts[concept])]
 
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """Fine-grained accuracy against retrieval, concept by concept and over checkpoints, of Rösch et al. 2024.
+    """Study of fine-grained accuracy against retrieval by concept and checkpoint (Rösch et al. 2024).
 
-    The paper's section 5 asks what continued training gains on a concept (object, color, location, size) and what it
+    Section 5 of the paper asks what continued training gains on a concept (object, color, location, size) and what it
     costs in retrieval: for the base, plain training and 1 to 3 hard negatives, at every tenth of an epoch (Fig. 4,
-    Tables 3 to 5). The plan says which concepts and numbers of negatives, by which the recipes of `parts` are, and
-    which lines of the evaluation stand for accuracy and retrieval; the recipe says everything else.
+    Tables 3 to 5). The plan sets the concepts and their numbers of negatives, with one recipe in `parts` for each, and
+    the evaluation lines for accuracy and retrieval. The recipe sets everything else.
     """
 
     recipe: Recipe
@@ -119,13 +119,13 @@ class Tradeoff:
         tradeoff = cls(recipe_of_all(source, path, report={"path": path.name, **values}), plan)
         if tradeoff.recipe.trainer_arguments.get("max_steps", -1) > 0:
             raise ValueError(
-                f"{path}: checkpoints are shares of an epoch; set num_train_epochs and leave max_steps out."
+                f"{path}: checkpoints are fractions of an epoch. Set num_train_epochs instead of max_steps."
             )
         epochs = tradeoff.recipe.trainer_arguments.get("num_train_epochs", 1)
         if epochs < 1 or epochs % 1:
-            found = f"num_train_epochs={epochs:g}"
             raise ValueError(
-                f"{path}: models are compared at the ends of epochs; {found} is not a whole number from 1."
+                f"{path}: num_train_epochs: found {epochs:g}, expected a whole number from 1, because models are "
+                "compared at the ends of epochs."
             )
         for concept, numbers in plan.concepts.items():
             for number in numbers:
@@ -139,38 +139,40 @@ def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
 
     Accuracy and retrieval are scored at every checkpoint, the other lines at the ends of epochs.
 
-    The folder holds `config.yaml`, `base/` (when it was made here), `<concept>/<run>/` with the last model,
+    The folder holds `config.yaml`, `base/` (if it was trained here), `<concept>/<run>/` with the last model,
     `evaluation/<concept>/` with the outcomes of the base and of each checkpoint, `tradeoff.json`, `report.md`,
-    `figure.png` and `finished`. A checkpoint is removed once it is scored. Started again with the same values it goes
-    on where it was killed: a run that was being trained begins anew, a checkpoint that is scored is not scored again.
-    As a `kind` of study, `DryRun` leaves nothing.
+    `figure.png` and `finished`. A checkpoint is removed once it is scored. Restarted with the same values after an
+    interruption, the study continues: an unfinished run starts again, and scored checkpoints are not scored again. The
+    `kind` of study `DryRun` leaves no files.
     """
     plan, recipe = tradeoff.plan, tradeoff.recipe
     session = open_session(recipe.trainer_arguments)
     count = sum(len(plan.runs(concept)) for concept in plan.concepts)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe.experiment)
-    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), log=session.log)
-    # Recipes are checked before minutes of loading, the rows themselves after it.
+    evaluate = prepare_concepts(
+        recipe.experiment, tuple(plan.concepts), main=_main_benchmarks(tradeoff), log=session.log
+    )
+    # Check the recipes before loading, which takes minutes, and the rows after it.
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
     with kind.open(recipe, session) as study:
-        # A misspelled line shows in the base's outcomes, before any training.
-        study.check_base(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan.lines()))
+        # The base's outcomes reveal a misspelled line before any training.
+        study.check_base(lambda: check_lines(_base_outcomes(tradeoff, study, evaluate), plan.lines()))
         study.run(arms, number=count)
         study.write_report(lambda: _report(tradeoff, study, evaluate, arms))
     return study.folder
 
 
 def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str, Evaluator]) -> list[Arm]:
-    """Plain training and the numbers of hard negatives of a concept, on the same rows, each with its checkpoints."""
+    """Returns the arms of a concept (plain training and each number of hard negatives) on the same rows."""
     plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
     first, most = parts[min(parts)], parts[max(parts)]
-    # Loaded for the run with the most negatives: all runs of a concept train on the same rows.
+    # Load rows for the run with the most negatives, because all runs of a concept train on the same rows.
     rows, replay = load_rows(most, session, evaluate[concept].images, part=concept)
-    # With gradient accumulation a step takes several batches.
+    # With gradient accumulation, a step takes several batches.
     size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
     rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
     every = len(rows) // size // plan.per_epoch
@@ -184,53 +186,53 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
 
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
-    # Between ends of epochs only the lines of Fig. 4 are scored.
-    scored = evaluate[concept].select_benchmarks(_main(tradeoff)) if brief else evaluate[concept]
+    # Between the ends of epochs, score only the lines of Fig. 4.
+    scored = evaluate[concept].select_benchmarks(_main_benchmarks(tradeoff)) if brief else evaluate[concept]
     recipe = tradeoff.recipe
     return evaluation_scoring(recipe.experiment, scored, recipe.column_names, concept=concept)
 
 
-def _main(tradeoff: Tradeoff) -> tuple[str, str]:
-    """Titles of the benchmarks that every checkpoint is scored on."""
+def _main_benchmarks(tradeoff: Tradeoff) -> tuple[str, str]:
+    """Returns the titles of the benchmarks scored at every checkpoint."""
     return tradeoff.plan.accuracy.benchmark, tradeoff.plan.retrieval.benchmark
 
 
-def _of_base(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
+def _base_outcomes(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
     place = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
-    # Stored as a checkpoint of the run `base` at step 0.
-    found = {name: study.score(place, one, f"{name}/{BASE}/{BASE_STEP}") for name, one in scoring.items()}
-    return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
+    # Store the scores as a checkpoint of the run `base` at step 0.
+    outcomes = {name: study.score(place, own, f"{name}/{BASE}/{BASE_STEP}") for name, own in scoring.items()}
+    return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in outcomes.items()}
 
 
 def whole_parts(rows: Dataset, size: int, parts: int, log: Log) -> Dataset:
-    """As many rows as fill whole steps (of `size` rows over all processes) for that many equal parts of an epoch.
+    """Selects rows for an epoch of equal parts, each with whole steps (of `size` rows over all processes).
 
-    `log` receives how many are left out; ValueError when there are fewer steps than parts.
+    Logs the number of rows left out. Raises ValueError if there are fewer steps than parts.
     """
     number = len(rows) // (size * parts) * size * parts
     if not number:
         raise ValueError(
-            f"{len(rows):,} rows make {len(rows) // size} steps of {size}, fewer than the {parts} parts of an epoch "
-            "after which a checkpoint is scored. Lower batch_size or checkpoints_per_epoch."
+            f"{len(rows):,} rows give {len(rows) // size} steps of {size} rows, but an epoch has {parts} checkpoints. "
+            "Lower batch_size or checkpoints_per_epoch."
         )
     if number < len(rows):
-        log(f"{len(rows) - number} of {len(rows):,} rows are left out, so that an epoch has {parts} equal parts")
+        log(f"{len(rows) - number} of {len(rows):,} rows are left out so that an epoch has {parts} equal parts")
     return rows.select(range(number))
 
 
 def _report(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator], arms: list[Arm]) -> None:
     """Writes `tradeoff.json`, `report.md` and, with matplotlib, `figure.png`, and prints the tables."""
-    parts = {concept: [table] for concept, table in _of_base(tradeoff, study, evaluate).items()}
+    parts = {concept: [table] for concept, table in _base_outcomes(tradeoff, study, evaluate).items()}
     for arm in arms:
         concept, _, run = arm.name.rpartition("/")
         parts[concept] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
     outcomes = {concept: pd.concat(tables, ignore_index=True) for concept, tables in parts.items()}
     plan, stages, facts = tradeoff.plan, list(study.costs.values()), study.facts(tradeoff.recipe.given)
-    how = {"numbers": plan.concepts, "checkpoints": plan.per_epoch, "further": plan.further}
-    results = summarize_study(outcomes, plan.lines(), **how)
+    settings = {"numbers": plan.concepts, "checkpoints": plan.per_epoch, "further": plan.further}
+    results = summarize_study(outcomes, plan.lines(), **settings)
     contents = {**facts, "plan": plan.model_dump(), "stages": [asdict(stage) for stage in stages]}
-    contents["concepts"] = {concept: concept_contents(one) for concept, one in results.concepts.items()}
+    contents["concepts"] = {concept: concept_contents(own) for concept, own in results.concepts.items()}
     contents["differences"] = results.differences
     contents["findings"] = [asdict(finding) for finding in results.findings]
     written = {"tradeoff_schema_version": SCHEMA_VERSION, **contents}
@@ -248,31 +250,34 @@ def tradeoff_report(
     *,
     brief: bool,
 ) -> Report:
-    """The report of a study of concepts; in brief without differences and checkpoints."""
+    """Returns the report of a study of concepts. The brief report omits differences and checkpoints."""
     lines, concepts = list(results.lines()), results.concepts.items()
-    title, verdicts = f"{facts['method']}: accuracy against retrieval", [one.verdict for one in results.findings]
-    # Pairs are compared at the ends of epochs, while ties may be at any checkpoint.
+    title, verdicts = (
+        f"{facts['method']}: accuracy against retrieval",
+        [finding.verdict for finding in results.findings],
+    )
+    # Differences exist at the ends of epochs, but ties may occur at any checkpoint.
     pairs, tied = (lambda line: [] if brief else _pairs(line)), list(results.tie_lines())
     *numbers, _ = tables.sections_of_lines(lines, pairs, reference=None, brief=brief)
     sections = [
         Section("", [study_figure(FIGURE, figure_title(title, facts["caveat"]), results)]),
-        Section("What the paper found, and what is found here", list(verdict_lines(results.findings))),
+        Section("The paper's findings, tested here", list(verdict_lines(results.findings))),
         *numbers,
         Section("Ties", [tables.ties(tied)]),
-        Section("Checkpoints", [] if brief else [checkpoint_table(concept, one) for concept, one in concepts]),
+        Section("Checkpoints", [] if brief else [checkpoint_table(concept, own) for concept, own in concepts]),
         Section("Cost", [made_tables.costs([asdict(stage) for stage in stages])]),
         Section("How it was made", [] if brief else [made_tables.made_table(facts["config"])]),
     ]
-    shown = (
-        f"{verdicts.count(SHOWN)} of {len(verdicts)} statements are shown on this seed; one that is not shown is not "
-        "refuted."
+    verdict = (
+        f"{verdicts.count(SHOWN)} of {len(verdicts)} statements are shown on this seed. A statement that is not shown "
+        "is not refuted."
     )
-    how, notes = tables.legend([*lines, *tied], adjusted=ADJUSTED, brief=brief), () if brief else facts["notes"]
-    return Report(title, facts["caveat"], [shown], sections, [how], notes, _closing(plan, folder))
+    legend, notes = tables.legend([*lines, *tied], adjusted=ADJUSTED, brief=brief), () if brief else facts["notes"]
+    return Report(title, facts["caveat"], [verdict], sections, [legend], notes, _next_steps(plan, folder))
 
 
-def _closing(plan: TradeoffPlan, folder: Path) -> dict[str, str]:
-    """Where the files are, and how to score the first concept's runs on benchmarks."""
+def _next_steps(plan: TradeoffPlan, folder: Path) -> dict[str, str]:
+    """Returns the output folder, and a command that scores the first concept's runs on benchmarks."""
     concept = next(iter(plan.concepts))
     models = {run: str(folder / concept / run) for run in plan.runs(concept)}
     return {"written to": str(folder), "next": evaluate_command(models)}

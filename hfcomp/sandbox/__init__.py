@@ -1,7 +1,7 @@
-"""The built-in world: scenes of colored shapes with exact captions, exact negatives and a tiny CLIP to learn them.
+"""Built-in synthetic world: scenes of colored shapes with exact captions, exact negatives and a tiny CLIP to train.
 
-Everything is made from a seed, with no download: a model of 0.7 million parameters learns the world in seconds on a
-CPU, mistakes who has which color as its large relatives do, and can be repaired.
+Everything is generated from a seed, without downloads. A model with 0.7 million parameters learns the world in seconds
+on a CPU, confuses which thing has which color like large models do, and can be repaired.
 """
 
 from hfcomp.sandbox.captions import zero_shot_prompts

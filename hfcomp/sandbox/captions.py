@@ -1,4 +1,4 @@
-"""The sandbox's closed grammar: captions that are true of their scenes, and other wordings of them."""
+"""Closed grammar of the sandbox: captions that are true of their scenes, and paraphrases of them."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from hfcomp.sandbox.scenes import BACKGROUNDS, CELLS, COLORS, NOVEL_COMBINATIONS
 
 PREFIXES = ("", "a photo of", "a picture of", "an image of", "there is")
 CONJUNCTIONS = ("and", "with")
-# Wordings at the same place in each tuple are of the same style; an edit keeps the style.
+# Wordings at the same position in each tuple have the same style; an edit keeps the style.
 RELATIONS = {
     "left": ("left of", "to the left of"),
     "right": ("right of", "to the right of"),
@@ -22,25 +22,25 @@ COUNT_WORDS = {1: "a", 2: "two", 3: "three"}
 PLURALS = {shape: f"{shape}es" if shape == "cross" else f"{shape}s" for shape in SHAPES}
 BACKGROUND_PHRASES = ("on a {} background", "against a {} backdrop")
 _ROWS, _COLUMNS = ("top", "", "bottom"), ("left", "", "right")
-_RELATION_OF = {phrase: relation for relation, phrases in RELATIONS.items() for phrase in phrases}
+_RELATION_BY_PHRASE = {phrase: relation for relation, phrases in RELATIONS.items() for phrase in phrases}
 
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """The content of a caption, without the words for the objects themselves.
+    """Structure of a caption, without the words for the objects themselves.
 
-    Rendered on an edited scene, the same caption describes the edited scene in the same words otherwise.
+    On an edited scene, the same caption describes the edited scene and keeps all other words.
 
     Attributes:
-        prefix: one of `PREFIXES`.
-        mentioned: indices into `Scene.things`, in the order of mention: one, two in either order, or three.
-        links: for each mention after the first, how it is joined: one of `CONJUNCTIONS`, or a phrase of `RELATIONS`
-            that says where the first mention is from it ("A left of B and above C").
-        sized: indices of the things with their size mentioned.
-        textured: indices of the things with their texture mentioned.
-        wording: 0 or 1, which of the two words for each size.
-        says_place: of a single mention, whether its place in the image is said.
-        background_phrase: one of `BACKGROUND_PHRASES`, or empty.
+        prefix: One of `PREFIXES`.
+        mentioned: Indices into `Scene.things` in the order of mention: one, two in either order, or three.
+        links: Connection of each mention after the first: one of `CONJUNCTIONS`, or a phrase from `RELATIONS` that
+            locates the first mention relative to it ("A left of B and above C").
+        sized: Indices of things whose size is mentioned.
+        textured: Indices of things whose texture is mentioned.
+        wording: Which of the two words for each size to use, 0 or 1.
+        says_place: Whether a single mention includes its place in the image.
+        background_phrase: One of `BACKGROUND_PHRASES`, or empty.
     """
 
     prefix: str
@@ -54,15 +54,15 @@ class Caption:
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """The keys of `RELATIONS` that the links say; empty for conjunctions and single mentions."""
-        return tuple(_RELATION_OF[link] for link in self.links if link in _RELATION_OF)
+        """The keys of `RELATIONS` that the links express; empty for conjunctions and single mentions."""
+        return tuple(_RELATION_BY_PHRASE[link] for link in self.links if link in _RELATION_BY_PHRASE)
 
     def text(self, scene: Scene) -> str:
-        """The caption of a scene, from which the words for things, sizes and background are read, in lower case."""
+        """Renders the caption in lowercase, with the words for things, sizes and background taken from the scene."""
         return "".join(part for part, _ in self._parts(scene, self._phrase))
 
     def concepts(self, scene: Scene) -> tuple[list[str], list[list[list[int]]]]:
-        """The noun phrases of the caption, in order, and for each a list of one `[start, end)` in `text`."""
+        """Returns the noun phrases of the caption in order, and for each a list with one `[start, end)` in `text`."""
         phrases, spans, place = [], [], 0
         for part, is_thing in self._parts(scene, self._phrase):
             if is_thing:
@@ -71,14 +71,14 @@ class Caption:
             place += len(part)
         return phrases, spans
 
-    def generalized(self, scene: Scene) -> str:
-        """The caption with every shape and color replaced by its family: "a warm round figure above ..."."""
+    def generalized_text(self, scene: Scene) -> str:
+        """Renders the caption with shapes and colors replaced by their family: "a warm round figure above ..."."""
         return "".join(part for part, _ in self._parts(scene, self._general_phrase))
 
     def _parts(self, scene: Scene, phrase) -> list[tuple[str, bool]]:
-        """The text in pieces, each with whether it is the noun phrase of a thing."""
-        several = scene.things[self.mentioned[0]].count > 1
-        prefix = "there are" if several and self.prefix == "there is" else self.prefix
+        """Returns the text in pieces, each with a flag for the noun phrase of a thing."""
+        is_plural = scene.things[self.mentioned[0]].count > 1
+        prefix = "there are" if is_plural and self.prefix == "there is" else self.prefix
         parts = [(f"{prefix} ", False)] if prefix else []
         for position, index in enumerate(self.mentioned):
             if position:
@@ -108,7 +108,7 @@ class Caption:
 
 
 def with_article(words: list[str], count: int) -> str:
-    """The words of a noun phrase after "a", "an", "two" or "three"."""
+    """Puts "a", "an", "two" or "three" before the words of a noun phrase."""
     first = COUNT_WORDS[count]
     if first == "a" and words[0][0] in "aeiou":
         first = "an"
@@ -116,16 +116,16 @@ def with_article(words: list[str], count: int) -> str:
 
 
 def place_phrase(cell: Cell) -> str:
-    """Where a cell is in the image: "at the top left", "at the right", "in the middle"."""
+    """Describes the place of a cell in the image: "at the top left", "at the right", "in the middle"."""
     row, column = cell
     words = " ".join(filter(None, (_ROWS[row], _COLUMNS[column])))
     return f"at the {words}" if words else "in the middle"
 
 
 def relation_between(first: Thing, second: Thing) -> str | None:
-    """Where the first of two things is from the second, a key of `RELATIONS`.
+    """Returns where the first of two things is relative to the second, as a key of `RELATIONS`.
 
-    None if they share neither row nor column, or one is there more than once.
+    Returns None if they share neither row nor column, or if one of them occurs more than once.
     """
     if first.twins or second.twins:
         return None
@@ -152,37 +152,37 @@ def draw_caption(
     place: float = 0.0,
     three: float = 0.0,
 ) -> Caption:
-    """Draw a true caption.
+    """Draws a true caption.
 
     Args:
-        generator: source of randomness.
-        scene: a scene; of two or more things the first two are mentioned, in random order.
-        relation: probability, 0 to 1, that they are joined by their relation instead of a conjunction.
-        size: probability that sizes are said.
-        texture: probability that textures are said.
-        background: probability that the background is said.
-        place: probability that the place of a lone object is said.
-        three: probability that a third thing is mentioned where its relation to the first has a name.
+        generator: Random generator.
+        scene: Scene to describe. If it has two or more things, the first two are mentioned in random order.
+        relation: Probability, 0 to 1, of joining them by their relation instead of a conjunction.
+        size: Probability of mentioning sizes.
+        texture: Probability of mentioning textures.
+        background: Probability of mentioning the background.
+        place: Probability of mentioning the place of a single object.
+        three: Probability of mentioning a third thing if its relation to the first has a name.
 
     Returns:
         A caption that is true of the scene.
     """
-    # One call for all numbers, used or not, because single calls would take most of the time.
+    # Draw all numbers in one call, used or not, because single calls would take most of the time.
     draws = generator.random(11).tolist()
     prefix = PREFIXES[int(draws[0] * len(PREFIXES))]
     phrase = BACKGROUND_PHRASES[int(draws[1] * 2)] if draws[2] < background else ""
-    style, related = int(draws[3] * 2), draws[4] < relation
+    style, use_relation = int(draws[3] * 2), draws[4] < relation
     mentioned = (0,)
     links: tuple[str, ...] = ()
     if len(scene.things) > 1:
         mentioned = (0, 1) if draws[5] < 0.5 else (1, 0)
-        if len(scene.things) == 3 and related and draws[6] < three:
+        if len(scene.things) == 3 and use_relation and draws[6] < three:
             mentioned = (0, 1, 2) if draws[5] < 0.5 else (0, 2, 1)
         names = _relations(scene, mentioned)
         if None in names:
             mentioned = (0, 1) if draws[5] < 0.5 else (1, 0)
             names = _relations(scene, mentioned)
-        if related and None not in names:
+        if use_relation and None not in names:
             links = tuple(RELATIONS[name][style] for name in names)
         else:
             links = (CONJUNCTIONS[style],)
@@ -199,13 +199,13 @@ def draw_caption(
 
 
 def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
-    """Another wording of a caption: true of the same scenes, with the same content and none of the same prefixes.
+    """Draws another wording of a caption: same content, true of the same scenes, with another prefix.
 
-    Mentions joined by a conjunction or a relation may change their order, the relation then being the opposite one.
+    Mentions joined by a conjunction or a relation may change their order; a relation then becomes its opposite.
 
     Args:
-        generator: source of randomness.
-        caption: any caption.
+        generator: Random generator.
+        caption: Caption to reword.
 
     Returns:
         A caption whose text differs from that of `caption` on every scene.
@@ -217,7 +217,7 @@ def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
         style = 1 - RELATIONS[caption.relations[0]].index(links[0])
         names = caption.relations
         if len(mentioned) == 3:
-            # "A left of B and above C" stays one about A: only the order of the others changes.
+            # "A left of B and above C" remains about A: only the order of B and C changes.
             mentioned, names = (mentioned[0], *mentioned[:0:-1]), names[::-1]
         elif draws[1] < 0.5:
             mentioned, names = mentioned[::-1], tuple(OPPOSITES[name] for name in names)
@@ -239,12 +239,12 @@ def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
 
 
 def zero_shot_prompts() -> dict[str, dict[str, list[str]]]:
-    """Prompts for each color, shape and place of a lone object: attribute to class to prompts.
+    """Returns the prompts for each color, shape and place of a single object, by attribute and class.
 
-    The mean of their embeddings is the class's.
+    The mean embedding of a class's prompts represents the class.
     """
-    # A color is named with all shapes that training shows in it, and the same for shapes: a prompt with a novel
-    # combination would ask for what the model has never read.
+    # Prompts for a color use all shapes that training shows in this color, and vice versa: a prompt with a novel
+    # combination would contain a phrase that the model has never read.
     known = [(c, s) for c in COLORS for s in SHAPES if (c, s) not in NOVEL_COMBINATIONS]
     prompts = [(c, s, f"a photo of {with_article([c, s], 1)}") for c, s in known]
     return {
@@ -255,7 +255,7 @@ def zero_shot_prompts() -> dict[str, dict[str, list[str]]]:
 
 
 def words() -> list[str]:
-    """Every word of the grammar, sorted."""
+    """Returns every word of the grammar, sorted."""
     phrases = [*PREFIXES, *CONJUNCTIONS, *BACKGROUND_PHRASES, *SHAPES, *PLURALS.values(), *COLORS, *BACKGROUNDS]
     phrases += [phrase for wordings in (*RELATIONS.values(), *SIZE_WORDS.values()) for phrase in wordings]
     phrases += [place_phrase(cell) for cell in CELLS]

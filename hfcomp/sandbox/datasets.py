@@ -1,4 +1,4 @@
-"""The sandbox world as `datasets.Dataset`s in the column contract: made once per seed and setting, then cached."""
+"""Sandbox datasets in the column contract, generated once per seed and setting, then cached."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,9 +32,9 @@ from hfcomp.sandbox.rows import (
 )
 
 MOST_RETRIEVAL_ROWS = 1000
-# A run's seed plus this number seeds its replay scenes: bases are pretrained on scenes of small seeds.
+# Replay scenes use the run's seed plus this number, because bases are pretrained on scenes of small seeds.
 REPLAY_SEED = 1_000_000
-# InpaintCOCO's name for what a kind edits.
+# InpaintCOCO's name for the concept that a kind edits.
 EDITED_CONCEPTS = {
     "replace_obj": "object",
     "replace_att": "color",
@@ -67,19 +67,19 @@ _NEGATIVES = {
 
 
 def pretraining_set(num_rows: int, seed: int, *, places: bool = False) -> Dataset:
-    """Images with one true caption each, on which a small model learns words and becomes a bag of words.
+    """Generates images with one true caption each, from which a small model learns words and becomes a bag of words.
 
     Args:
-        num_rows: number of rows, at least 1.
-        seed: non-negative; the same seed gives the same rows.
-        places: mostly scenes of several things of which the caption names one and its place.
+        num_rows: Number of rows, at least 1.
+        seed: Non-negative random seed; the same seed gives the same rows.
+        places: Whether most scenes have several things, with a caption that names one thing and its place.
 
     Returns:
-        Columns `image` (36 x 36), `caption`, `image_id`; no scene of the evaluation sets. Captions are alt-text: often
-        tags, or the mention of one thing of several.
+        Columns `image` (36 x 36), `caption`, `image_id`, without scenes of the evaluation sets. Captions resemble
+        alt-text: often tags, or the mention of one of several things.
     """
     columns = {name: _PAIR[name] for name in ("image", "caption", "image_id")}
-    return _cached_rows(pretraining_rows, columns, num_rows=_positive(num_rows), seed=seed, places=places)
+    return _cached_rows(pretraining_rows, columns, num_rows=_check_count(num_rows), seed=seed, places=places)
 
 
 def training_set(
@@ -94,87 +94,87 @@ def training_set(
     false_negatives: float = 0.0,
     ratings: Ratings = "bands",
 ) -> Dataset:
-    """Images with a true caption, exact negative captions and the counterfactual image that the first describes.
+    """Generates images with a true caption, exact negative captions and the first negative's counterfactual image.
 
     Args:
-        num_rows: number of rows, at least 1.
-        seed: non-negative; the same seed and settings give the same rows.
-        kind_weights: relative frequency of each of `KINDS` among the kinds that a caption allows; a kind left out
-            does not occur. Default `KIND_WEIGHTS`.
-        num_negatives: entries of the negative lists; where a caption allows fewer kinds, the rest are empty strings.
-        edit_noise: the chance that a counterfactual image does not show its change, for words of
-            `hfcomp.sandbox.negatives.DRAWABILITY` 3 or less; it falls to 0 at 5, whatever the ratings.
-        edit_noise_step: whether that chance is `edit_noise` for words of drawability below 4, and 0 for others.
-        caption_noise: the probability that the caption has a false word.
-        false_negatives: the chance that the first negative caption is true of the image.
-        ratings: of the column `negative_concreteness`: `bands`, our bands in the order of human norms, or
-            `synthetic`, a table that is made up. Neither is human.
+        num_rows: Number of rows, at least 1.
+        seed: Non-negative random seed; the same seed and settings give the same rows.
+        kind_weights: Relative frequency of each of `KINDS` among the kinds that a caption allows. A missing kind does
+            not occur. Defaults to `KIND_WEIGHTS`.
+        num_negatives: Length of the negative lists. If a caption allows fewer kinds, the rest are empty strings.
+        edit_noise: Probability that a counterfactual image does not show its change, for words with
+            `hfcomp.sandbox.negatives.DRAWABILITY` of 3 or less. It falls to 0 at 5, whatever the ratings.
+        edit_noise_step: Whether this probability is `edit_noise` for words of drawability below 4, and 0 for others.
+        caption_noise: Probability that the caption contains a false word.
+        false_negatives: Probability that the first negative caption is true of the image.
+        ratings: Source of the column `negative_concreteness`: `bands`, our bands in the order of human norms, or
+            `synthetic`, a made-up table. Neither contains human ratings.
 
     Returns:
-        The column contract of training sets: `image`, `caption`, `positive_captions` (one other wording), the five
-        `negative_*` lists, `negative_image`, `mask` (white where it may differ), `concepts`, `concept_spans` (a list
-        of one `[start, end)` for each), `group` with `hard_negative_groups`, `generalized_caption`, `level_1` to
-        `level_4`, `image_id`, `source`, `license`; and `noise`, what is wrong in the row (`edit`, `caption`,
-        `false_negative`). No image shows a scene of the evaluation sets.
+        The columns of the training contract: `image`, `caption`, `positive_captions` (one paraphrase), the five
+        `negative_*` lists, `negative_image`, `mask` (white where the images may differ), `concepts`, `concept_spans`
+        (a list with one `[start, end)` per concept), `group` with `hard_negative_groups`, `generalized_caption`,
+        `level_1` to `level_4`, `image_id`, `source`, `license`; and `noise`, the defects of the row (`edit`,
+        `caption`, `false_negative`). No image shows a scene of the evaluation sets.
 
     Raises:
-        ValueError: `kind_weights` names an unknown kind, or holds a negative weight or no positive one; a noise is no
-            probability; no such ratings.
+        ValueError: If `kind_weights` names an unknown kind, or has a negative weight or no positive one; if a noise is
+            not a probability; or if the ratings are unknown.
     """
     return _cached_rows(
         training_rows,
         _PAIR | _MEANING | _NEGATIVES | {"noise": _TEXTS},
-        num_rows=_positive(num_rows),
+        num_rows=_check_count(num_rows),
         seed=seed,
-        weights=dict(_validate(KIND_WEIGHTS if kind_weights is None else kind_weights)),
-        num_negatives=_positive(num_negatives),
+        weights=dict(_check_kinds(KIND_WEIGHTS if kind_weights is None else kind_weights)),
+        num_negatives=_check_count(num_negatives),
         noise=Noise(edit_noise, caption_noise, false_negatives, edit_noise_step),
         ratings=check_ratings(ratings),
     )
 
 
 def choice_set(num_rows_per_kind: int, seed: int, *, kinds: Sequence[str] = KINDS, novel: bool = False) -> Dataset:
-    """The evaluation of composition: two images and two captions, each describing one image.
+    """Generates the composition evaluation: two images and two captions, each describing one image.
 
-    With its paraphrase in `positive_captions` a row is also a choice with two positives, as SugarCrepe++ asks it, and
-    with `mask` an edited pair. The true caption of kinds that add is true of both images: their 2 x 2 match has no
-    answer.
+    With the paraphrase in `positive_captions`, a row is also a choice with two positives like in SugarCrepe++. With
+    `mask`, it is an edited pair. For kinds that add, the true caption is true of both images, so their 2 x 2 match has
+    no answer.
 
     Args:
-        num_rows_per_kind: number of rows of each kind, at least 1.
-        seed: non-negative; the same seed gives the same rows.
-        kinds: which of `KINDS`, in the order of the rows.
-        novel: whether each caption mentions a combination of shape and color that no training image shows; if not,
-            no scene has one.
+        num_rows_per_kind: Number of rows per kind, at least 1.
+        seed: Non-negative random seed; the same seed gives the same rows.
+        kinds: Kinds from `KINDS`, in the order of the rows.
+        novel: Whether each caption mentions a combination of shape and color that no training image shows. If False,
+            no scene contains such a combination.
 
     Returns:
-        The columns of `training_set` but `noise`, and `kind`, one of `KINDS`, to report by; it is the entry of
-        `negative_kinds` save for sizes, textures and numbers, which that column calls `replace_att`. Both scenes of a
-        row are held out of training, and nothing in it is wrong.
+        The columns of `training_set` except for `noise`, and `kind`, one of `KINDS`, to group results by. It equals
+        the entry of `negative_kinds` except for sizes, textures and numbers, which that column calls `replace_att`.
+        Both scenes of a row are held out of training, and rows have no defects.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: If a kind is unknown.
     """
     return _cached_rows(
         choice_rows,
         _PAIR | _MEANING | _NEGATIVES | {"kind": _TEXT},
-        num_rows=_positive(num_rows_per_kind),
+        num_rows=_check_count(num_rows_per_kind),
         seed=seed,
-        kinds=tuple(_validate(dict.fromkeys(kinds, 1.0))),
+        kinds=tuple(_check_kinds(dict.fromkeys(kinds, 1.0))),
         novel=novel,
     )
 
 
 def edited_pairs_set(num_rows_per_concept: int, seed: int) -> Dataset:
-    """Images and their edits in the columns of InpaintCOCO (Roesch et al. 2024).
+    """Generates images and their edits in the columns of InpaintCOCO (Roesch et al. 2024).
 
     Args:
-        num_rows_per_concept: number of rows for each of object, color, size and location.
-        seed: non-negative; the same seed gives the same rows.
+        num_rows_per_concept: Number of rows per concept: object, color, size and location.
+        seed: Non-negative random seed; the same seed gives the same rows.
 
     Returns:
-        Columns `concept`, `coco_caption`, `coco_image`, `inpaint_caption`, `inpaint_image`, `mask`, `image_id`: the
-        rows of `choice_set` of the same size and seed whose kind InpaintCOCO has a name for.
+        Columns `concept`, `coco_caption`, `coco_image`, `inpaint_caption`, `inpaint_image`, `mask`, `image_id`, with
+        those rows of `choice_set` of the same size and seed whose kind has a name in InpaintCOCO.
     """
     rows = choice_set(num_rows_per_concept, seed)
     rows = rows.select([row for row, kind in enumerate(rows["kind"]) if kind in EDITED_CONCEPTS])
@@ -182,80 +182,83 @@ def edited_pairs_set(num_rows_per_concept: int, seed: int) -> Dataset:
     concepts = [EDITED_CONCEPTS[kind] for kind in rows["kind"]]
     rows = rows.select_columns(["caption", "image", "negative_image", "mask", "image_id"])
     rows = rows.rename_columns({"caption": "coco_caption", "image": "coco_image", "negative_image": "inpaint_image"})
-    with _without_bars():
+    with _hide_progress_bars():
         return rows.add_column("inpaint_caption", negatives).add_column("concept", concepts)
 
 
 def retrieval_set(num_rows: int, seed: int) -> Dataset:
-    """The evaluation of retrieval and of wordings: held-out images with captions of two objects.
+    """Generates the evaluation of retrieval and wordings: held-out images with captions of two objects.
 
-    No two captions name the same two colored shapes, in whatever order, so that a caption fits its own image alone
-    (but for the rare scene of three objects that happens to contain another row's two).
+    No two captions name the same two colored shapes, in any order, so a caption fits only its own image (except for
+    the rare scene of three objects that happens to contain the two of another row).
 
     Args:
-        num_rows: number of rows, 1 to 1,000.
-        seed: non-negative; the same seed gives the same rows.
+        num_rows: Number of rows, 1 to 1,000.
+        seed: Non-negative random seed; the same seed gives the same rows.
 
     Returns:
-        Columns `image`, `caption`, `positive_captions` (one other wording), `image_id`.
+        Columns `image`, `caption`, `positive_captions` (one paraphrase), `image_id`.
 
     Raises:
-        ValueError: `num_rows` is out of range.
+        ValueError: If `num_rows` is out of range.
     """
-    if _positive(num_rows) > MOST_RETRIEVAL_ROWS:
-        raise ValueError(f"a retrieval set of distinct captions has at most 1,000 rows, not {num_rows}.")
+    if _check_count(num_rows) > MOST_RETRIEVAL_ROWS:
+        raise ValueError(
+            f"num_rows: found {num_rows}, but a retrieval set of distinct captions has at most 1,000 rows."
+        )
     return _cached_rows(retrieval_rows, _PAIR, num_rows=num_rows, seed=seed)
 
 
 def zero_shot_set(num_rows: int, seed: int, *, novel: bool = False) -> Dataset:
-    """The evaluation of words: held-out images of one object, labeled by all that can be said of it.
+    """Generates the evaluation of words: held-out images of one object, labeled with all its attributes.
 
     Args:
-        num_rows: number of rows, at least 1.
-        seed: non-negative; the same seed gives the same rows.
-        novel: whether all objects have shape-color combinations that no training image has, or none.
+        num_rows: Number of rows, at least 1.
+        seed: Non-negative random seed; the same seed gives the same rows.
+        novel: Whether all objects have shape-color combinations that no training image shows. If False, none has.
 
     Returns:
         Columns `image`, `image_id`, `shape`, `color`, `size`, `texture`, `place` ("at the top left"), and `caption`,
-        which says all of it and the background.
+        which mentions all of these and the background.
     """
     columns = {"image": Image(), "image_id": _TEXT, "caption": _TEXT}
     columns |= dict.fromkeys(("shape", "color", "size", "texture", "place"), _TEXT)
-    return _cached_rows(zero_shot_rows, columns, num_rows=_positive(num_rows), seed=seed, novel=novel)
+    return _cached_rows(zero_shot_rows, columns, num_rows=_check_count(num_rows), seed=seed, novel=novel)
 
 
 def levels_set(num_rows: int, seed: int) -> Dataset:
-    """The evaluation of abstraction: held-out images with the names of their concepts on four levels.
+    """Generates the evaluation of abstraction: held-out images with concept names on four levels.
 
     Args:
-        num_rows: number of rows, at least 1.
-        seed: non-negative; the same seed gives the same rows.
+        num_rows: Number of rows, at least 1.
+        seed: Non-negative random seed; the same seed gives the same rows.
 
     Returns:
         Columns `image`, `caption`, `positive_captions`, `image_id`, `group`, `hard_negative_groups`,
-        `generalized_caption`, `level_1` (most specific) to `level_4`, and the other columns of meaning.
+        `generalized_caption`, `level_1` (most specific) to `level_4`, `concepts`, `concept_spans`, `source`,
+        `license`.
     """
-    return _cached_rows(levels_rows, _PAIR | _MEANING, num_rows=_positive(num_rows), seed=seed)
+    return _cached_rows(levels_rows, _PAIR | _MEANING, num_rows=_check_count(num_rows), seed=seed)
 
 
 def _cached_rows(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any], **arguments: Any) -> Dataset:
-    """The rows as a dataset, from the cache of `datasets` if this code made the same ones before."""
+    """Returns the rows as a dataset, from the `datasets` cache if this code generated the same rows before."""
     columns = Features(features)
-    # The world's code is part of the fingerprint: another version makes other rows.
+    # The fingerprint includes the code of the sandbox, because another version may generate other rows.
     fingerprint = Hasher.hash((_source_digest(), rows.__name__, repr(columns), repr(sorted(arguments.items()))))
-    with _without_bars():
+    with _hide_progress_bars():
         return Dataset.from_generator(rows, columns, gen_kwargs=arguments, fingerprint=fingerprint)
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
-    # `datasets` shows a bar for every little set; drawing shows its own.
-    shown = not are_progress_bars_disabled()
+def _hide_progress_bars() -> Iterator[None]:
+    # `datasets` shows a progress bar for every small dataset, but drawing shows its own.
+    enabled = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             enable_progress_bars()
 
 
@@ -264,16 +267,16 @@ def _source_digest() -> str:
     return Hasher.hash([path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))])
 
 
-def _positive(count: int) -> int:
+def _check_count(count: int) -> int:
     if count < 1:
-        raise ValueError(f"a dataset needs at least one row and one negative, not {count}.")
+        raise ValueError(f"found {count}, expected at least 1: a dataset needs at least one row and one negative.")
     return count
 
 
-def _validate(weights: Mapping[str, float]) -> Mapping[str, float]:
+def _check_kinds(weights: Mapping[str, float]) -> Mapping[str, float]:
     unknown = sorted(weights.keys() - set(KINDS))
     if unknown:
-        raise ValueError(f"unknown kinds {unknown}; the sandbox has {list(KINDS)}.")
+        raise ValueError(f"unknown kinds {unknown}, expected some of {list(KINDS)}.")
     if min(weights.values(), default=0) < 0 or not any(weights.values()):
-        raise ValueError(f"kind weights must be non-negative with at least one positive, not {dict(weights)}.")
+        raise ValueError(f"kind weights: found {dict(weights)}, expected numbers from 0 with at least one above 0.")
     return weights

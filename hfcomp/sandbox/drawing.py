@@ -1,4 +1,4 @@
-"""Scenes with captions and negatives, before anything is rendered."""
+"""Draws scenes with captions and negatives, before anything is rendered."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +10,8 @@ from hfcomp.sandbox.negatives import EDITS, Negative, applicable_kinds, draw_neg
 from hfcomp.sandbox.scenes import Scene, draw_scene, is_held_out, is_novel
 
 KINDS = tuple(EDITS)
-# Weighted towards binding, the failure that a model of this size both shows and can repair. Kinds that add are for
-# evaluation: the true caption is true of their counterfactual image too.
+# Weighted toward binding, the failure that a model of this size both shows and can unlearn. Kinds that add are for
+# evaluation only, because the true caption is also true of their counterfactual image.
 KIND_WEIGHTS = {
     "swap_att": 3.0,
     "swap_obj": 1.0,
@@ -24,30 +24,30 @@ KIND_WEIGHTS = {
     "replace_rel": 1.0,
 }
 
-# Number of things, whether the first is there several times, whether three form a corner.
+# Number of things, whether the first occurs several times, whether three things form a corner.
 Layout = tuple[int, bool, bool]
 
 
 @dataclass(frozen=True)
 class Style:
-    """What the scenes and captions of a set are like.
+    """Distribution of the scenes and captions of a dataset.
 
     Attributes:
-        layouts: relative frequencies of layouts.
-        words: the probabilities that `draw_caption` takes.
+        layouts: Relative frequencies of layouts.
+        words: Probabilities for `draw_caption`.
     """
 
     layouts: Mapping[Layout, float]
     words: Mapping[str, float]
 
-    def of_kind(self, kind: str) -> "Style":
-        """The same with only the layouts in which a kind of negative occurs."""
+    def restrict_to_kind(self, kind: str) -> "Style":
+        """Returns a copy restricted to the layouts in which a kind of negative occurs."""
         possible = _LAYOUTS_OF_KIND.get(kind, self.layouts)
         return replace(self, layouts={layout: share for layout, share in self.layouts.items() if layout in possible})
 
 
 _PRETRAINING_WORDS = {"relation": 0.3, "size": 0.3, "texture": 0.3, "background": 0.3, "place": 0.3, "three": 0.2}
-# Scenes with one object teach shapes and colors; scenes with two or three are what a bag of words solves.
+# Scenes with one object teach shapes and colors; a bag of words solves scenes with two or three.
 PRETRAINING = Style(
     {(1, False, False): 0.45, (1, True, False): 0.05, (2, False, False): 0.35, (3, False, False): 0.15},
     _PRETRAINING_WORDS,
@@ -66,7 +66,7 @@ TUNING = Style(
     },
     {"relation": 0.7, "size": 0.3, "texture": 0.25, "background": 0.3, "place": 0.3, "three": 0.7},
 )
-# Layouts in which to look for a kind that is rare or absent elsewhere: searching elsewhere would take most of the
+# Layouts in which to search for a kind that is rare or absent elsewhere; searching all layouts would take most of the
 # time.
 _LAYOUTS_OF_KIND = {
     "swap_rel": {(3, False, True)},
@@ -76,28 +76,28 @@ _LAYOUTS_OF_KIND = {
     "add_rel": {(2, False, False), (3, False, False)},
     "add_obj": {(1, False, False), (1, True, False), (2, False, False)},
 }
-# Captions of one object that name its shape and color, and captions of two: for retrieval and zero-shot.
+# For zero-shot: captions that name the shape and color of one object. For retrieval: captions of two objects.
 ONE_OBJECT = Style({(1, False, False): 1.0}, {})
 TWO_OBJECTS = Style({(2, False, False): 0.7, (3, False, False): 0.3}, TUNING.words | {"three": 0.0})
 
 
 @dataclass(frozen=True)
 class DrawnRow:
-    """One row of a training or evaluation set.
+    """Row of a training or evaluation dataset.
 
     Attributes:
-        scene: what the image shows.
-        caption: of the scene.
-        said: the scene that the caption describes; `scene` unless `noise` differs.
-        positive: another wording of the caption, true of `scene`.
-        negatives: one or more, of different kinds; the first has an image.
-        shown: the negative image's scene; the first negative's unless `noise` differs.
-        noise: what is wrong: `edit`, `caption`, `false_negative`.
+        scene: Scene of the image.
+        caption: Caption of the scene.
+        described: Scene that the caption describes; equal to `scene` unless noise changed it.
+        positive: Paraphrase of the caption, true of `scene`.
+        negatives: One or more negatives of different kinds; the first one has an image.
+        shown: Scene of the negative image; that of the first negative unless noise changed it.
+        noise: Defects of the row: `edit`, `caption`, `false_negative`.
     """
 
     scene: Scene
     caption: Caption
-    said: Scene
+    described: Scene
     positive: Caption
     negatives: tuple[Negative, ...]
     shown: Scene
@@ -105,12 +105,12 @@ class DrawnRow:
 
     @property
     def text(self) -> str:
-        """The caption in words."""
-        return self.caption.text(self.said)
+        """The caption as text."""
+        return self.caption.text(self.described)
 
 
-def weighted(generator: np.random.Generator, options: Iterable, weights: Mapping):
-    """One of `options` in proportion to its weight; None if all of them weigh nothing."""
+def weighted_choice(generator: np.random.Generator, options: Iterable, weights: Mapping):
+    """Draws one of `options` in proportion to its weight; None if all weights are zero."""
     possible = [option for option in options if weights.get(option)]
     place = generator.random() * sum(weights[option] for option in possible)
     for option in possible:
@@ -123,14 +123,14 @@ def weighted(generator: np.random.Generator, options: Iterable, weights: Mapping
 def draw_pair(
     generator: np.random.Generator, style: Style, *, held_out: bool, novel: bool = False
 ) -> tuple[Scene, Caption]:
-    """A scene on the asked side of the split and a true caption.
+    """Draws a scene on the requested side of the split, and a true caption.
 
-    With `novel` the caption mentions a combination of shape and color that training never shows; without it the
-    scene has none.
+    With `novel`, the caption mentions a combination of shape and color that training never shows. Without it, the
+    scene contains no such combination.
     """
-    # Drawn by rejection: the split and the combinations are properties of the whole scene.
+    # Rejection sampling, because the split and the combinations are properties of the whole scene.
     while True:
-        number, counted, corner = weighted(generator, style.layouts, style.layouts)
+        number, counted, corner = weighted_choice(generator, style.layouts, style.layouts)
         scene = draw_scene(generator, number, counted=counted, corner=corner)
         if is_held_out(scene) != held_out:
             continue
@@ -149,10 +149,10 @@ def draw_tuple(
     novel: bool = False,
     num_negatives: int = 1,
 ) -> DrawnRow:
-    """A pair with its paraphrase and its negatives, whose scenes are all on the asked side of the split.
+    """Draws a pair with a paraphrase and negatives; all scenes are on the requested side of the split.
 
-    `choose` takes the kinds that a caption allows and returns one, or None to have another caption. There are at most
-    `num_negatives` negatives, of different kinds.
+    `choose` receives the kinds that a caption allows and returns one of them, or None to request another caption.
+    There are at most `num_negatives` negatives, of different kinds.
     """
     while True:
         scene, caption = draw_pair(generator, style, held_out=held_out, novel=novel)
@@ -163,7 +163,7 @@ def draw_tuple(
             negative = draw_negative(generator, scene, caption, kind)
             fits = is_held_out(negative.scene) == held_out and (novel or not is_novel(negative.scene.things))
             if not fits and not negatives:
-                # Another caption rather than another kind, which would favor the kinds that always fit.
+                # Draw another caption instead of another kind, which would favor the kinds that always fit.
                 break
             if fits:
                 negatives.append(negative)

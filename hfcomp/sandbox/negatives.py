@@ -1,4 +1,4 @@
-"""Exact hard negatives: a caption that is false of a scene by one edit, and the scene for which it is true."""
+"""Exact hard negatives: captions that one edit makes false of a scene, with the scene of which they are true."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ from hfcomp.sandbox.captions import (
 )
 from hfcomp.sandbox.scenes import COLORS, JITTERS, MOST_OBJECTS, SHAPES, SIZES, TEXTURES, Scene, Thing
 
-# How reliably an editor draws a change of a word, from 1 (never surely) to 5 (always): a truth of this world, made up.
-# `edit_noise` follows it whatever ratings the rows have, since people's ratings change no image.
+# How reliably an image editor draws a change of a word, from 1 (unreliable) to 5 (always): a made-up fact of this
+# world. `edit_noise` follows it whatever ratings the rows have, because human ratings do not change images.
 DRAWABILITY = (
     dict.fromkeys(SHAPES, 4.9)
     | dict.fromkeys(COLORS, 4.5)
@@ -31,15 +31,15 @@ DRAWABILITY = (
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """A false caption and the scene that would make it true.
+    """False caption and the scene that would make it true.
 
     Attributes:
-        caption: the false caption; `caption.text(scene)` gives its words.
-        scene: the counterfactual scene: the original with the edited things changed and nothing else. Of kinds that
-            add, the true caption is true of it too.
-        kind: a key of `EDITS`.
-        keyword: the word of the true caption that the edit changes, or that it adds; a key of `DRAWABILITY`. Where
-            things exchange places it is the relation's word, since the relation is what becomes false.
+        caption: False caption; `caption.text(scene)` renders it.
+        scene: Counterfactual scene: the original with only the edited things changed. For kinds that add, the true
+            caption is also true of it.
+        kind: Key of `EDITS`.
+        keyword: Word of the true caption that the edit changes, or the word that it adds; a key of `DRAWABILITY`. If
+            things exchange places, it is the word of the relation, because the relation becomes false.
     """
 
     caption: Caption
@@ -49,22 +49,22 @@ class Negative:
 
     @property
     def column_kind(self) -> str:
-        """The kind in the fixed vocabulary of data columns, which counts size, texture and number as attributes."""
+        """The kind in the vocabulary of the data columns, which treats size, texture and number as attributes."""
         return "replace_att" if self.kind in ("replace_size", "replace_texture", "replace_count") else self.kind
 
     @property
     def category(self) -> str:
-        """`attribute`, `object` or `relation`: what becomes false."""
+        """Category of what becomes false: `attribute`, `object` or `relation`."""
         return CATEGORIES[self.kind]
 
     @property
     def drawability(self) -> float:
-        """How reliably an editor draws a change of the keyword, 1 to 5."""
+        """Reliability, 1 to 5, with which an editor draws a change of the keyword."""
         return DRAWABILITY[self.keyword]
 
 
 def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
-    """Kinds of edit that this caption of this scene allows, in the order of `EDITS`."""
+    """Returns the kinds of edits that a caption of a scene allows, in the order of `EDITS`."""
     things = [scene.things[index] for index in caption.mentioned]
     pair = len(things) == 2
     allowed = {
@@ -85,16 +85,16 @@ def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
 
 
 def _may_add_thing(scene: Scene, caption: Caption) -> bool:
-    # Every thing is mentioned, in a list that can be longer, with room for one more.
+    # Every thing is mentioned in an extensible list, and the scene has room for one more.
     says_all = len(caption.mentioned) == len(scene.things) and not caption.relations and not caption.says_place
     return says_all and scene.objects < MOST_OBJECTS
 
 
 def draw_negative(generator: np.random.Generator, scene: Scene, caption: Caption, kind: str) -> Negative:
-    """Draws a negative whose caption is false of the scene and true of its own; the caption must allow the kind."""
+    """Draws a negative that is false of the scene and true of its own. The caption must allow the kind."""
     allowed = applicable_kinds(scene, caption)
     if kind not in allowed:
-        raise ValueError(f"'{caption.text(scene)}' allows {allowed}, not {kind!r}.")
+        raise ValueError(f"kind: found {kind!r}, but '{caption.text(scene)}' allows only {allowed}.")
     return EDITS[kind](generator, scene, caption)
 
 
@@ -106,7 +106,7 @@ def _pick(generator: np.random.Generator, options: Sequence):
     return options[int(generator.random() * len(options))]
 
 
-def _other(options: Sequence[str], present: str) -> str:
+def _other_option(options: Sequence[str], present: str) -> str:
     return options[1 - options.index(present)]
 
 
@@ -134,7 +134,7 @@ def _swap_things(generator: np.random.Generator, scene: Scene, caption: Caption)
 
 
 def _swap_relations(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    """Of "A left of B and above C": "A above B and left of C", by exchanging the places of B and C."""
+    """Turns "A left of B and above C" into "A above B and left of C" by exchanging the places of B and C."""
     _, j, k = caption.mentioned
     false = replace(caption, links=caption.links[::-1])
     return Negative(false, _exchange_places(scene, j, k), "swap_rel", _relation_keyword(caption.links[0]))
@@ -142,7 +142,7 @@ def _swap_relations(generator: np.random.Generator, scene: Scene, caption: Capti
 
 def _replace_color(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
     i = _pick(generator, caption.mentioned)
-    # Only colors that the scene lacks, so that no two things of the new scene share one.
+    # Use only colors that the scene lacks, because no two things of a scene may share a color.
     taken = {thing.color for thing in scene.things}
     color = _pick(generator, [color for color in COLORS if color not in taken])
     changes = {i: replace(scene.things[i], color=color)}
@@ -160,14 +160,14 @@ def _replace_shape(generator: np.random.Generator, scene: Scene, caption: Captio
 def _replace_size(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
     i = _pick(generator, caption.sized)
     thing = scene.things[i]
-    changes = {i: replace(thing, size=_other(SIZES, thing.size))}
+    changes = {i: replace(thing, size=_other_option(SIZES, thing.size))}
     return Negative(caption, _with_things(scene, changes), "replace_size", SIZE_WORDS[thing.size][caption.wording])
 
 
 def _replace_texture(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
     i = _pick(generator, caption.textured)
     thing = scene.things[i]
-    changes = {i: replace(thing, texture=_other(TEXTURES, thing.texture))}
+    changes = {i: replace(thing, texture=_other_option(TEXTURES, thing.texture))}
     return Negative(caption, _with_things(scene, changes), "replace_texture", thing.texture)
 
 
@@ -180,7 +180,7 @@ def _replace_count(generator: np.random.Generator, scene: Scene, caption: Captio
 
 
 def _false_relation(generator: np.random.Generator, scene: Scene, i: int, j: int) -> tuple[str, Scene]:
-    """Another relation and its scene: the opposite, by exchanging places, or across, by moving the first thing."""
+    """Draws a false relation with its scene: the opposite by exchanging places, or another by moving a thing."""
     first, second = scene.things[i], scene.things[j]
     true = relation_between(first, second)
     options = {OPPOSITES[true]: [_exchange_places(scene, i, j)]}
@@ -201,28 +201,28 @@ def _replace_relation(generator: np.random.Generator, scene: Scene, caption: Cap
 
 
 def _add_relation(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    # "and" becomes a relation that is false. The new scene is the one in which it holds.
+    # "and" becomes a false relation, which holds in the new scene.
     relation, other = _false_relation(generator, scene, *caption.mentioned)
     link = RELATIONS[relation][CONJUNCTIONS.index(caption.links[0])]
     return Negative(replace(caption, links=(link,)), other, "add_rel", _relation_keyword(link))
 
 
 def _add_attribute(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    # A size or a texture that the caption does not say, and not the thing's own.
+    # Add a size or texture that the caption does not mention and that differs from the thing's own.
     i = _pick(generator, caption.mentioned)
     thing = scene.things[i]
     field = _pick(generator, [name for name in ("sized", "textured") if not getattr(caption, name)])
     if field == "sized":
-        changed = replace(thing, size=_other(SIZES, thing.size))
+        changed = replace(thing, size=_other_option(SIZES, thing.size))
         keyword = SIZE_WORDS[changed.size][caption.wording]
     else:
-        changed = replace(thing, texture=_other(TEXTURES, thing.texture))
+        changed = replace(thing, texture=_other_option(TEXTURES, thing.texture))
         keyword = changed.texture
     return Negative(replace(caption, **{field: (i,)}), _with_things(scene, {i: changed}), "add_att", keyword)
 
 
 def _add_thing(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    # Named last; its shape and color are new, because no two things of a scene share one.
+    # The new thing is named last. Its shape and color are new, because things of a scene share neither.
     new = Thing(
         _pick(generator, [shape for shape in SHAPES if shape not in {t.shape for t in scene.things}]),
         _pick(generator, [color for color in COLORS if color not in {t.color for t in scene.things}]),

@@ -1,4 +1,4 @@
-"""What is wrong in real training data, in known doses: edits that do not show, false captions, true negatives."""
+"""Adds defects of real training data at known rates: invisible edits, false captions, negatives that are true."""
 
 from dataclasses import dataclass, replace
 
@@ -10,20 +10,21 @@ from hfcomp.sandbox.negatives import draw_negative
 from hfcomp.sandbox.rendering import changed_cells
 from hfcomp.sandbox.scenes import JITTERS, Cell, Scene, is_novel
 
-# Sizes, numbers, relations and "plain" are below; shapes, colors and "striped" above.
+# Drawability of sizes, numbers, relations and "plain" is below, that of shapes, colors and "striped" above.
 STEP = 4.0
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How often a training row is wrong as real data is; each a probability in 0 to 1.
+    """Probabilities, each from 0 to 1, of defects in a training row that also occur in real data.
 
     Attributes:
-        edit: that a counterfactual image does not show its change, for words of drawability 3 or less. It falls in a
-            straight line to 0 at 5: a generator draws another shape more reliably than another relation.
-        caption: that the caption has a false word, as in noisy text.
-        false_negative: that the negative is another wording of the caption, and its image another shot of the scene.
-        edit_step: whether `edit` is a step instead: all of it for words of drawability below `STEP`, else 0.
+        edit: Probability that a counterfactual image does not show its change, for words of drawability 3 or less. It
+            falls linearly to 0 at 5, because a generator draws another shape more reliably than another relation.
+        caption: Probability that the caption contains a false word, as in noisy text.
+        false_negative: Probability that the negative paraphrases the caption, and its image shows the scene again.
+        edit_step: Whether `edit` is a step instead: applied in full to words of drawability below `STEP`, otherwise
+            not at all.
     """
 
     edit: float = 0.0
@@ -34,39 +35,39 @@ class Noise:
     def __post_init__(self) -> None:
         for name in ("edit", "caption", "false_negative"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} noise is a probability from 0 to 1, not {getattr(self, name)!r}.")
+                raise ValueError(f"{name} noise: found {getattr(self, name)!r}, expected a probability from 0 to 1.")
 
-    def of_edit(self, drawability: float) -> float:
-        """The probability that an edit of a word does not show, from its drawability of 1 to 5."""
+    def edit_probability(self, drawability: float) -> float:
+        """Returns the probability that an edit of a word is invisible, from its drawability of 1 to 5."""
         if self.edit_step:
             return self.edit * (drawability < STEP)
         return self.edit * min(1.0, (5 - drawability) / 2)
 
 
-def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> DrawnRow:
-    """The clean row with what chance makes wrong, named in `noise`."""
-    # Three numbers for every row, noisy or not, and a separate generator for what a noisy row draws besides: a dose of
-    # noise changes the rows it hits and moves no later one. Runs with different doses train on the same scenes.
+def add_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> DrawnRow:
+    """Adds random defects to a clean row, and lists them in its `noise`."""
+    # Draw three numbers for every row, noisy or not, and use a separate generator for further draws. Noise then
+    # changes the affected rows but no later row, so runs with different noise train on the same scenes.
     caption, false_negative, edit = generator.random(3).tolist()
     generator = generator.spawn(1)[0]
-    negative, found = row.negatives[0], []
-    # An edit that does not show leaves the same things half a pixel aside, like an editor that draws them once more.
-    drawn_again = _drawn_again(generator, row.scene, changed_cells(row.scene, negative.scene))
+    negative, defects = row.negatives[0], []
+    # An invisible edit shifts the same things by half a pixel, like an editor that redraws them.
+    redrawn = _redraw_things(generator, row.scene, changed_cells(row.scene, negative.scene))
     if caption < noise.caption:
-        row = replace(row, said=_misread(generator, row))
-        found.append("caption")
+        row = replace(row, described=_draw_false_scene(generator, row))
+        defects.append("caption")
     if false_negative < noise.false_negative:
         true = replace(negative, caption=paraphrase(generator, row.caption), scene=row.scene)
-        row = replace(row, negatives=(true, *row.negatives[1:]), shown=drawn_again)
-        found.append("false_negative")
-    elif edit < noise.of_edit(negative.drawability):
-        row = replace(row, shown=drawn_again)
-        found.append("edit")
-    return replace(row, noise=tuple(found))
+        row = replace(row, negatives=(true, *row.negatives[1:]), shown=redrawn)
+        defects.append("false_negative")
+    elif edit < noise.edit_probability(negative.drawability):
+        row = replace(row, shown=redrawn)
+        defects.append("edit")
+    return replace(row, noise=tuple(defects))
 
 
-def _misread(generator: np.random.Generator, row: DrawnRow) -> Scene:
-    """A scene with one mentioned shape or color replaced, which no negative describes and training could show."""
+def _draw_false_scene(generator: np.random.Generator, row: DrawnRow) -> Scene:
+    """Draws a scene with one mentioned shape or color replaced that no negative describes and training may show."""
     # Otherwise the false caption would equal a negative, or reveal a novel combination of the evaluation.
     negatives = {negative.caption.text(negative.scene) for negative in row.negatives}
     while True:
@@ -76,8 +77,8 @@ def _misread(generator: np.random.Generator, row: DrawnRow) -> Scene:
             return wrong
 
 
-def _drawn_again(generator: np.random.Generator, scene: Scene, cells: frozenset[Cell]) -> Scene:
-    """The same scene with the things in these cells elsewhere within them."""
+def _redraw_things(generator: np.random.Generator, scene: Scene, cells: frozenset[Cell]) -> Scene:
+    """Returns the scene with the things in these cells shifted within their cells."""
     jitters = generator.integers(JITTERS, size=(len(scene.things), 2)).tolist()
     things = tuple(
         replace(thing, jitter=tuple(jitter)) if cells & set(thing.cells) else thing

@@ -1,4 +1,4 @@
-"""Processors and configurations of the sandbox's models: a real CLIP and a real SigLIP of 0.7 million parameters."""
+"""Processors and configurations of the sandbox models: a real CLIP and a real SigLIP with 0.7 million parameters."""
 
 import io
 import math
@@ -24,18 +24,18 @@ from hfcomp.sandbox.rendering import CELL, SIDE
 from hfcomp.writing import write_bytes
 
 MAX_TOKENS = 36
-# Pixels reach the model as (value - 60) / 60: dark backgrounds below zero, bright objects well above.
+# Pixels are normalized to (value - 60) / 60: dark backgrounds are below zero, bright objects well above.
 PIXEL_CENTER = 60 / 255
 _END_OF_WORD = "</w>"
 _START, _END = "<|startoftext|>", "<|endoftext|>"
 
 
 def sandbox_processor() -> CLIPProcessor:
-    """A `CLIPProcessor` for the sandbox, made without a file or the network.
+    """Builds a `CLIPProcessor` for the sandbox without files or network access.
 
-    The tokenizer is a byte-level BPE laid out like CLIP's (bytes, bytes that end a word, merges, the two special
-    tokens), whose merges make every word of the grammar one token; any other text falls apart into letters. Images
-    of another size than 36 x 36 are resized and cropped to it.
+    The tokenizer is a byte-level BPE with the layout of CLIP's (bytes, word-final bytes, merges, the two special
+    tokens). Its merges make every word of the grammar one token; any other text is split into letters. Images of other
+    sizes than 36 x 36 are resized and cropped.
     """
     image_processor = CLIPImageProcessorPil(
         size={"shortest_edge": SIDE},
@@ -47,9 +47,9 @@ def sandbox_processor() -> CLIPProcessor:
 
 
 def sandbox_clip_config(tokenizer: PreTrainedTokenizerBase | None = None) -> CLIPConfig:
-    """The configuration of the sandbox's CLIP: width 96, 3 vision and 2 text layers, one patch per grid cell.
+    """Returns the configuration of the sandbox CLIP: width 96, 3 vision and 2 text layers, one patch per grid cell.
 
-    The tokenizer gives the vocabulary's size and the special ids; by default it is the sandbox's own. The temperature
+    The tokenizer, by default the sandbox's own, determines the vocabulary size and the special ids. The temperature
     starts at 1 / 14.3.
     """
     return CLIPConfig(
@@ -60,12 +60,12 @@ def sandbox_clip_config(tokenizer: PreTrainedTokenizerBase | None = None) -> CLI
 
 
 def sandbox_siglip_processor(folder: str | Path) -> SiglipProcessor:
-    """A `SiglipProcessor` for the sandbox.
+    """Builds a `SiglipProcessor` for the sandbox.
 
-    The tokenizer is a SentencePiece unigram model as SigLIP's, in which every word of the grammar is one piece; any
-    other text falls apart into letters, or is unknown.
+    The tokenizer is a SentencePiece unigram model like SigLIP's, in which every word of the grammar is one piece. Any
+    other text is split into letters, or is unknown.
 
-    The folder receives the SentencePiece model, which the tokenizer reads from there.
+    The SentencePiece model is written to `folder`, from where the tokenizer reads it.
     """
     file = Path(folder) / "spiece.model"
     write_bytes(file, _sentencepiece_model())
@@ -77,7 +77,7 @@ def sandbox_siglip_processor(folder: str | Path) -> SiglipProcessor:
 
 
 def sandbox_siglip_config(tokenizer: PreTrainedTokenizerBase) -> SiglipConfig:
-    """The configuration of the sandbox's SigLIP: the same sizes as its CLIP."""
+    """Returns the configuration of the sandbox SigLIP, with the sizes of the sandbox CLIP."""
     return SiglipConfig(**_towers(tokenizer))
 
 
@@ -88,7 +88,7 @@ def _towers(tokenizer: PreTrainedTokenizerBase) -> dict[str, dict]:
         "max_position_embeddings": MAX_TOKENS,
         "num_hidden_layers": 2,
         "bos_token_id": tokenizer.bos_token_id,
-        # CLIP pools the text at the first token that equals it.
+        # CLIP pools the text at the first end token.
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
@@ -97,17 +97,17 @@ def _towers(tokenizer: PreTrainedTokenizerBase) -> dict[str, dict]:
 
 
 def _sentencepiece_model() -> bytes:
-    """A unigram model with a piece for every word of the grammar and every letter."""
+    """Trains a unigram model with one piece per word of the grammar and per letter."""
     import sentencepiece
 
     stream = io.BytesIO()
-    spoken = words()
+    vocabulary = words()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*spoken, *string.ascii_lowercase]),
+        sentence_iterator=iter([*vocabulary, *string.ascii_lowercase]),
         model_writer=stream,
-        vocab_size=3 + len(spoken) + len(string.ascii_lowercase),
+        vocab_size=3 + len(vocabulary) + len(string.ascii_lowercase),
         hard_vocab_limit=False,
-        user_defined_symbols=[f"\u2581{word}" for word in spoken],
+        user_defined_symbols=[f"\u2581{word}" for word in vocabulary],
         pad_id=0,
         eos_id=1,
         unk_id=2,
@@ -129,8 +129,8 @@ def _tokenizer() -> CLIPTokenizer:
 
 
 def _merges() -> list[tuple[str, str]]:
-    """BPE merges learned on the grammar's words until each is one token."""
-    # Not by the trainer of `tokenizers`, which breaks ties at random: ids would change from process to process.
+    """Learns BPE merges on the words of the grammar until each word is one token."""
+    # Do not use the `tokenizers` trainer: it breaks ties at random, so ids would change from process to process.
     spellings = [[*word[:-1], word[-1] + _END_OF_WORD] for word in words()]
     merges = []
     while counts := Counter(pair for spelling in spellings for pair in zip(spelling, spelling[1:], strict=False)):

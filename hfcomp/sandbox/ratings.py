@@ -1,8 +1,8 @@
-"""How concrete the sandbox's keywords are said to be: three bands of ours, or a table that is made up.
+"""Concreteness ratings of the sandbox's keywords: three bands of our own, or a made-up table.
 
-Human norms are not here. Those of Brysbaert et al. (2014) are listed under CC BY-NC-ND 3.0: values taken out of them
-and shipped with this package would be a part of the norms under other terms (NOTICE). They are joined from the user's
-file.
+Human norms are not included. Those of Brysbaert et al. (2014) are listed under CC BY-NC-ND 3.0, so shipping values
+from them with this package would redistribute part of the norms under other terms (NOTICE). They are added from the
+user's file.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Literal, get_args
 from hfcomp.sandbox.negatives import DRAWABILITY
 from hfcomp.sandbox.scenes import SHAPES
 
-# The keywords in the order of human norms, in three classes: people rate each word of a band above each of the next.
-# Where the cuts lie is our choice: the upper one keeps the shapes together, the lower one the numbers. Within a band
-# nothing is said, and the norms' values do not follow from it.
+# Keywords in three bands in the order of human norms: people rate every word of a band above every word of the next.
+# The cuts are our choice: the upper one keeps the shapes together, the lower one the numbers. The order within a band
+# has no meaning, and the values of the norms cannot be derived from the bands.
 BANDS: dict[str, tuple[str, ...]] = {
     "concrete": (*SHAPES, "orange"),
     "middle": (
@@ -24,15 +24,15 @@ BANDS: dict[str, tuple[str, ...]] = {
     ),
     "abstract": ("small", "large", "right", "above", "over", "below", "under", "plain"),
 }
-# Our numbers: four of the paper's temperatures of 0.15 above its threshold of 4, at it, and four below.
+# Our choice: the paper's threshold of 4, and four of its temperatures of 0.15 above and below it.
 BAND_RATINGS = {"concrete": 4.6, "middle": 4.0, "abstract": 3.4}
 BANDS_LABEL = "our bands, in the order of human norms"
 SYNTHETIC_LABEL = "made up by us, neither human nor in the order of human norms"
-# Made up, not measured on people: ratings that know which of this world's words are hard to draw.
+# Made-up ratings, not measured on people, that reflect which words of this world are hard to draw.
 SYNTHETIC_CONCRETENESS = DRAWABILITY
 
 Ratings = Literal["bands", "synthetic"]
-# Concreteness of each keyword, 1 (abstract) to 5 (concrete), by the name of the ratings.
+# Concreteness of each keyword, from 1 (abstract) to 5 (concrete), by the name of the ratings.
 TABLES: Mapping[str, Mapping[str, float]] = {
     "bands": {word: BAND_RATINGS[band] for band, words in BANDS.items() for word in words},
     "synthetic": SYNTHETIC_CONCRETENESS,
@@ -44,10 +44,10 @@ LABELS = {
 
 
 def check_ratings(ratings: str) -> str:
-    """The name of ratings; raises for one that is not in `TABLES`."""
+    """Returns the name of ratings, or raises if it is not in `TABLES`."""
     if ratings not in TABLES:
         raise ValueError(
-            f"ratings is {ratings!r}, expected one of {', '.join(get_args(Ratings))}. "
-            "hfcomp.data.negatives.with_concreteness joins human ratings to the rows, from your file."
+            f"ratings: found {ratings!r}, expected one of {', '.join(get_args(Ratings))}. To add human ratings from "
+            "your file to the rows, use hfcomp.data.negatives.with_concreteness."
         )
     return ratings

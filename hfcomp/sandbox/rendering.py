@@ -1,4 +1,4 @@
-"""Scenes to pixels."""
+"""Renders scenes to pixels, and encodes images and masks."""
 
 import io
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from PIL import Image, ImageDraw
 
 from hfcomp.sandbox.scenes import BACKGROUNDS, COLORS, GRID, JITTERS, NOISES, SHAPES, SIZES, TEXTURES, Cell, Scene
 
-# A cell is one patch of the sandbox model, so that a shape can be read within one token.
+# A cell is one patch of the sandbox model, which puts a whole shape into one token.
 CELL = 12
 SIDE = GRID * CELL
 DIAMETERS = {"small": 7, "large": 11}
 NOISE = 6
 SPECK = 70  # levels above the background
-STRIPE = 2  # pixels; every other one is dark
-DARK_STRIPE = 0.3  # of the color
+STRIPE = 2  # width of a stripe in pixels; every other stripe is dark
+DARK_STRIPE = 0.3  # share of the color
 
 _SUPERSAMPLING = 8
 _COLORS = np.array(list(COLORS.values()), dtype=np.float32)
@@ -29,16 +29,16 @@ _BACKGROUND_INDEX = {name: i for i, name in enumerate(BACKGROUNDS)}
 
 
 def render(scenes: Sequence[Scene]) -> np.ndarray:
-    """Render scenes.
+    """Renders scenes.
 
-    Every thing stays inside its own cells, and the noise is a function of `Scene.noise` alone: two scenes that differ
-    in one thing give images that differ in its cells and nowhere else.
+    Every thing stays inside its own cells, and the noise depends only on `Scene.noise`. So the images of two scenes
+    that differ in one thing differ only in the cells of that thing.
 
     Returns:
-        uint8 pixels `[N, 36, 36, 3]`, RGB.
+        RGB pixels `[N, 36, 36, 3]`, uint8.
     """
     background = _BACKGROUNDS[[_BACKGROUND_INDEX[scene.background] for scene in scenes]]
-    # All things of all scenes at once, by index into tables: one by one would take most of the time of a set.
+    # Render all things of all scenes at once by indexing tables. One by one would take most of the time of a dataset.
     cells = np.broadcast_to(background[:, None, None, None, None], (len(scenes), GRID, GRID, CELL, CELL, 3)).copy()
     looks = [(n, *cell, *look) for n, scene in enumerate(scenes) for look, taken in _looks(scene) for cell in taken]
     if looks:
@@ -72,14 +72,14 @@ def _looks(scene: Scene) -> list[tuple[tuple[int, ...], tuple[Cell, ...]]]:
 
 
 def changed_cells(scene: Scene, other: Scene) -> frozenset[Cell]:
-    """The grid cells in which two scenes with equal background, noise and specks differ."""
+    """Returns the grid cells in which two scenes with equal background, noise and specks differ."""
     first, second = ({(cell, look) for look, cells in _looks(each) for cell in cells} for each in (scene, other))
     return frozenset(cell for cell, _ in first ^ second)
 
 
 @cache
 def encode_mask(cells: frozenset[Cell]) -> bytes:
-    """A PNG of 36 x 36 grey pixels: white in the given grid cells, black elsewhere."""
+    """Encodes a PNG with 36 x 36 gray pixels: white in the given grid cells, black elsewhere."""
     mask = np.zeros((GRID, CELL, GRID, CELL), dtype=np.uint8)
     for row, column in cells:
         mask[row, :, column] = 255
@@ -89,10 +89,10 @@ def encode_mask(cells: frozenset[Cell]) -> bytes:
 
 
 def encode_images(pixels: np.ndarray) -> list[bytes]:
-    """Encodes uint8 `[N, 36, 36, 3]`, RGB, as N BMP files."""
-    # BMP, because the noise hardly compresses, and a BMP is read two to three times faster than a PNG. A BMP is a
-    # header, the same for all images of one size, and the rows from the bottom up, each BGR and padded to a multiple
-    # of four bytes, which rows of 36 pixels are.
+    """Encodes RGB pixels `[N, 36, 36, 3]`, uint8, as N BMP files."""
+    # Use BMP, because noise hardly compresses, and a BMP is read two to three times faster than a PNG. A BMP consists
+    # of a header, which is the same for all images of one size, and the BGR rows from the bottom up, each padded to a
+    # multiple of four bytes. Rows of 36 pixels need no padding.
     header = _bmp_header()
     return [header + image.tobytes() for image in pixels[:, ::-1, :, ::-1]]
 
@@ -106,8 +106,8 @@ def _bmp_header() -> bytes:
 
 @cache
 def _noises() -> np.ndarray:
-    """Noise in levels of +-`NOISE`, `[NOISES, 36 * 36 * 3]`."""
-    # A view of one strip in which noise n starts at n: a million images of noise in 1 MB instead of 4 GB.
+    """Returns noise `[NOISES, 36 * 36 * 3]` in levels from -`NOISE` to `NOISE`."""
+    # A view of one strip, in which noise n starts at n: a million noise images take 1 MB instead of 4 GB.
     size = SIDE * SIDE * 3
     strip = np.random.default_rng(0).integers(-NOISE, NOISE + 1, size=NOISES + size - 1, dtype=np.int8)
     return np.lib.stride_tricks.sliding_window_view(strip, size)
@@ -115,11 +115,11 @@ def _noises() -> np.ndarray:
 
 @cache
 def _masks() -> np.ndarray:
-    """Anti-aliased coverage `[shape, size, texture, vertical jitter, horizontal jitter, 12, 12]` in 0 to 1."""
+    """Returns antialiased coverage `[shape, size, texture, vertical jitter, horizontal jitter, 12, 12]`, 0 to 1."""
     masks = np.empty((len(SHAPES), len(SIZES), len(TEXTURES), JITTERS, JITTERS, CELL, CELL), dtype=np.float32)
     stripes = np.where(np.arange(CELL) // STRIPE % 2, 1, DARK_STRIPE)[:, None]
     for shape, size, vertical, horizontal in np.ndindex(len(SHAPES), len(SIZES), JITTERS, JITTERS):
-        # Half-pixel shifts: a thing that is drawn again differs, and stays inside its cell.
+        # Shift by half a pixel, so that a redrawn thing differs but stays inside its cell.
         center = (CELL / 2 + (horizontal - 1) / 2, CELL / 2 + (vertical - 1) / 2)
         plain = _mask(SHAPES[shape], DIAMETERS[SIZES[size]], center)
         masks[shape, size, :, vertical, horizontal] = plain, plain * stripes
@@ -127,8 +127,8 @@ def _masks() -> np.ndarray:
 
 
 def _mask(shape: str, diameter: float, center: tuple[float, float]) -> np.ndarray:
-    """Coverage `[12, 12]` of one shape; diameter and center (x, y) in pixels."""
-    # Drawn eight times as large and averaged, because Pillow draws hard edges.
+    """Returns the coverage `[12, 12]` of one shape; diameter and center (x, y) are in pixels."""
+    # Draw at eight times the size and average, because Pillow draws hard edges.
     canvas = Image.new("L", (CELL * _SUPERSAMPLING,) * 2)
     x, y = (_SUPERSAMPLING * value for value in center)
     _DRAW[shape](ImageDraw.Draw(canvas), x, y, _SUPERSAMPLING * diameter / 2)
@@ -137,7 +137,7 @@ def _mask(shape: str, diameter: float, center: tuple[float, float]) -> np.ndarra
 
 
 def _polygon(*corners: tuple[float, float]):
-    """A drawing function for the polygon with these corners, in units of the radius around the center."""
+    """Returns a function that draws the polygon with these corners, in units of the radius around the center."""
     return lambda draw, x, y, r: draw.polygon([(x + r * u, y + r * v) for u, v in corners], fill=255)
 
 

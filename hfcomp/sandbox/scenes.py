@@ -1,4 +1,4 @@
-"""Scenes of the sandbox world: one to three colored shapes on a 3 x 3 grid, drawn from a random generator."""
+"""Scenes of the sandbox: one to three colored shapes on a 3 x 3 grid, drawn at random."""
 
 import zlib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import numpy as np
 
 GRID = 3
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "star", "ring", "heart")
-# Bright objects on dark backgrounds: with mixed brightness a small model learns colors long before shapes.
+# Bright objects on dark backgrounds; with mixed brightness, a small model learns colors long before shapes.
 COLORS = {
     "red": (245, 70, 70),
     "orange": (245, 150, 45),
@@ -34,7 +34,7 @@ NOISES = 1 << 20
 MOST_OBJECTS = 3
 MOST_SPECKS = 2
 HELD_OUT_ONE_IN = 3
-# Combinations that no training image shows: each color with one shape, each shape in one color.
+# Combinations that no training image shows: one shape per color and one color per shape.
 NOVEL_COMBINATIONS = frozenset(zip(COLORS, SHAPES, strict=True))
 
 Cell = tuple[int, int]
@@ -43,16 +43,16 @@ CELLS: tuple[Cell, ...] = tuple(np.ndindex(GRID, GRID))
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One object of a scene, or two or three equal ones.
+    """One object of a scene, or two or three equal objects.
 
     Attributes:
-        shape: one of `SHAPES`.
-        color: one of `COLORS`.
-        size: one of `SIZES`.
-        texture: one of `TEXTURES`.
-        cell: grid row, 0 (top) to 2, and grid column, 0 (left) to 2.
-        twins: cells of further equal objects: one for "two red circles", two for "three".
-        jitter: vertical and horizontal index, each 0 to `JITTERS` - 1, of its half-pixel shift in the cell.
+        shape: One of `SHAPES`.
+        color: One of `COLORS`.
+        size: One of `SIZES`.
+        texture: One of `TEXTURES`.
+        cell: Grid row, 0 (top) to 2, and grid column, 0 (left) to 2.
+        twins: Cells of further equal objects: one for "two red circles", two for "three".
+        jitter: Vertical and horizontal index of the half-pixel shift in the cell, each 0 to `JITTERS` - 1.
     """
 
     shape: str
@@ -65,7 +65,7 @@ class Thing:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All cells that it takes."""
+        """All occupied cells."""
         return (self.cell, *self.twins)
 
     @property
@@ -76,14 +76,14 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What an image shows. No two things share a shape, a color or a cell.
+    """Content of an image. No two things share a shape, a color or a cell.
 
     Attributes:
-        things: one to three things, at most `MOST_OBJECTS` objects in all; the first two of single objects share a
+        things: One to three things with at most `MOST_OBJECTS` objects in total. The first two single objects share a
             row or a column, so that their relation has one name.
-        background: one of `BACKGROUNDS`.
-        specks: cells with a faint grey dot, a distractor that no caption mentions.
-        noise: which pixel noise is added to the image, 0 to `NOISES` - 1.
+        background: One of `BACKGROUNDS`.
+        specks: Cells with a faint gray dot, a distractor that no caption mentions.
+        noise: Index of the pixel noise added to the image, 0 to `NOISES` - 1.
     """
 
     things: tuple[Thing, ...]
@@ -93,17 +93,17 @@ class Scene:
 
     @property
     def objects(self) -> int:
-        """Number of objects, equal ones counted each."""
+        """Number of objects; equal objects count individually."""
         return sum(thing.count for thing in self.things)
 
     def free_cells(self) -> list[Cell]:
-        """Cells without object or speck, row by row."""
+        """Returns the cells without an object or speck, row by row."""
         taken = {cell for thing in self.things for cell in thing.cells} | set(self.specks)
         return [cell for cell in CELLS if cell not in taken]
 
 
 class _Draws:
-    """Numbers in 0 to 1, read one by one from one call: a call each would be too slow for thousands of scenes."""
+    """Random numbers from 0 to 1, drawn in one call because single calls are too slow for thousands of scenes."""
 
     def __init__(self, generator: np.random.Generator, number: int) -> None:
         self._numbers = iter(generator.random(number).tolist())
@@ -118,24 +118,24 @@ class _Draws:
 def draw_scene(
     generator: np.random.Generator, num_things: int, *, counted: bool = False, corner: bool = False
 ) -> Scene:
-    """Draw a scene.
+    """Draws a scene.
 
     Args:
-        generator: source of randomness; the same state gives the same scene.
-        num_things: number of different things, 1 to 3.
-        counted: the first thing is there two or three times, so that there are at most `MOST_OBJECTS` objects.
-        corner: of three things, the first shares a row with one of the others and a column with the other.
+        generator: Random generator; the same state gives the same scene.
+        num_things: Number of different things, 1 to 3.
+        counted: Whether the first thing occurs two or three times, with at most `MOST_OBJECTS` objects in total.
+        corner: Whether the first of three things shares a row with one of the others and a column with the other.
 
     Returns:
         A scene whose shapes, colors and cells are all different.
 
     Raises:
-        ValueError: `num_things` is not 1, 2 or 3, or does not go with `counted` or `corner`.
+        ValueError: If `num_things` is not 1, 2 or 3, or is incompatible with `counted` or `corner`.
     """
     if num_things not in (1, 2, 3):
-        raise ValueError(f"a scene holds 1 to 3 things, not {num_things}.")
+        raise ValueError(f"num_things: found {num_things}, expected 1 to 3.")
     if counted and num_things == MOST_OBJECTS or corner and num_things != MOST_OBJECTS:
-        raise ValueError(f"a scene of {num_things} things with counted={counted}, corner={corner} does not exist.")
+        raise ValueError(f"no scene has {num_things} things with counted={counted} and corner={corner}.")
     draws = _Draws(generator, 16 + 6 * num_things)
     cells = _draw_corner(draws) if corner else _draw_line(draws)
     free = [cell for cell in CELLS if cell not in cells[:num_things]]
@@ -161,33 +161,33 @@ def draw_scene(
 
 
 def is_novel(things: Iterable[Thing]) -> bool:
-    """Whether one of the things combines a color and a shape that no training image combines."""
+    """Whether a thing has a combination of color and shape that no training image shows."""
     return any((thing.color, thing.shape) in NOVEL_COMBINATIONS for thing in things)
 
 
 def is_held_out(scene: Scene) -> bool:
-    """Whether a scene belongs to evaluation, the same scenes in every run and process.
+    """Whether a scene belongs to evaluation; the same scenes do in every run and process.
 
-    That is one scene in `HELD_OUT_ONE_IN`, and every scene with a novel combination. The rule reads what the scene
-    shows and neither specks, jitter nor noise, so that no training image shows an evaluation scene with other noise.
+    These are one in `HELD_OUT_ONE_IN` scenes, and every scene with a novel combination. The rule ignores specks,
+    jitter and noise, so that no training image shows an evaluation scene with different noise.
 
     The order of the things does not matter.
     """
     if is_novel(scene.things):
         return True
-    # A hash, not a list: the split needs no file, and a scene that nobody drew yet has its side. CRC32, because
-    # Python's own hash differs from process to process.
-    shown = sorted(
+    # A hash needs no file, and also assigns scenes that were never drawn before. Use CRC32, because Python's own hash
+    # differs from process to process.
+    contents = sorted(
         f"{thing.shape} {thing.color} {thing.size} {thing.texture} {row} {column}"
         for thing in scene.things
         for row, column in thing.cells
     )
-    return zlib.crc32(" ".join([scene.background, *shown]).encode()) % HELD_OUT_ONE_IN == 0
+    return zlib.crc32(" ".join([scene.background, *contents]).encode()) % HELD_OUT_ONE_IN == 0
 
 
 def _draw_line(draws: _Draws) -> list[Cell]:
-    """Three cells, all different; the first two share a row or a column."""
-    # A relation has a name only along a row or a column.
+    """Draws three different cells, of which the first two share a row or a column."""
+    # A relation only has a name along a row or a column.
     lines = list(range(GRID))
     line, first, second = draws.below(GRID), draws.take(lines), draws.take(lines)
     cells = [(line, first), (line, second)]
@@ -198,8 +198,8 @@ def _draw_line(draws: _Draws) -> list[Cell]:
 
 
 def _draw_corner(draws: _Draws) -> list[Cell]:
-    """Three cells: the first shares its row with one of the others and its column with the other."""
+    """Draws three cells, of which the first shares its row with one of the others and its column with the other."""
     rows, columns = list(range(GRID)), list(range(GRID))
     row, column = draws.take(rows), draws.take(columns)
-    beside = [(row, draws.take(columns)), (draws.take(rows), column)]
-    return [(row, column), draws.take(beside), beside[0]]
+    neighbors = [(row, draws.take(columns)), (draws.take(rows), column)]
+    return [(row, column), draws.take(neighbors), neighbors[0]]

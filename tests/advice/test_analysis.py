@@ -25,12 +25,18 @@ MARKS = "hfcomp/analysis/gallery/marks.py"
 follows = pytest.mark.follows
 
 
-@follows("hfcomp/analysis/audit/images.py", "no benchmark is named: --benchmarks A,B, or --data_dir with their data")
-@follows("hfcomp/analysis/audit/probes.py", "it needs a dual encoder: --model ID")
-@follows("hfcomp/analysis/audit/reading.py", "If one holds the negatives: --column_names negative_captions=NAME")
+@follows(
+    "hfcomp/analysis/audit/images.py",
+    "no benchmark was selected: pass --benchmarks A,B, or --data_dir with their data",
+)
+@follows("hfcomp/analysis/audit/probes.py", "needs a dual encoder: --model ID")
 @follows(
     "hfcomp/analysis/audit/reading.py",
-    "`hfcomp evaluate --list` lists the benchmarks; an id of the Hub is OWNER/NAME.",
+    "If one of them holds the negatives, pass --column_names negative_captions=NAME",
+)
+@follows(
+    "hfcomp/analysis/audit/reading.py",
+    "`hfcomp evaluate --list` lists the benchmarks; a Hub id has the form OWNER/NAME.",
 )
 def test_audit(advice, clip, photographs, tmp_path):
     words = ["audit", str(photographs), "--output_dir", str(tmp_path / "out"), "--overwrite", "--no_cache"]
@@ -55,12 +61,15 @@ def test_audit(advice, clip, photographs, tmp_path):
     assert "no benchmark is named" not in json.dumps(found)
 
 
-@follows(MARKS, "Pass the dataset, --config and --split that were marked, or make its page again.")
-@follows(MARKS, "Make the page of this dataset again, and mark them there.")
+@follows(MARKS, "Pass the marked dataset with its --config and --split, or make a new page.")
+@follows(MARKS, "Make the page of this dataset again and mark the rows there.")
 @follows("hfcomp/analysis/gallery/options.py", "`hfcomp compare` and `hfcomp evaluate` take more.")
-@follows("hfcomp/analysis/gallery/page.py", "exists and is not a page of hfcomp. Pass another --output.")
+@follows(
+    "hfcomp/analysis/gallery/page.py",
+    "exists and is not a folder, so the page cannot be written there. Pass another --output.",
+)
 @follows("hfcomp/analysis/gallery/rows.py", "has no rows in the split {options.split!r}. Check --split.")
-@follows("hfcomp/analysis/gallery/rows.py", "Name the column of images: --column_names image=...")
+@follows("hfcomp/analysis/gallery/rows.py", "Name the image column with --column_names image=...")
 def test_gallery(advice, clip, pairs_file, splits, tmp_path):
     words = ["gallery", str(pairs_file), "--overwrite", "--output"]
     page = str(tmp_path / "page.html")
@@ -99,8 +108,8 @@ def marks(page) -> dict:
     return held(page, "about")["set"] | {"marks": [{"row": row["row"], "id": row["id"], "mark": "drop"}]}
 
 
-@follows(ITEMS, "Name them, as in second={place}.")
-@follows(ITEMS, "Pass a set that `hfcomp build` made, or name the columns: --column_names negative_captions=...")
+@follows(ITEMS, "Give one another name, for example second={place}.")
+@follows(ITEMS, "Pass a dataset built by `hfcomp build`, or name the columns: --column_names negative_captions=...")
 @follows("hfcomp/data/pair_table.py", "Name the caption column: --column_names caption=...")
 def test_analyze(advice, tmp_path):
     options = [
@@ -116,7 +125,7 @@ def test_analyze(advice, tmp_path):
     ]
     sets = [str(built(tmp_path / name / "set")) for name in ("one", "two")]
     found = advice.command("analyze", *sets, *options)
-    cli.main(["analyze", sets[0], found.partition("as in ")[2].rstrip("."), *options])
+    cli.main(["analyze", sets[0], found.partition("for example ")[2].rstrip("."), *options])
     bare = datasets.Dataset.from_dict({"caption": ["a red dog"], "negative_captions": [[]], "odd": [["a red cat"]]})
     bare.to_parquet(tmp_path / "bare.parquet")
     advice.command("analyze", str(tmp_path / "bare.parquet"), *options)
@@ -132,10 +141,8 @@ def test_analyze(advice, tmp_path):
     "hfcomp/experiments/studies/embedding_distances.py",
     "Choose another evaluation_split or evaluation_dataset, or leave",
 )
-@follows(
-    "hfcomp/analysis/level_figure.py", "Evaluate with `hfcomp levels`, the benchmark magic or a recipe of the sandbox."
-)
-@follows("hfcomp/analysis/levels.py", "is synthetic and has no folder. Leave out one of the two.")
+@follows("hfcomp/analysis/level_figure.py", "Evaluate with `hfcomp levels`, the benchmark magic or a sandbox recipe.")
+@follows("hfcomp/analysis/levels.py", "is synthetic and has no folder. Remove one of the two.")
 def test_levels(advice, clip, tmp_path):
     rows = tiny.pairs(4, ragged=False)
     without = rows.map(lambda row: {"negative_captions": []})

@@ -43,14 +43,15 @@ def test_train_without_a_recipe(advice, capsys):
 
 
 @pytest.mark.follows(
-    "hfcomp/analysis/commands/gallery.py", "--apply writes a new dataset: pass --output DIR, its folder."
-)
-@pytest.mark.follows(
-    "hfcomp/analysis/commands/gallery.py", "--{others[0]} only applies to the page, not to --apply. Remove it."
+    "hfcomp/analysis/commands/gallery.py", "--apply writes a new dataset and needs a folder for it: pass --output DIR."
 )
 @pytest.mark.follows(
     "hfcomp/analysis/commands/gallery.py",
-    "--allow_outside_files only applies to --apply, which copies images into a new dataset. Remove it.",
+    "--{others[0]} applies only to the page and has no effect with --apply. Remove it.",
+)
+@pytest.mark.follows(
+    "hfcomp/analysis/commands/gallery.py",
+    "--allow_outside_files has no effect without --apply, which copies images into a new dataset. Remove it.",
 )
 def test_gallery(advice, pairs_file, tmp_path):
     page, marks = tmp_path / "page.html", tmp_path / "marks.json"

@@ -243,7 +243,7 @@ def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, 
     train_begins(*words, "--evaluation", "sandbox", "--evaluation_items", "2")
 
 
-@pytest.mark.follows("hfcomp/analysis/tradeoff.py", "set num_train_epochs and leave max_steps out.")
+@pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Set num_train_epochs instead of max_steps.")
 @pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Lower batch_size or checkpoints_per_epoch.")
 def test_a_study_of_concepts(advice, train_begins, tmp_path):
     mine = changed(tmp_path, "hard_negatives", "tradeoff", concepts={"color": [1]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from types import SimpleNamespace
 
@@ -69,7 +70,7 @@ def test_an_adapter_s_dropout_is_off(clip, tmp_path):
     assert np.abs(first - token_cosines(Embedder(clip, device="cpu"), tiny.image(0), PHRASES).tokens).max() > 1e-3
 
 
-@pytest.mark.parametrize(("phrases", "match"), [([], "found none"), (["red", " "], "found ' ', expected words")])
+@pytest.mark.parametrize(("phrases", "match"), [([], "phrases"), (["red", " "], "found ' ', expected words")])
 def test_phrases_need_words(siglip, phrases, match):
     with pytest.raises(ValueError, match=match):
         token_cosines(Embedder(siglip, device="cpu"), tiny.image(0), phrases)
@@ -150,7 +151,7 @@ def test_the_box_of_a_padded_image_is_larger_than_it():
 
 def test_images_without_room_for_patches_are_refused(clip):
     transform = PixelTransform.from_processor(AutoProcessor.from_pretrained(clip))
-    with pytest.raises(ValueError, match="the image is 300 x 4 pixels. Expected at least 16"):
+    with pytest.raises(ValueError, match="300 x 4 pixels.*16"):
         seen_box(transform, (300, 4))
 
 
@@ -231,8 +232,8 @@ def test_phrases_that_were_cut_are_marked(tmp_path, drawn):
     one = cosines(0)
     cut = TokenCosines(one.pooled, one.tokens, one.box, [False, True])
     draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"whole": one, "short": cut})
-    assert [title.endswith(", cut") for title in titles(drawn[0])[:8]] == [False] * 6 + [True, False]
-    assert "Cut: the phrase is longer" in drawn[0].get_supxlabel().replace("\n", " ")
+    assert ["truncated" in title for title in titles(drawn[0])[:8]] == [False] * 6 + [True, False]
+    assert "Truncated: " in drawn[0].get_supxlabel().replace("\n", " ")
 
 
 def test_long_names_are_within_the_picture(tmp_path):
@@ -267,7 +268,7 @@ def test_the_caption_names_grids_and_temperature(tmp_path, drawn):
     draw_attention(tmp_path / "b.png", tiny.image(0), PHRASES, found, quantity="cosine")
     captions = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
     assert "cosine(token, phrase) / 0.1, times" in captions[0] and "cosine of each image token" in captions[1]
-    assert all("3 x 3 and 4 x 4 tokens; the difference is on 4 x 4 cells" in text for text in captions)
+    assert all(re.search("3 x 3 and 4 x 4 tokens; .*4 x 4 cells", text) for text in captions)
     assert maps_of(drawn[0])[2].get_array().shape == (4, 4)
     assert maps_of(drawn[1])[0].get_clim()[0] == min(one.tokens.min() for one in found.values())
 
@@ -277,7 +278,7 @@ def test_the_caption_says_where_models_see_different_parts(tmp_path, drawn):
     for names in (("one", "whole"), ("whole", "same")):
         draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {name: found[name] for name in names})
     captions = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
-    assert "tokens on different parts of the image; the difference is on 3 x 3 cells" in captions[0]
+    assert re.search("different parts of the image; .*3 x 3 cells", captions[0])
     assert "difference" not in captions[1] and "not seen" not in captions[1]
 
 
@@ -299,5 +300,5 @@ def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("names", "quantity"), [("", "cosine"), ("abc", "cosine"), ("ab", "heat")])
 def test_other_maps_are_refused(names, quantity):
-    with pytest.raises(ValueError, match="expected one of .* of 1 or 2"):
+    with pytest.raises(ValueError, match="attention.*cosine.*1 or 2"):
         attention_maps({name: cosines(0) for name in names}, quantity=quantity, temperature=1.0)

@@ -48,7 +48,7 @@ def test_random_constant_and_inverted_groups():
     assert not nearest_own_centroid(np.ones((1000, 3)), group).any()
     centers = np.eye(5)[np.arange(1000) % 5]
     assert nearest_own_centroid(centers, group).all()
-    for groups, message in ((["a"] * 4, "found 1 groups, the smallest of 4"), (["a", "a", "a", "b"], "smallest of 1")):
+    for groups, message in ((["a"] * 4, "1 groups.* 4 "), (["a", "a", "a", "b"], "smallest .* 1 ")):
         with pytest.raises(ValueError, match=message):
             nearest_own_centroid(np.eye(4), groups)
 

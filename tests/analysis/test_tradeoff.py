@@ -126,21 +126,21 @@ def test_the_command_line_does_not_set_what_the_study_sets(tmp_path, words):
 
 
 def test_a_number_of_steps_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="set num_train_epochs and leave max_steps out"):
+    with pytest.raises(ValueError, match="num_train_epochs instead of max_steps"):
         read_plan("hard_negatives", ["--max_steps", "7", *written(tmp_path)])
 
 
 @pytest.mark.parametrize("epochs", ["0.5", "1.5"])
 def test_a_part_of_an_epoch_is_refused(tmp_path, epochs):
-    with pytest.raises(ValueError, match=f"num_train_epochs={epochs} is not a whole number from 1"):
+    with pytest.raises(ValueError, match=f"num_train_epochs: found {epochs},"):
         read_plan("hard_negatives", ["--num_train_epochs", epochs, *written(tmp_path)])
 
 
 def test_an_epoch_is_cut_into_equal_parts_and_the_rest_is_told():
     logged: list[str] = []
     rows = whole_parts(Dataset.from_dict({"caption": ["a"] * 107}), 5, 10, logged.append)
-    assert len(rows) == 100 and logged == ["7 of 107 rows are left out, so that an epoch has 10 equal parts"]
-    with pytest.raises(ValueError, match="49 rows make 9 steps of 5, fewer than the 10 parts"):
+    assert len(rows) == 100 and len(logged) == 1 and "7 of 107 rows" in logged[0]
+    with pytest.raises(ValueError, match="49 rows .*9 steps of 5 .*10 checkpoints"):
         whole_parts(Dataset.from_dict({"caption": ["a"] * 49}), 5, 10, logged.append)
 
 
@@ -159,7 +159,7 @@ def test_what_the_paper_did_not_find_is_told():
     late = paper_like() | {("HN1", 6): (0.70, 0.62)}
     assert verdicts(late)["one epoch of HN1 is enough (later ones add at most 2 points)"] == OPPOSITE
     early = paper_like() | {("HN1", 3): (0.40, 0.62)}
-    assert verdicts(early)["HN1 helps after 1/2 of an epoch already"] == OPPOSITE
+    assert verdicts(early)["HN1 already helps after 1/2 of an epoch"] == OPPOSITE
 
 
 def test_shares_and_epochs_are_those_of_the_outcomes():
@@ -174,15 +174,13 @@ def test_shares_and_epochs_are_those_of_the_outcomes():
 
 def test_a_line_that_nobody_scored_is_named():
     plan = PLAN.model_copy(update={"concepts": {"color": [1]}, "accuracy": LineName("keyword", "top-1")})
-    with pytest.raises(
-        ValueError, match=r"accuracy: nothing was scored as 'keyword', 'top-1' for color. There is: keywords, "
-    ):
+    with pytest.raises(ValueError, match=r"accuracy: .*'keyword', 'top-1' for color.*: keywords, "):
         summarize({"color": scored(paper_like())}, plan)
 
 
 def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, tmp_path, monkeypatch):
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
-    with pytest.raises(ValueError, match="visual: nothing was scored as 'sandbox edited', 'imag' for location. There"):
+    with pytest.raises(ValueError, match="visual: .*'sandbox edited', 'imag' for location"):
         run_tradeoff(study(visual={"benchmark": "sandbox edited", "metric": "imag"}))
 
 

@@ -114,7 +114,7 @@ def test_reader_knows_its_language(text):
 
 def test_every_word_of_the_grammar_is_said():
     texts = [caption.text(scene) for scene, caption in drawn_captions()]
-    texts += [caption.generalized(scene) for scene, caption in drawn_captions()]
+    texts += [caption.generalized_text(scene) for scene, caption in drawn_captions()]
     said = {word for text in texts for word in text.split()}
     assert said <= set(words())
     # The names of levels have words that no caption says; they are read beside captions all the same.
@@ -185,7 +185,7 @@ def test_noun_phrases_cut_the_text():
 
 def test_generalized_captions_are_true_and_name_no_shape_or_color():
     for scene, caption in drawn_captions():
-        general, reading = caption.generalized(scene), read(caption.text(scene))
+        general, reading = caption.generalized_text(scene), read(caption.text(scene))
         assert is_true(general, scene)
         for general_mention, mention in zip(read(general).mentions, reading.mentions, strict=True):
             assert mention.shapes <= general_mention.shapes and mention.colors <= general_mention.colors
@@ -198,10 +198,10 @@ def test_generalized_captions_are_the_same_within_families_and_no_further():
             replace(thing, shape=sibling(thing.shape, SHAPE_FAMILIES), color=sibling(thing.color, COLOR_FAMILIES))
             for thing in scene.things
         ]
-        assert caption.generalized(replace(scene, things=tuple(siblings))) == caption.generalized(scene)
+        assert caption.generalized_text(replace(scene, things=tuple(siblings))) == caption.generalized_text(scene)
         first = caption.mentioned[0]
         siblings[first] = replace(siblings[first], color="green" if is_warm(siblings[first]) else "red")
-        assert caption.generalized(replace(scene, things=tuple(siblings))) != caption.generalized(scene)
+        assert caption.generalized_text(replace(scene, things=tuple(siblings))) != caption.generalized_text(scene)
 
 
 def sibling(name, families):

@@ -265,7 +265,12 @@ def test_kind_weights_choose_the_kinds():
 
 @pytest.mark.parametrize(
     ("weights", "message"),
-    [({"swap_all": 1}, "swap_all"), ({"swap_att": 0}, "positive"), ({"swap_att": -1}, "positive"), ({}, "positive")],
+    [
+        ({"swap_all": 1}, "swap_all"),
+        ({"swap_att": 0}, "swap_att.: 0"),
+        ({"swap_att": -1}, "swap_att.: -1"),
+        ({}, "{}"),
+    ],
 )
 def test_kind_weights_are_checked(weights, message):
     with pytest.raises(ValueError, match=message):

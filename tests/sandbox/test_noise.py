@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hfcomp.sandbox import training_set
-from hfcomp.sandbox.drawing import KIND_WEIGHTS, TUNING, draw_tuple, weighted
+from hfcomp.sandbox.drawing import KIND_WEIGHTS, TUNING, draw_tuple, weighted_choice
 from hfcomp.sandbox.negatives import DRAWABILITY
-from hfcomp.sandbox.noise import Noise, with_noise
+from hfcomp.sandbox.noise import Noise, add_noise
 
 from .drawn import same_looks
 from .eyes import see
@@ -35,14 +35,14 @@ def drawn_tuples():
     generator = np.random.default_rng(0)
 
     def choose(kinds):
-        return weighted(generator, kinds, KIND_WEIGHTS)
+        return weighted_choice(generator, kinds, KIND_WEIGHTS)
 
     return [draw_tuple(generator, TUNING, choose, held_out=False) for _ in range(500)]
 
 
 def spoiled_tuples(noise, times=1):
     generator = np.random.default_rng(1)
-    return [with_noise(generator, row, noise) for _ in range(times) for row in drawn_tuples()]
+    return [add_noise(generator, row, noise) for _ in range(times) for row in drawn_tuples()]
 
 
 def is_likely(found, rate):
@@ -65,7 +65,7 @@ def test_sets_refuse_what_is_no_probability(knob):
 
 def test_edits_fail_more_often_the_harder_the_word_is_to_draw():
     noise = Noise(edit=0.8)
-    assert [noise.of_edit(rating) for rating in (1, 3, 4, 4.5, 5)] == pytest.approx([0.8, 0.8, 0.4, 0.2, 0])
+    assert [noise.edit_probability(rating) for rating in (1, 3, 4, 4.5, 5)] == pytest.approx([0.8, 0.8, 0.4, 0.2, 0])
 
 
 @pytest.mark.parametrize("rate", [0.3, 1.0])
@@ -79,7 +79,7 @@ def test_edits_fail_as_often_as_their_words_ask(rate):
     found = {rating: [bool(row.noise) for row in rows] for rating, rows in groups}
     assert len(found) > 3
     for rating, failed in found.items():
-        assert is_likely(failed, noise.of_edit(rating)), rating
+        assert is_likely(failed, noise.edit_probability(rating)), rating
 
 
 @pytest.mark.parametrize("name", ["caption", "false_negative"])

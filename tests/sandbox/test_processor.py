@@ -51,7 +51,7 @@ def longest_texts():
         for worded in (caption, paraphrase(generator, caption)):
             for prefix in PREFIXES:
                 yield replace(worded, prefix=prefix).text(scene)
-                yield replace(worded, prefix=prefix).generalized(scene)
+                yield replace(worded, prefix=prefix).generalized_text(scene)
         if "add_obj" in applicable_kinds(scene, caption):
             negative = draw_negative(generator, scene, caption, "add_obj")
             yield negative.caption.text(negative.scene)

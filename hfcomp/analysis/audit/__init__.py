@@ -1,7 +1,7 @@
-"""What is wrong with a benchmark or a training set before any model is blamed: blind rules, probes, copies, overlap.
+"""Audits a benchmark or a training set before any model is blamed: blind rules, probes, duplicates, overlap.
 
-* `options`, `reading`: which data, as a table of pairs of a caption and a negative, and what is absent.
-* `checks`: what a check finds, chance, and limits such as `blind>60` for CI; `texts`, `probes`, `images`: the checks,
-  functions of the data.
-* `audit`: all checks; `report`: the tables and the HTML page.
+* `options`, `reading`: load the data as tables of captions and caption/negative pairs, with notes on missing parts.
+* `checks`: results of checks, chance levels, and limits such as `blind>60` for CI. The checks themselves are functions
+  of the data in `texts`, `probes` and `images`.
+* `audit`: runs all checks. `report`: the tables and the HTML page.
 """

@@ -1,4 +1,4 @@
-"""`hfcomp audit`: all checks of a benchmark or a set, with the limits that CI sets."""
+"""Runs all checks of `hfcomp audit` on a benchmark or a dataset, and applies the limits set by CI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hfcomp.analysis.audit.checks import CHECKS, Check, Limit, unchecked
+from hfcomp.analysis.audit.checks import CHECKS, Check, Limit, skipped_check
 from hfcomp.analysis.audit.images import duplicate_images, overlap
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import model_checks, text_probe
@@ -35,8 +35,8 @@ from hfcomp.evaluation.blind.captions import CaptionSource, read_caption_source
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.statistics.results import package_versions
 
-UNREADABLE = "images that cannot be read and are compared with none: {unreadable:,}; the first: {first_unreadable}"
-OWN_CAPTIONS = "the set's own captions of other images"
+UNREADABLE = "unreadable images, left out of the comparison: {unreadable:,}; the first: {first_unreadable}"
+OWN_CAPTIONS = "the dataset's own captions of other images"
 
 
 @dataclass(frozen=True)
@@ -66,52 +66,52 @@ class Audit:
             "checks": {key: check.to_json() for key, check in self.checks.items()},
             "limits": [
                 {
-                    "name": one.name,
-                    "most": one.most,
-                    "failed": one.reason(self.checks),
-                    "within_chance": one.within_chance(self.checks),
+                    "name": limit.name,
+                    "most": limit.most,
+                    "failed": limit.reason(self.checks),
+                    "within_chance": limit.within_chance(self.checks),
                 }
-                for one in limits
+                for limit in limits
             ],
             "notes": self.notes,
         }
 
 
 def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progress: bool = False) -> Audit:
-    """Runs all checks; nothing is written.
+    """Runs all checks without writing anything.
 
     Args:
-        name: of the data, see `read_audit_set`.
-        hashes: folder of image hashes; by default `$HF_HOME/hfcomp/image_hashes`.
+        name: Name of the dataset, see `read_audit_set`.
+        hashes: Folder of image hashes. Defaults to `$HF_HOME/hfcomp/image_hashes`.
     """
     with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         data = read_audit_set(name, options)
         source = _caption_source(data, options)
-        # COCO's captions, found by default, only count bigrams. Captions that the user named also extend those of an
-        # image.
+        # COCO captions picked by default only feed the bigram model. Captions that the user named also count as
+        # further captions of their images.
         further = None if source is None or options.captions is None else source.by_image()
-        number, how = options.examples, {"folder": hashes, "progress": progress}
-        found = [
+        examples, hashing = options.examples, {"folder": hashes, "progress": progress}
+        checks = [
             *_pair_checks(data, options, source),
             text_probe(data, options.seed),
             *model_checks(data, options, progress=progress),
-            same_words(data, number),
-            equal_negatives(data, number),
-            equal_words(data, number),
-            known_true(data, number, further),
-            duplicate_texts(data.texts, number),
-            near_duplicate_texts(data.texts, number),
-            duplicate_images(data, number, **how),
-            overlap(data, options.benchmarks, options.data_dir, number, **how),
+            same_words(data, examples),
+            equal_negatives(data, examples),
+            equal_words(data, examples),
+            known_true(data, examples, further),
+            duplicate_texts(data.texts, examples),
+            near_duplicate_texts(data.texts, examples),
+            duplicate_images(data, examples, **hashing),
+            overlap(data, options.benchmarks, options.data_dir, examples, **hashing),
         ]
-    by_name = {check.name: check for check in found}
+    by_name = {check.name: check for check in checks}
     return Audit(data, {key: by_name[key] for key in CHECKS}, options)
 
 
 def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | None) -> list[Check]:
-    """The rules that see no image, and the likelihood of captions and negatives."""
+    """Runs the rules that see no image, and the check of likelihood."""
     if not len(data.pairs):
-        return [*rule_checks(data, {}, ""), unchecked("language_model", NO_PAIRS)]
+        return [*rule_checks(data, {}, ""), skipped_check("language_model", NO_PAIRS)]
     bigrams, note = _bigrams(data, options, source)
     scores = rule_scores(data.pairs, bigrams)
     checks = rule_checks(data, scores, note)
@@ -119,7 +119,7 @@ def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | 
         return [*checks, likelihood_check(data, scores["bigram"], f"the bigram model of {note}")]
     from hfcomp.negatives.filters import GrammarFilter
 
-    # Only the filter's language model is used, for the losses of texts.
+    # Only the language model of the filter is used, for the losses of texts.
     model = GrammarFilter(options.language_model, device=options.device)
     # A loss is a negative log likelihood per token, so the higher number belongs to the likelier text.
     losses = np.split(-model.losses([*data.pairs["caption"], *data.pairs["negative"]]), 2)
@@ -127,25 +127,25 @@ def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | 
 
 
 def _caption_source(data: AuditSet, options: AuditOptions) -> CaptionSource | None:
-    """The captions of `--captions`, else COCO's; `None` if the set has no pairs, or COCO's are not here."""
+    """Reads the captions of `--captions`, COCO's by default; `None` without pairs or local COCO captions."""
     if not len(data.pairs):
         return None
     try:
-        read = [] if data.loaded is None else [data.loaded.data]
-        return read_caption_source(options.captions, Folders(options.data_dir), read)
+        datasets = [] if data.loaded is None else [data.loaded.data]
+        return read_caption_source(options.captions, Folders(options.data_dir), datasets)
     except Unavailable:
         return None
 
 
 def _bigrams(data: AuditSet, options: AuditOptions, source: CaptionSource | None) -> tuple[Mapping[str, Scores], str]:
-    """The scores of pairs by bigrams, and what these were counted on."""
+    """Scores the pairs with a bigram model. Also describes the captions that the model was counted on."""
     if source is None:
         return own_bigram_scores(data, options.seed), OWN_CAPTIONS
     texts = [*data.texts["text"], *data.pairs["negative"]]
-    # Captions of the set's own images would make its texts likelier, and negatives copied from them too.
+    # Captions of the dataset's own images would make its texts likelier, including negatives copied from them.
     model, counts = source.model_without(set(data.image_ids), texts)
     place = without_local_paths(source.place)
     if model is None:
-        note = f"{OWN_CAPTIONS}, as all captions of {place} are of this set or its images"
+        note = f"{OWN_CAPTIONS}, because all captions of {place} belong to this dataset or its images"
         return own_bigram_scores(data, options.seed), note
     return bigram_scores(data.pairs, model), f"{counts['captions']:,} captions of {place}"

@@ -1,4 +1,4 @@
-"""What a check finds, what chance gives, and limits for CI: one number in percent, tables, and examples to look at."""
+"""Results of checks (a percentage, tables, and examples to look at), their chance levels, and limits for CI."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.clusters import per_image
 
 CHECKS = {
-    "blind": "pairs that the best blind rule, or its reverse, decides",
-    "shorter": "pairs that length decides: the shorter text, or the longer one",
-    "full_stop": "pairs that a full stop at the end decides",
-    "bigram": "pairs that a bigram model decides, by log probability per word",
-    "bigram_sentence": "pairs that the same model decides, by log probability of the whole text",
+    "blind": "pairs decided by the best blind rule or its reverse",
+    "shorter": "pairs decided by length: the shorter text, or the longer one",
+    "full_stop": "pairs decided by a full stop at the end",
+    "bigram": "pairs decided by a bigram model, by log probability per word",
+    "bigram_sentence": "pairs decided by the bigram model, by log probability of the whole text",
     "language_model": "pairs in which the caption is likelier per token under a language model",
-    "text_probe": "pairs that a probe of words, or its reverse, decides, trained on texts of other images",
-    "embedding_probe": "pairs that a probe of text embeddings, or its reverse, decides, trained on other images",
-    "image_probe": "pairs of images that a probe of embeddings, or its reverse, decides, trained on other images",
-    "same_words": "pairs whose texts have the same words in another order",
+    "text_probe": "pairs decided by a probe of words, or its reverse, trained on texts of other images",
+    "embedding_probe": "pairs decided by a probe of text embeddings, or its reverse, trained on other images",
+    "image_probe": "pairs of images decided by a probe of embeddings, or its reverse, trained on other images",
+    "same_words": "pairs whose texts have the same words in a different order",
     "equal_negatives": "pairs whose negative is the caption itself, character for character",
-    "equal_words": "pairs whose negative has the caption's words in the same order, but for case and punctuation",
-    "known_true": "pairs whose negative is another caption of the same image, those of --captions included",
+    "equal_words": "pairs whose negative has the caption's words in the same order, except for case and punctuation",
+    "known_true": "pairs whose negative is another caption of the same image, including captions from --captions",
     "true_negatives": "pairs in which the model prefers the negative by more than the margin",
-    "duplicate_texts": "captions whose words another image's caption has too",
-    "near_duplicate_texts": "captions that differ from another image's caption in one word",
-    "duplicate_images": "images that are a copy of an image with another id",
-    "overlap": "rows with an image that a benchmark scores",
+    "duplicate_texts": "captions with the same words as a caption of another image",
+    "near_duplicate_texts": "captions that differ in one word from a caption of another image",
+    "duplicate_images": "images that duplicate an image with another id",
+    "overlap": "rows whose image is scored by a benchmark",
 }
-"""Names of checks and what their number is a percentage of; `--fail_if` limits them."""
+"""Names of checks, with the items that their percentage counts. `--fail_if` sets limits on them."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Example:
 
     row: int
     text: str = ""  # the caption
-    other: str = ""  # its negative, or the text that it is compared with
+    other: str = ""  # its negative, or the text it is compared with
     note: str = ""
-    images: tuple[str, ...] = ()  # columns of images to show, of this row
+    images: tuple[str, ...] = ()  # image columns of this row to show
     other_row: int | None = None  # a second row whose image is shown
 
 
@@ -56,30 +56,31 @@ class Check:
     name: str  # one of `CHECKS`
     value: float | None  # percent; None if it could not be checked
     of: int = 0  # number of pairs, captions, images or rows behind the percentage
-    reason: str = ""  # why it was not checked, or a note on the number
-    low: float = float("nan")  # image-clustered 95% interval; NaN without one
+    reason: str = ""  # reason for a missing value, or a note on the number
+    low: float = float("nan")  # image-clustered 95% interval; NaN if there is none
     high: float = float("nan")
-    # Average by chance if pairs are decided and a tie counts half; NaN otherwise.
+    # Mean chance level if pairs are decided and a tie counts half; NaN otherwise.
     chance: float = float("nan")
-    chance_high: float = float("nan")  # what chance exceeds in at most 5% of cases; a limit fails only above it
+    chance_high: float = float("nan")  # exceeded by chance in at most 5% of cases; a limit fails only above it
     facts: Mapping[str, Any] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     examples: Sequence[Example] = ()
 
     def to_json(self) -> dict[str, Any]:
         examples = [
-            {key: value for key, value in vars(one).items() if value not in ("", (), None)} for one in self.examples
+            {key: value for key, value in vars(example).items() if value not in ("", (), None)}
+            for example in self.examples
         ]
         number = {"value": self.value, "low": self.low, "high": self.high, "of": self.of}
         number |= {"chance": self.chance, "chance_high": self.chance_high}
         return {"about": CHECKS[self.name], **number, "note": self.reason, **self.facts, "examples": examples}
 
     def with_chance(self, mean: float, high: float, facts: Mapping[str, Any]) -> Check:
-        """The same check with what chance gives, and further facts."""
+        """Returns a copy with its chance level and further facts."""
         return replace(self, chance=mean, chance_high=high, facts={**facts, **self.facts})
 
 
-def unchecked(name: str, reason: str) -> Check:
+def skipped_check(name: str, reason: str) -> Check:
     return Check(name, None, reason=reason)
 
 
@@ -90,14 +91,14 @@ def share(
     bootstrap: ImageBootstrap | None = None,
     **more: Any,
 ) -> Check:
-    """A check whose number is the share of items with a flag, or the mean of values from 0 to 1.
+    """Returns a check whose number is the share of flagged items, or the mean of values from 0 to 1.
 
     Args:
-        values: `[n]` bool, or from 0 to 1.
-        images: `[n]`, what intervals resample.
+        values: Flags `[n]`, or numbers from 0 to 1.
+        images: Image ids `[n]`, the units that intervals resample.
     """
     if not len(values):
-        return unchecked(name, more.get("reason") or "there is nothing to check")
+        return skipped_check(name, more.get("reason") or "there is nothing to check")
     values = np.asarray(values, dtype=np.float64)
     low = high = float("nan")
     if bootstrap is not None and images is not None:
@@ -108,7 +109,7 @@ def share(
 DRAWS = 2000
 LEVEL = 0.95
 CELLS = 2**22
-"""Signs that are drawn at a time: 32 MB."""
+"""Number of random signs per block: 32 MB."""
 REVERSED = "reversed: the negative scores higher."
 
 
@@ -119,12 +120,12 @@ class Chance(NamedTuple):
     high: float  # at least 95% of the draws are not above it
 
 
-def signs_of(captions: NDArray[Any], negatives: NDArray[Any]) -> NDArray[np.float64]:
-    """1 where the caption has the higher score, -1 where the negative has, 0 for a tie; NaN decides nothing."""
+def decision_signs(captions: NDArray[Any], negatives: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns 1 if the caption scores higher, -1 if the negative does, and 0 for a tie or a NaN."""
     return (captions > negatives).astype(np.float64) - (captions < negatives)
 
 
-def decided(
+def decision_check(
     name: str,
     signs: NDArray[np.float64],
     images: Sequence[str],
@@ -135,47 +136,48 @@ def decided(
     reason: str = "",
     **more: Any,
 ) -> Check:
-    """A check whose number is the share of pairs that are decided correctly, a tie counting half.
+    """Returns a check whose number is the share of pairs decided correctly; a tie counts as one half.
 
-    The facts `right` and `wrong` count the scorer as it is, whichever way round gives the number.
+    The facts `right` and `wrong` always describe the scorer itself, even if the number comes from its reverse.
 
     Args:
-        signs: `[n]` of `signs_of`.
-        images: `[n]`, what intervals resample and chance swaps.
-        bootstrap: of all images; without it there is no interval.
-        chance: by default that of this scorer.
-        either_way: whether the scorer's reverse counts where it decides more: always wrong gives the answer away too.
-        reason: what a reader has to know of the number.
+        signs: Signs `[n]` from `decision_signs`.
+        images: Image ids `[n]`, the units that intervals resample and chance swaps.
+        bootstrap: Bootstrap over all images. Without it there is no interval.
+        chance: Chance level. Defaults to that of this scorer.
+        either_way: Whether to count the scorer's reverse if it decides more pairs, because a scorer that is always
+            wrong gives the answer away too.
+        reason: Note that a reader needs to interpret the number.
     """
-    # A rule that is mostly wrong gives the answer away too: its reverse is mostly right.
+    # A rule that is mostly wrong gives the answer away too, because its reverse is mostly right.
     is_reversed = either_way and bool(signs.sum() < 0)
-    words = " ".join(filter(None, (REVERSED if is_reversed else "", reason)))
-    # Signs of -1, 0 and 1 become 0, a half and 1.
-    found = share(name, (1 - signs if is_reversed else 1 + signs) / 2, images, bootstrap, reason=words, **more)
-    if found.value is None:
-        return found
+    note = " ".join(filter(None, (REVERSED if is_reversed else "", reason)))
+    # Signs of -1, 0 and 1 become 0, 1/2 and 1.
+    check = share(name, (1 - signs if is_reversed else 1 + signs) / 2, images, bootstrap, reason=note, **more)
+    if check.value is None:
+        return check
     counts = {"right": int((signs > 0).sum()), "wrong": int((signs < 0).sum()), "undecided": int((signs == 0).sum())}
-    way = {"reversed": is_reversed} if either_way else {}
-    chance = chance or by_chance(signs[:, None], images, either_way=either_way)[1][0]
-    return found.with_chance(chance.mean, chance.high, counts | way)
+    direction = {"reversed": is_reversed} if either_way else {}
+    chance = chance or chance_levels(signs[:, None], images, either_way=either_way)[1][0]
+    return check.with_chance(chance.mean, chance.high, counts | direction)
 
 
-def by_chance(
+def chance_levels(
     signs: NDArray[np.float64], images: Sequence[str], *, either_way: bool = False, seed: int = 0
 ) -> tuple[Chance, list[Chance]]:
-    """What the best of several scorers, and each of them, would decide if captions and negatives did not differ.
+    """Estimates what the best of several scorers, and each of them, would decide if captions and negatives were alike.
 
-    The caption and the negatives of an image change places, or do not, at random and for all scorers at once: the
-    signs of an image's pairs flip together. So the largest of several numbers is that of scorers as alike as these.
+    Captions and negatives are swapped at random, image by image and for all scorers at once: the signs of an image's
+    pairs flip together. So the best of the scorers is chosen among scorers that agree as much as the real ones.
 
     Args:
-        signs: `[n, R]` of R scorers.
-        images: `[n]`.
-        either_way: whether a scorer's reverse counts where it decides more.
-        seed: of the flips.
+        signs: Signs `[n, R]` of R scorers.
+        images: Image ids `[n]`.
+        either_way: Whether to count a scorer's reverse if it decides more pairs.
+        seed: Random seed of the flips.
     """
     # One coin per image: its pairs are not independent, so their signs flip together. The coins are drawn in blocks,
-    # because all draws of a large set would not fit into memory.
+    # because all draws for a large dataset would not fit into memory.
     _, sums, _ = per_image(signs, images, "signs")
     generator, rows = np.random.default_rng(seed), max(1, CELLS // len(sums))
     totals = np.concatenate(
@@ -184,17 +186,17 @@ def by_chance(
             for start in range(0, DRAWS, rows)
         ]
     )
-    # A tie adds 0 to the sum of signs, and so half a pair to the percentage.
+    # A tie adds 0 to the sum of signs, which is half a pair in the percentage.
     values = 50 + 50 * (np.abs(totals) if either_way else totals) / len(signs)
     return _chance(values.max(axis=1)), [_chance(column) for column in values.T]
 
 
 def _chance(values: NDArray[np.float64]) -> Chance:
-    # A value of the draws themselves, so at least 95% of them do not exceed it.
+    # The quantile is one of the drawn values, so at least 95% of the draws do not exceed it.
     return Chance(float(values.mean()), float(np.quantile(values, LEVEL, method="higher")))
 
 
-# A check's number and its chance are computed in different ways, so equal ones may differ by rounding.
+# A check's number and its chance level are computed differently, so equal values may differ by rounding.
 ROUNDING = 1e-9
 _RULE = re.compile(r"\s*(\w+)\s*>\s*(\d+(?:\.\d+)?)\s*%?\s*")
 
@@ -207,12 +209,12 @@ class Limit:
     most: float  # the largest percentage that passes
 
     def reason(self, checks: Mapping[str, Check]) -> str | None:
-        """Why it fails, `None` where it passes; a check that was not made fails."""
+        """Returns why the limit fails, or `None` if it passes. A skipped check fails."""
         check = checks[self.name]
         # A CI job must not pass because a package or the data is missing.
         if check.value is None:
             return f"{self.name} was not checked: {check.reason}"
-        # A limit below what chance reaches on so few pairs would fail clean sets.
+        # On few pairs, a limit below the chance level would fail clean datasets.
         if check.value > self.most and not self.within_chance(checks):
             chance = (
                 "" if math.isnan(check.chance) else f" (by chance {check.chance:.1f}, at most {check.chance_high:.1f})"
@@ -221,20 +223,20 @@ class Limit:
         return None
 
     def within_chance(self, checks: Mapping[str, Check]) -> bool:
-        """Whether it passes only because a clean set of this size could have such a number by chance."""
+        """Whether it passes only because a clean dataset of this size could reach the number by chance."""
         check = checks[self.name]
         return check.value is not None and self.most < check.value <= check.chance_high + ROUNDING
 
 
 def parse_limits(texts: Iterable[str]) -> list[Limit]:
-    """Rules such as `blind>60`."""
-    found = []
+    """Parses rules such as `blind>60`."""
+    limits = []
     for text in texts:
         match = _RULE.fullmatch(text)
         if match is None:
-            raise ValueError(f"--fail_if: found {text!r}, expected NAME>PERCENT in quotes, as in 'blind>60'.")
+            raise ValueError(f"--fail_if: found {text!r}, expected NAME>PERCENT in quotes, for example 'blind>60'.")
         name, most = match.groups()
         if name not in CHECKS:
             raise ValueError(f"--fail_if: unknown check {name!r}.{nearest(name, CHECKS)} Known: {', '.join(CHECKS)}.")
-        found.append(Limit(name, float(most)))
-    return found
+        limits.append(Limit(name, float(most)))
+    return limits

@@ -1,4 +1,4 @@
-"""What is audited and how: the options of `hfcomp audit`."""
+"""Options of `hfcomp audit`."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from hfcomp.parsing.tokens import CaptionChoice
 class AuditOptions(DataOptions):
     """The audit."""
 
-    output_dir: Annotated[Path, "Folder that receives audit.html and audit.json."] = Path("runs/audit")
-    overwrite: Annotated[bool, "Replace an audit in the output folder."] = False
+    output_dir: Annotated[Path, "Folder for audit.html and audit.json."] = Path("runs/audit")
+    overwrite: Annotated[bool, "Replace an existing audit in the output folder."] = False
     captions: Annotated[
         str | None,
-        "Captions that the bigram model is counted on: a file, folder or Hub id, or coco; by default COCO's if they "
-        "are on this machine, else the set's own captions of other images. Those of the set's own photographs are "
-        "true captions for the check known_true.",
+        "Captions for the bigram model: a file, folder or Hub id, or 'coco'. Defaults to COCO captions if they are on "
+        "this machine, otherwise to the dataset's own captions of other images. Captions of the dataset's own "
+        "photographs also count as true captions in the check known_true.",
     ] = None
     caption_choice: Annotated[
-        CaptionChoice, "Which caption is used of a row with a list of captions; with all, each is a row."
+        CaptionChoice, "Caption to use of a row with a list of captions; with all, each becomes a row."
     ] = "longest"
     language_model: Annotated[
-        str | None, "A causal language model that judges likelihood in place of bigrams: a Hub id or folder."
+        str | None, "Causal language model (Hub id or folder) that scores likelihood instead of the bigram model."
     ] = None
     model: Annotated[
         str | None,
-        "A dual encoder for probes of embeddings and for negatives that may be true: a Hub id or folder.",
+        "Dual encoder (Hub id or folder) for embedding probes and for negatives that may be true.",
     ] = None
     margin: Annotated[
-        float, Field(ge=0), "Cosine by which it has to prefer a negative to its caption. Our choice."
+        float, Field(ge=0), "Cosine margin by which --model must prefer a negative to its caption. Our choice."
     ] = 0.02
     benchmarks: Annotated[
         tuple[str, ...],
-        "Benchmarks whose images are looked for in the set; by default those with data under data_dir.",
+        "Benchmarks whose images to search for in the dataset. Defaults to those with data in data_dir.",
     ] = ()
-    data_dir: Annotated[Path | None, "Folder with a sub-folder for each benchmark's data."] = None
+    data_dir: Annotated[Path | None, "Folder with one subfolder of data per benchmark."] = None
     skip_damaged: Annotated[
         bool,
-        Needs("model", advice=": without a model, damaged images are counted and not read"),
-        "Leave out images that --model cannot read, and count them; otherwise they are an error.",
+        Needs("model", advice=": without a model, damaged images are only counted, never read"),
+        "Leave out and count images that --model cannot read, instead of stopping with an error.",
     ] = False
-    examples: Annotated[Size, "Examples of a check, shown in the page; 0 for none."] = 6
-    seed: Annotated[Size, "Random seed of the folds of probes."] = 0
+    examples: Annotated[Size, "Examples per check on the page; 0 for none."] = 6
+    seed: Annotated[Size, "Random seed for the probes' folds."] = 0
     batch_size: BatchSize = 128
     device: Device = None
     no_cache: NoCache = False

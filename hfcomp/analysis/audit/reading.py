@@ -1,4 +1,4 @@
-"""The data of an audit: a benchmark or a set in the column contract, as tables of pairs and texts, with notes."""
+"""Loads the data of an audit, a benchmark or a dataset in the column contract, as tables of pairs and texts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from hfcomp.reading import nearest, nearest_name
 from hfcomp.statistics.bootstrap import ImageBootstrap
 
 READ = {*COLUMNS, "captions", "subset"}
-"""Columns of the contract, and those of benchmarks; that a check does not need one of them is no news."""
+"""Columns of the contract and of benchmarks. No note is added if the checks do not need one of them."""
 GUESSED = ("negative_captions", "positive_captions", "image_id")
-"""Columns without which an audit says less, so that a likely name for one is proposed."""
+"""Columns that an audit needs for some checks. If one is missing, a likely column is proposed."""
 
 
 def unread_columns(rows: Dataset) -> list[str]:
-    """Columns under names that are not the contract's, each with the name that may be meant."""
+    """Lists columns with names outside the contract, with the name that was probably meant."""
     unread = [name for name in rows.column_names if name not in READ]
     missing = [name for name in GUESSED if name not in rows.column_names]
     meant = {theirs: ours for ours, theirs in proposed_names(rows, missing).items()}
@@ -49,38 +49,38 @@ def unread_columns(rows: Dataset) -> list[str]:
         else:
             others.append(repr(name))
     if others:
-        # If a likely name was found, its note already gives the advice.
+        # If a likely name exists, its note already gives this advice.
         hint = "" if meant or notes or "negative_captions" not in missing else _WITHOUT_NEGATIVES
         notes.append(f"not read: column{'s' * (len(others) > 1)} {', '.join(others)}{hint}")
     return notes
 
 
-_WITHOUT_NEGATIVES = ". If one holds the negatives: --column_names negative_captions=NAME"
+_WITHOUT_NEGATIVES = ". If one of them holds the negatives, pass --column_names negative_captions=NAME"
 
 
-def photographs(has_column: bool, ids: Sequence[str | None], given: int) -> list[str]:
-    """How rows without an `image_id` are assigned to photographs.
+def _photograph_notes(has_column: bool, ids: Sequence[str | None], given: int) -> list[str]:
+    """Describes how rows without an `image_id` are assigned to photographs.
 
     Args:
-        has_column: whether there is a column `image_id`.
-        ids: of `photograph_ids`.
-        given: how many rows have an `image_id`.
+        has_column: Whether the column `image_id` exists.
+        ids: Ids from `photograph_ids`.
+        given: Number of rows with an `image_id`.
     """
-    unknown = sum(one is None for one in ids)
+    unknown = sum(name is None for name in ids)
     by_file = len(ids) - given - unknown
     notes = []
     if by_file:
         where = "the column image_id is missing" if not has_column else f"{_rows(by_file)} no image_id"
-        notes.append(f"{where}: rows with the same image file are of one photograph")
+        notes.append(f"{where}: rows with the same image file count as one photograph")
     if unknown:
         notes.append(
-            f"{_rows(unknown)} neither an image_id nor an image: each counts as a photograph of its own, which "
-            "intervals and folds take for independent"
+            f"{_rows(unknown)} neither an image_id nor an image: each counts as its own photograph, which "
+            "intervals and folds treat as independent"
         )
     return notes
 
 
-def absent(rows: Sequence[int], what: str, example: str = "") -> list[str]:
+def _missing_notes(rows: Sequence[int], what: str, example: str = "") -> list[str]:
     return [f"{_rows(len(rows))} {what}; the first: row {rows[0]}{example}"] if len(rows) else []
 
 
@@ -94,28 +94,28 @@ MOST_KINDS = 12
 
 @dataclass(frozen=True, eq=False)
 class AuditSet:
-    name: str  # benchmark, path or id
+    name: str  # benchmark, path or Hub id
     # One row per negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`.
     pairs: pd.DataFrame
-    texts: pd.DataFrame  # a row per true caption: `row`, `image_id`, `text`
+    texts: pd.DataFrame  # one row per true caption: `row`, `image_id`, `text`
     images: Mapping[str, Sequence[Any]]  # cells of image columns, by row
-    image_ids: Sequence[str]  # by row, from `photograph_ids`; a row without one is an image of its own
-    has_image: NDArray[np.bool_]  # `[rows]`, whether there is something to decode
-    sources: Sequence[Any] | None = None  # by row, if the set names them
-    loaded: Loaded | None = None  # the benchmark, if the set is one
-    notes: list[str] = field(default_factory=list)  # what a reader of the numbers has to know
+    image_ids: Sequence[str]  # by row, from `photograph_ids`; a row without an id counts as its own image
+    has_image: NDArray[np.bool_]  # `[rows]`, whether the row has an image to decode
+    sources: Sequence[Any] | None = None  # by row, if the dataset names them
+    loaded: Loaded | None = None  # the benchmark, if the dataset is one
+    notes: list[str] = field(default_factory=list)  # remarks that a reader needs to interpret the numbers
 
     def __len__(self) -> int:
         return len(self.image_ids)
 
     @cached_property
     def bootstrap(self) -> ImageBootstrap | None:
-        """Of the images of all pairs; `None` without pairs."""
+        """The bootstrap over the images of all pairs; `None` without pairs."""
         return ImageBootstrap(self.pairs["image_id"].to_numpy()) if len(self.pairs) else None
 
     @cached_property
     def first_rows(self) -> list[int]:
-        """Of each distinct image the first row that has it."""
+        """The first row of each distinct image."""
         seen: dict[str, int] = {}
         for row in np.flatnonzero(self.has_image).tolist():
             seen.setdefault(self.image_ids[row], row)
@@ -123,35 +123,39 @@ class AuditSet:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of negatives, the most frequent first; none where all are of one."""
+        """The kinds of negatives, most frequent first; empty if there is only one kind."""
         counts = self.pairs["kind"].value_counts()
         return [] if len(counts) < 2 else list(counts.index[:MOST_KINDS])
 
 
 def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
-    """A benchmark by name, else a set in the column contract.
+    """Reads a benchmark by name, or otherwise a dataset in the column contract.
 
     Args:
-        name: of a benchmark (`hfcomp evaluate --list`, or `package.module:NAME`), a file, a folder, a Hub id, or
+        name: Name of a benchmark (`hfcomp evaluate --list`, or `package.module:NAME`), a file, a folder, a Hub id, or
             `sandbox`.
     """
     # A file or folder takes precedence over a benchmark of the same name.
     if not Path(name).exists() and name != SANDBOX and (name in benchmarks() or ":" in name or _is_group(name)):
-        found = find_benchmarks([name])
-        if len(found) > 1:
-            raise ValueError(f"{name} stands for {', '.join(one.name for one in found)}. Audit one of them.")
+        matches = find_benchmarks([name])
+        if len(matches) > 1:
+            raise ValueError(
+                f"{name} stands for {', '.join(benchmark.name for benchmark in matches)}. Audit one of them."
+            )
         try:
-            # Texts are worth an audit even without the images, which may be gigabytes.
-            loaded = load_benchmark(found[0], Folders(options.data_dir, texts_suffice=True))
+            # The texts are worth an audit even without the images, which may take gigabytes.
+            loaded = load_benchmark(matches[0], Folders(options.data_dir, texts_suffice=True))
         except Unavailable as error:
-            how = error.how_to_fix or found[0].obtain
-            raise ValueError(f"{name}: {error.reason} {how} --data_dir names a folder with {name}/.") from error
-        return _of_benchmark(loaded)
-    # A Hub id has a slash, so other names are not looked up on the Hub.
+            how = error.how_to_fix or matches[0].obtain
+            raise ValueError(
+                f"{name}: {error.reason} {how} --data_dir takes a folder that contains {name}/."
+            ) from error
+        return _audit_benchmark(loaded)
+    # A Hub id contains a slash, so other names are not requested from the Hub.
     if not Path(name).exists() and name != SANDBOX and "/" not in name and not is_table(name):
         raise ValueError(
             f"{name}: no benchmark, file or folder of this name.{nearest(name, benchmarks())} `hfcomp evaluate "
-            "--list` lists the benchmarks; an id of the Hub is OWNER/NAME."
+            "--list` lists the benchmarks; a Hub id has the form OWNER/NAME."
         )
     rows, notes = read_set(name, options), []
     require_columns(rows, ("caption",), needed_by=f"the audit of {name}")
@@ -164,10 +168,10 @@ def _is_group(name: str) -> bool:
     return any(known.startswith(f"{name}_") for known in benchmarks())
 
 
-def _of_benchmark(loaded: Loaded) -> AuditSet:
+def _audit_benchmark(loaded: Loaded) -> AuditSet:
     items = loaded.data
-    there = [name for name in IMAGES if name in items.images or name in items.rows.column_names]
-    images = {name: items.images[name] if name in items.images else items.rows[name] for name in there}
+    columns = [name for name in IMAGES if name in items.images or name in items.rows.column_names]
+    images = {name: items.images[name] if name in items.images else items.rows[name] for name in columns}
     return audit_set(loaded.benchmark.name, items.rows, images, loaded=loaded, notes=list(loaded.remarks()))
 
 
@@ -179,44 +183,44 @@ def audit_set(
     loaded: Loaded | None = None,
     notes: Sequence[str] = (),
 ) -> AuditSet:
-    """Rows under the contract's names as tables of pairs and texts."""
+    """Splits rows with the contract's column names into tables of pairs and texts."""
     if not len(rows):
         raise ValueError(f"{name} has no rows.")
-    # Reading a column of images would decode all of them.
+    # Reading an image column would decode every image.
     column = {key: rows[key][:] for key in rows.column_names if key not in IMAGES and key != "mask"}
-    there = {name: _there(cells) for name, cells in images.items()}
+    present = {name: _present_cells(cells) for name, cells in images.items()}
     given = column.get("image_id")
-    found = photograph_ids(given, _whole_images(images, len(rows)))
-    ids = [one or f"row {row}" for row, one in enumerate(found)]
-    own_notes = photographs(given is not None, found, sum(not has_no_id(one) for one in given or ()))
+    photographs = photograph_ids(given, _whole_images(images, len(rows)))
+    ids = [name or f"row {row}" for row, name in enumerate(photographs)]
+    own_notes = _photograph_notes(given is not None, photographs, sum(not has_no_id(cell) for cell in given or ()))
     table = pair_table(column, ids)
-    subsets = column.get("subset", [None] * len(rows))  # what a benchmark has in place of kinds
-    own = zip(table.pairs["row"], table.pairs["kind"], strict=True)
-    kinds = [str(kind or subsets[row] or "all") for row, kind in own]
-    own_notes += absent(table.without_caption, "no caption")
+    subsets = column.get("subset", [None] * len(rows))  # benchmarks have subsets instead of kinds
+    row_kinds = zip(table.pairs["row"], table.pairs["kind"], strict=True)
+    kinds = [str(kind or subsets[row] or "all") for row, kind in row_kinds]
+    own_notes += _missing_notes(table.without_caption, "no caption")
     if table.masked:
-        own_notes.append(f"negatives that are empty or without a caption, and so no pairs: {table.masked:,}")
+        own_notes.append(f"negatives that form no pair, because they are empty or have no caption: {table.masked:,}")
     if loaded is None:
-        own_notes += [*_absent_images(images, there), *unread_columns(rows)]
+        own_notes += [*_missing_image_notes(images, present), *unread_columns(rows)]
     return AuditSet(
         name,
         table.pairs.assign(kind=kinds)[["row", "place", "image_id", "kind", "caption", "negative"]],
         table.texts,
         images,
         ids,
-        there.get("image", np.zeros(len(rows), dtype=bool)),
+        present.get("image", np.zeros(len(rows), dtype=bool)),
         column.get("source"),
         loaded,
         [*notes, *own_notes],
     )
 
 
-def _there(cells: Sequence[Any]) -> NDArray[np.bool_]:
+def _present_cells(cells: Sequence[Any]) -> NDArray[np.bool_]:
     return np.array([not is_missing(cell) for _, cell in each_cell(cells, range(len(cells)))], dtype=bool)
 
 
 def _whole_images(images: Mapping[str, Sequence[Any]], number: int) -> Iterator[Any]:
-    """The image of each row, that of which a part is shown; read only when they are asked for."""
+    """Yields the image of each row, or the whole image if the row shows part of it. Reads images lazily."""
     if "image" not in images:
         yield from repeat(None, number)
         return
@@ -224,11 +228,11 @@ def _whole_images(images: Mapping[str, Sequence[Any]], number: int) -> Iterator[
         yield getattr(cell, "cell", cell)
 
 
-def _absent_images(images: Mapping[str, Sequence[Any]], there: Mapping[str, NDArray[np.bool_]]) -> list[str]:
+def _missing_image_notes(images: Mapping[str, Sequence[Any]], present: Mapping[str, NDArray[np.bool_]]) -> list[str]:
     notes = []
     for name, what in (("image", "no image"), ("negative_image", "no negative image")):
-        rows = np.flatnonzero(~there.get(name, np.ones(0, dtype=bool))).tolist()
+        rows = np.flatnonzero(~present.get(name, np.ones(0, dtype=bool))).tolist()
         cell = images[name][rows[0]] if rows else None
         path = cell.get("path") if isinstance(cell, dict) else cell
-        notes += absent(rows, what, f", {without_local_paths(str(path))} is not there" if path else "")
+        notes += _missing_notes(rows, what, f", {without_local_paths(str(path))} does not exist" if path else "")
     return notes

@@ -11,20 +11,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.analysis.audit.checks import Check, Example, by_chance, decided, share, signs_of, unchecked
+from hfcomp.analysis.audit.checks import (
+    Check,
+    Example,
+    chance_levels,
+    decision_check,
+    decision_signs,
+    share,
+    skipped_check,
+)
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.image_ids import photograph_key
 from hfcomp.evaluation.blind.rules import TEXT_RULES, BigramModel, CountedCaptions, words_of_text
 from hfcomp.reporting.report import Table
 
 FOLDS = 5
-NO_PAIRS = "the set has no negative captions"
+NO_PAIRS = "the dataset has no negative captions"
 Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""`[n]` of the captions and `[n]` of the negatives."""
+"""Scores `[n]` of the captions and `[n]` of the negatives."""
 
 
 def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str, Scores]:
-    """The scores of every blind rule, by the name of its check."""
+    """Returns the scores of every blind rule by the name of its check."""
     # Other rules of `hfcomp evaluate --blind` are not checks of an audit.
     names = {"shorter": "shorter", "full stop": "full_stop"}
     own = {
@@ -36,42 +44,44 @@ def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str,
 
 
 def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list[Check]:
-    """`blind`, and a check for each rule: pairs that it, or its reverse, decides; a tie counts half."""
+    """Returns `blind` and one check per rule: pairs decided by the rule or its reverse; a tie counts as one half."""
     if not len(data.pairs):
-        return [unchecked(name, NO_PAIRS) for name in ("blind", "shorter", "full_stop", "bigram", "bigram_sentence")]
-    signs = {name: signs_of(*own) for name, own in scores.items()}
+        return [
+            skipped_check(name, NO_PAIRS) for name in ("blind", "shorter", "full_stop", "bigram", "bigram_sentence")
+        ]
+    signs = {name: decision_signs(*own) for name, own in scores.items()}
     images = data.pairs["image_id"]
-    of_best, of_each = by_chance(np.stack(list(signs.values()), axis=1), images, either_way=True)
+    best_chance, rule_chances = chance_levels(np.stack(list(signs.values()), axis=1), images, either_way=True)
     notes = {name: note if name.startswith("bigram") else "" for name in signs}
     checks = [
-        decided(name, own, images, data.bootstrap, chance=chance, either_way=True, reason=notes[name])
-        for (name, own), chance in zip(signs.items(), of_each, strict=True)
+        decision_check(name, own, images, data.bootstrap, chance=chance, either_way=True, reason=notes[name])
+        for (name, own), chance in zip(signs.items(), rule_chances, strict=True)
     ]
-    # The best of several rules is above 50% on clean data as well, so its chance is that of the best, `of_best`.
+    # The best of several rules exceeds 50% even on clean data, so its chance level is that of the best of them.
     best = max(checks, key=lambda check: check.value or 0.0)
-    tables = [_of_rules(checks), *_by_kind(data, checks, signs)]
-    about = (
-        f"best rule: {best.name}{' reversed' if best.facts['reversed'] else ''}; the best of {len(checks)} rules and "
-        f"their reverses decides {of_best.mean:.1f} % by chance, up to {of_best.high:.1f} %"
+    tables = [_rule_table(checks), *_kind_table(data, checks, signs)]
+    note_on_best = (
+        f"best rule: {best.name}{' reversed' if best.facts['reversed'] else ''}; by chance, the best of {len(checks)} "
+        f"rules and their reverses decides {best_chance.mean:.1f}%, up to {best_chance.high:.1f}%"
     )
     facts = {"rule": best.name, "reversed": best.facts["reversed"]}
-    blind = replace(best, name="blind", reason=about, facts={}, tables=tables)
-    return [blind.with_chance(*of_best, facts), *checks]
+    blind = replace(best, name="blind", reason=note_on_best, facts={}, tables=tables)
+    return [blind.with_chance(*best_chance, facts), *checks]
 
 
-def _of_rules(checks: Sequence[Check]) -> Table:
+def _rule_table(checks: Sequence[Check]) -> Table:
     rows = [
         [
-            *(one.name, f"{one.value:.1f}", f"{one.chance:.1f}", f"{one.chance_high:.1f}"),
-            *(f"{one.facts[key]:,}" for key in ("right", "wrong", "undecided")),
+            *(check.name, f"{check.value:.1f}", f"{check.chance:.1f}", f"{check.chance_high:.1f}"),
+            *(f"{check.facts[key]:,}" for key in ("right", "wrong", "undecided")),
         ]
-        for one in checks
+        for check in checks
     ]
-    header = ["rule", "percent, better way", "by chance", "at most, 95%", "right", "wrong", "undecided"]
-    return Table("pairs that each rule decides, a tie counting half", header, rows)
+    header = ["rule", "percent, better direction", "by chance", "at most, 95%", "right", "wrong", "undecided"]
+    return Table("pairs decided by each rule; a tie counts as one half", header, rows)
 
 
-def _by_kind(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArray[np.float64]]) -> list[Table]:
+def _kind_table(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArray[np.float64]]) -> list[Table]:
     kinds = data.kinds
     if not kinds:
         return []
@@ -80,11 +90,11 @@ def _by_kind(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArra
         own = (data.pairs["kind"] == kind).to_numpy()
         cells = []
         for check in checks:
-            # The direction of the whole set is used: the better direction of each kind would flatter small kinds.
-            better = signs[check.name][own] * (-1 if check.facts["reversed"] else 1)
-            cells.append(f"{50 + 50 * float(better.mean()):.1f}")
+            # Use the direction of the whole dataset. The better direction of each kind would flatter small kinds.
+            directed = signs[check.name][own] * (-1 if check.facts["reversed"] else 1)
+            cells.append(f"{50 + 50 * float(directed.mean()):.1f}")
         rows.append([kind, f"{int(own.sum()):,}", *cells])
-    return [Table("percent decided, by kind", ["kind", "pairs", *(one.name for one in checks)], rows)]
+    return [Table("percent decided, by kind", ["kind", "pairs", *(check.name for check in checks)], rows)]
 
 
 def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
@@ -96,68 +106,73 @@ def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
 
 
 def own_bigram_scores(data: AuditSet, seed: int) -> dict[str, Scores]:
-    """The scores of pairs under a model of the set's own captions of other images."""
+    """Scores pairs with a bigram model of the dataset's own captions of other images."""
     counted, texts = CountedCaptions(data.texts["text"]), data.texts["image_id"].to_numpy()
-    # A caption of the same image would make its own pair likelier, so counts come from the folds of other images.
+    # A caption of the same image would make its own pair likelier, so counts come from folds of other images.
     fold_of = folds(data.image_ids, seed)
-    of_text = np.array([fold_of[name] for name in texts])
-    of_pair = np.array([fold_of[name] for name in data.pairs["image_id"]])
-    found = {name: (np.zeros(len(data.pairs)), np.zeros(len(data.pairs))) for name in ("bigram", "bigram_sentence")}
-    for fold in np.unique(of_pair):
-        rows = np.flatnonzero(of_pair == fold)
-        for name, parts in bigram_scores(data.pairs.iloc[rows], counted.model(of_text != fold)).items():
-            for side, part in zip(found[name], parts, strict=True):
+    text_folds = np.array([fold_of[name] for name in texts])
+    pair_folds = np.array([fold_of[name] for name in data.pairs["image_id"]])
+    scores = {name: (np.zeros(len(data.pairs)), np.zeros(len(data.pairs))) for name in ("bigram", "bigram_sentence")}
+    for fold in np.unique(pair_folds):
+        rows = np.flatnonzero(pair_folds == fold)
+        for name, parts in bigram_scores(data.pairs.iloc[rows], counted.model(text_folds != fold)).items():
+            for side, part in zip(scores[name], parts, strict=True):
                 side[rows] = part
-    return found
+    return scores
 
 
 def folds(images: Sequence[str], seed: int) -> dict[str, int]:
-    """The fold of each image: all texts of one are in one fold."""
-    # Sorted before they are shuffled, so folds depend on the seed and not on the order of rows.
+    """Assigns each image, with all its texts, to a fold."""
+    # Sort before shuffling to make folds depend on the seed and not on the order of rows.
     names = sorted(set(images))
     order = np.random.default_rng(seed).permutation(len(names))
     return {names[place]: number % FOLDS for number, place in enumerate(order.tolist())}
 
 
 def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
-    """Whether captions are likelier than their negatives; a tie counts half."""
+    """Checks whether captions are likelier than their negatives; a tie counts as one half."""
     change = scores[0] - scores[1]
-    # A text without tokens has no likelihood. Its pair decides nothing, and the note counts it.
+    # A text without tokens has no likelihood. Its pair is left out, and the note counts it.
     known = np.isfinite(change)
-    signs = signs_of(scores[0][known], scores[1][known])
+    signs = decision_signs(scores[0][known], scores[1][known])
     rows = data.pairs[known]
-    note = f"judged by {model}" + (f"; {(~known).sum():,} pairs have a text without tokens" if not known.all() else "")
+    note = f"scored by {model}" + (f"; {(~known).sum():,} pairs have a text without tokens" if not known.all() else "")
     facts = {"model": model, "mean_difference": float(change[known].mean()) if known.any() else None}
-    return decided("language_model", signs, rows["image_id"], data.bootstrap, facts=facts, reason=note)
+    return decision_check("language_model", signs, rows["image_id"], data.bootstrap, facts=facts, reason=note)
 
 
 def same_words(data: AuditSet, examples: int = 0) -> Check:
-    """Pairs whose texts have the same words in another order: a bag of words cannot tell them apart."""
-    bags = [(words_of_text(one), words_of_text(two)) for one, two in _both(data)]
-    # Pairs with the same order of words are the subject of equal_negatives and equal_words.
-    same = np.array([one != two and sorted(one) == sorted(two) for one, two in bags], dtype=bool)
-    return share("same_words", same, data.pairs["image_id"], **_found(data, same, examples))
+    """Finds pairs whose texts have the same words in a different order: a bag of words cannot tell them apart."""
+    bags = [(words_of_text(caption), words_of_text(negative)) for caption, negative in _caption_pairs(data)]
+    # equal_negatives and equal_words count pairs with the same word order.
+    reordered = np.array(
+        [caption != negative and sorted(caption) == sorted(negative) for caption, negative in bags], dtype=bool
+    )
+    return share("same_words", reordered, data.pairs["image_id"], **_pair_details(data, reordered, examples))
 
 
 def equal_negatives(data: AuditSet, examples: int = 0) -> Check:
-    """Pairs whose negative is the caption, character for character: no scorer can decide them."""
+    """Finds pairs whose negative is the caption, character for character: no scorer can decide them."""
     same = (data.pairs["caption"] == data.pairs["negative"]).to_numpy(dtype=bool)
-    return share("equal_negatives", same, data.pairs["image_id"], **_found(data, same, examples))
+    return share("equal_negatives", same, data.pairs["image_id"], **_pair_details(data, same, examples))
 
 
 def equal_words(data: AuditSet, examples: int = 0) -> Check:
-    """Pairs whose negative has the caption's words in the same order: only case and punctuation tell them apart."""
-    # Identical texts are the subject of equal_negatives.
-    same = [one != two and words_of_text(one) == words_of_text(two) for one, two in _both(data)]
-    found = np.array(same, dtype=bool)
-    return share("equal_words", found, data.pairs["image_id"], **_found(data, found, examples))
+    """Finds pairs with the same words in the same order: only case and punctuation tell them apart."""
+    # equal_negatives counts identical texts.
+    same = [
+        caption != negative and words_of_text(caption) == words_of_text(negative)
+        for caption, negative in _caption_pairs(data)
+    ]
+    flags = np.array(same, dtype=bool)
+    return share("equal_words", flags, data.pairs["image_id"], **_pair_details(data, flags, examples))
 
 
 def known_true(data: AuditSet, examples: int = 0, captions: Mapping[str, Sequence[str]] | None = None) -> Check:
-    """Pairs whose negative is, word for word, another caption of the same image.
+    """Finds pairs whose negative is, word for word, another caption of the same image.
 
     Args:
-        captions: further captions by the `photograph_key` of their image.
+        captions: Further captions by the `photograph_key` of their image.
     """
     further = captions or {}
     true = {
@@ -166,24 +181,28 @@ def known_true(data: AuditSet, examples: int = 0, captions: Mapping[str, Sequenc
     }
     for name, text in zip(data.texts["image_id"], data.texts["text"], strict=True):
         true[name].add(tuple(words_of_text(text)))
-    # Negatives with the caption's own words are the subject of equal_negatives and equal_words.
+    # equal_negatives and equal_words count negatives with the caption's own words.
     flags = [
-        words_of_text(one) != words_of_text(two) and tuple(words_of_text(two)) in true[name]
-        for (one, two), name in zip(_both(data), data.pairs["image_id"], strict=True)
+        words_of_text(caption) != words_of_text(negative) and tuple(words_of_text(negative)) in true[name]
+        for (caption, negative), name in zip(_caption_pairs(data), data.pairs["image_id"], strict=True)
     ]
-    found = np.array(flags, dtype=bool)
-    return share("known_true", found, data.pairs["image_id"], **_found(data, found, examples, images=("image",)))
+    is_true = np.array(flags, dtype=bool)
+    return share(
+        "known_true", is_true, data.pairs["image_id"], **_pair_details(data, is_true, examples, images=("image",))
+    )
 
 
-def _both(data: AuditSet) -> list[tuple[str, str]]:
+def _caption_pairs(data: AuditSet) -> list[tuple[str, str]]:
     return list(zip(data.pairs["caption"], data.pairs["negative"], strict=True))
 
 
-def _found(data: AuditSet, flags: NDArray[np.bool_], number: int, images: tuple[str, ...] = ()) -> dict[str, Any]:
-    shown = data.pairs[flags].head(number)
+def _pair_details(
+    data: AuditSet, flags: NDArray[np.bool_], number: int, images: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    selected = data.pairs[flags].head(number)
     examples = [
         Example(int(row), caption, negative, images=images)
-        for row, caption, negative in zip(shown["row"], shown["caption"], shown["negative"], strict=True)
+        for row, caption, negative in zip(selected["row"], selected["caption"], selected["negative"], strict=True)
     ]
     rows = data.pairs.loc[flags, "row"].unique().tolist()
     return {
@@ -197,82 +216,82 @@ Words = tuple[str, ...]
 
 
 def duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
-    """Captions whose words, in order, a caption of another image has too."""
+    """Finds captions with the same words, in the same order, as a caption of another image."""
     places: dict[Words, list[int]] = defaultdict(list)
     for place, words in enumerate(_words(texts)):
         places[words].append(place)
-    return _check("duplicate_texts", texts, places.values(), examples)
+    return _group_check("duplicate_texts", texts, places.values(), examples)
 
 
 def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
-    """Captions that become one of another image where one word is left out, added or replaced.
+    """Finds captions that differ from a caption of another image by one word removed, added or replaced.
 
-    Two texts of n words that differ in one word are equal without it: each text is compared by what is left without
-    each of its words, which takes as many comparisons as there are words.
+    Two texts of n words that differ in one word are equal without it. So each text is indexed by its remainders after
+    removing each of its words, which takes one lookup per word.
     """
     whole: dict[Words, list[int]] = defaultdict(list)
     cut: dict[tuple[Words, int], list[int]] = defaultdict(list)
     for place, words in enumerate(_words(texts)):
         whole[words].append(place)
-        # The place of the gap belongs to the key: "a b c" without b and "a c b" without b are different neighbors.
-        for at in range(len(words)):
-            cut[words[:at] + words[at + 1 :], at].append(place)
+        # The position of the gap is part of the key: "a b c" without b and "a c b" without b are not neighbors.
+        for gap in range(len(words)):
+            cut[words[:gap] + words[gap + 1 :], gap].append(place)
     by_cut: dict[Words, list[int]] = defaultdict(list)
-    # If a text becomes another one by leaving out a word, the shorter text is whole and the longer one cut.
+    # If removing a word turns one text into another, the shorter text is in `whole` and the longer one in `cut`.
     for (words, _), places in cut.items():
         if words in whole:
             by_cut[words] += places
     shorter = ([*whole[words], *places] for words, places in by_cut.items())
     all_words = _words(texts)
-    found = np.zeros(len(texts), dtype=bool)
+    flags = np.zeros(len(texts), dtype=bool)
     example: dict[int, int] = {}
     ids = texts["image_id"].tolist()
     for group in [*cut.values(), *shorter]:
-        _mark(group, ids, all_words, found, example)
-    return _of(found, example, "near_duplicate_texts", texts, examples)
+        _mark(group, ids, all_words, flags, example)
+    return _text_check(flags, example, "near_duplicate_texts", texts, examples)
 
 
-def _mark(group: list[int], ids: list[str], words: list[Words], found: np.ndarray, example: dict[int, int]) -> None:
-    """Marks the texts of a group that has another text of another image."""
-    # Two places of different images are kept for each text: one of them belongs to another image than any text it is
-    # compared with.
+def _mark(group: list[int], ids: list[str], words: list[Words], flags: np.ndarray, example: dict[int, int]) -> None:
+    """Marks the texts of a group that contains a different text of another image."""
+    # Two places of different images per text are enough: for any text compared with them, one of the two belongs to
+    # another image.
     places: dict[Words, list[int]] = {}
     for place in group:
-        known = places.setdefault(words[place], [])
-        if len(known) < 2 and all(ids[one] != ids[place] for one in known):
-            known.append(place)
+        kept = places.setdefault(words[place], [])
+        if len(kept) < 2 and all(ids[candidate] != ids[place] for candidate in kept):
+            kept.append(place)
     if len(places) < 2:
         return
     for place in group:
-        others = (one for text, known in places.items() if text != words[place] for one in known)
-        other = next((one for one in others if ids[one] != ids[place]), None)
+        others = (candidate for text, kept in places.items() if text != words[place] for candidate in kept)
+        other = next((candidate for candidate in others if ids[candidate] != ids[place]), None)
         if other is not None:
-            found[place] = True
+            flags[place] = True
             example.setdefault(place, other)
 
 
-def _check(name: str, texts: pd.DataFrame, groups: Iterable[list[int]], examples: int) -> Check:
+def _group_check(name: str, texts: pd.DataFrame, groups: Iterable[list[int]], examples: int) -> Check:
     ids = texts["image_id"].tolist()
-    found, example = np.zeros(len(texts), dtype=bool), {}
+    flags, example = np.zeros(len(texts), dtype=bool), {}
     for group in groups:
-        # Equal captions of one image are legitimate.
+        # Equal captions of the same image are legitimate.
         if len({ids[place] for place in group}) < 2:
             continue
         for place in group:
-            found[place] = True
+            flags[place] = True
             example[place] = next(other for other in group if ids[other] != ids[place])
-    return _of(found, example, name, texts, examples)
+    return _text_check(flags, example, name, texts, examples)
 
 
-def _of(found: np.ndarray, example: dict[int, int], name: str, texts: pd.DataFrame, examples: int) -> Check:
+def _text_check(flags: np.ndarray, example: dict[int, int], name: str, texts: pd.DataFrame, examples: int) -> Check:
     rows, text = texts["row"].tolist(), texts["text"].tolist()
-    shown = [
+    examples_shown = [
         Example(rows[place], text[place], text[other], note=f"rows {rows[place]} and {rows[other]}")
         for place, other in list(example.items())
-        # A pair is usually found from both sides, but shown once.
+        # A pair is usually found from both sides but shown only once.
         if place < other
     ][:examples]
-    return share(name, found, facts={"captions": int(found.sum())}, examples=shown)
+    return share(name, flags, facts={"captions": int(flags.sum())}, examples=examples_shown)
 
 
 def _words(texts: pd.DataFrame) -> list[Words]:

@@ -1,4 +1,4 @@
-"""`hfcomp analyze`: what hard negative pairs are like, one set or several side by side."""
+"""`hfcomp analyze`: compares datasets of hard negative pairs, or draws a concept hierarchy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hfcomp.cli.places import check_datasets, check_folders
 from hfcomp.options import Options, Spelling, command_parser, make_options
 
 MAGIC = "magic"
-"""The first word where a set of `hfcomp build magic` follows; a folder of this name is ./magic."""
+"""First argument if a dataset of `hfcomp build magic` follows. Write ./magic for a folder of this name."""
 
 
 @dataclass(kw_only=True)
@@ -26,7 +26,7 @@ class SetOptions(Options):
     sets: Annotated[
         tuple[str, ...],
         Spelling("SET", positional=True),
-        "Folder, file or Hub id, or NAME=SET, or sandbox; all configurations, SET::CONFIG for one.",
+        "Folder, file or Hub id, or NAME=SET, or sandbox; SET::CONFIG selects one of several configurations.",
     ]
 
 
@@ -34,18 +34,18 @@ class SetOptions(Options):
 class MagicFolder(Options):
     """Set."""
 
-    folder: Annotated[Path, Spelling("DIR", positional=True), "Folder of a set of `hfcomp build magic`."]
+    folder: Annotated[Path, Spelling("DIR", positional=True), "Dataset folder written by `hfcomp build magic`."]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Analyses sets of pairs, or a hierarchy of concepts, prints the tables and writes the report."""
+    """Analyzes datasets of pairs, prints the tables and writes the report; or draws a concept hierarchy."""
     if arguments[:1] == [MAGIC]:
         _analyze_magic(arguments[1:])
         return
     given = vars(parser().parse_args(arguments))
     sets, options = make_options(SetOptions, given).sets, make_options(AnalyzeOptions, given)
     check_datasets(sets)
-    # Imported late, so --help and errors in options do not wait for the libraries.
+    # Imported here so that --help and option errors do not wait for the libraries.
     from hfcomp.analysis.pairs.analyze import analyze
     from hfcomp.analysis.pairs.pictures import PICTURES
     from hfcomp.analysis.pairs.report import PAIRS_FILE
@@ -72,11 +72,11 @@ def _analyze_magic(arguments: Sequence[str]) -> None:
 
 
 def magic_parser() -> argparse.ArgumentParser:
-    """The command line of `hfcomp analyze magic`."""
-    description = "Draws the hierarchy of a set of `hfcomp build magic` as one HTML page."
+    """Returns the parser of `hfcomp analyze magic`."""
+    description = "Draw the concept hierarchy of a dataset from `hfcomp build magic` as one HTML page."
     return command_parser(f"analyze {MAGIC}", description, MagicFolder, HierarchyOptions)
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Analyses sets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1."
+    description = "Analyze datasets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1."
     return command_parser("analyze", description, SetOptions, AnalyzeOptions)

@@ -1,4 +1,4 @@
-"""`hfcomp attention`: where the image tokens of one or two models attend for a phrase, as a picture and numbers."""
+"""`hfcomp attention`: maps of where one or two models attend in an image for a phrase, as a figure and numbers."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class AttentionOptions(Options):
     """Models, image and output."""
 
     models: Annotated[
-        tuple[str, ...], Spelling("MODEL", positional=True), "One or two: Hub id or folder, or name=ID."
+        tuple[str, ...], Spelling("MODEL", positional=True), "One or two models: Hub id or folder, or name=ID."
     ] = ()
-    image: Annotated[str, Spelling("FILE"), "The image."]
-    text: Annotated[tuple[str, ...], Spelling("PHRASE", repeated=True), "Phrase; may be given several times."]
-    temperature: Annotated[float, "Temperature of the attention; below 1 sharper."] = 1.0
-    map: Annotated[Literal[*QUANTITIES], "What colors show."] = QUANTITIES[0]
-    output: Annotated[Path, Spelling("PNG"), "The picture."] = Path("attention.png")
-    values: Annotated[Path | None, Spelling("JSON"), "Write the maps as numbers there."] = None
+    image: Annotated[str, Spelling("FILE"), "Image file."]
+    text: Annotated[tuple[str, ...], Spelling("PHRASE", repeated=True), "Phrase to locate in the image; repeatable."]
+    temperature: Annotated[float, "Attention temperature; below 1 sharpens the maps."] = 1.0
+    map: Annotated[Literal[*QUANTITIES], "Quantity that the colors show."] = QUANTITIES[0]
+    output: Annotated[Path, Spelling("PNG"), "Figure to write."] = Path("attention.png")
+    values: Annotated[Path | None, Spelling("JSON"), "File for the maps as numbers."] = None
     device: Device = None
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compares, prints the table, and writes the figure and, if asked, the values."""
+    """Compares the models, prints the table, and writes the figure and, on request, the values."""
     options = make_options(AttentionOptions, vars(parser().parse_intermixed_args(arguments)))
     check_models(options.models)
     for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
         if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
             raise ValueError(f"{option}: found {path}, expected the name of a {suffix} file.")
     if not Path(options.image).is_file():
-        raise FileNotFoundError(f"--image: {options.image} does not exist; relative paths start at {os.getcwd()!r}.")
+        raise FileNotFoundError(f"--image: {options.image} does not exist. Relative paths start at {os.getcwd()!r}.")
     from hfcomp.analysis.attention_results import compare_attention
     from hfcomp.reporting.terminal import render_terminal
 
@@ -53,6 +53,6 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "attention",
-        "Draws where the tokens of an image attend for a phrase, and how that differs between two models.",
+        "Draw where the image tokens attend for a phrase, and how two models differ.",
         AttentionOptions,
     )

@@ -1,4 +1,4 @@
-"""`hfcomp audit`: what is wrong with a benchmark or a training set, as a page, as JSON, and as a status for CI."""
+"""`hfcomp audit`: reports flaws of a benchmark or a training set as a page, as JSON and as an exit status for CI."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ PAGE, FILE = "audit.html", "audit.json"
 
 @dataclass(kw_only=True)
 class AuditedOptions(Options):
-    """Set and limits."""
+    """Dataset and limits."""
 
-    dataset: Annotated[
-        str, Spelling("DATASET", positional=True), "A benchmark's name, a file, a folder, a Hub id, or sandbox."
-    ]
+    dataset: Annotated[str, Spelling("DATASET", positional=True), "Benchmark name, file, folder, Hub id or 'sandbox'."]
     fail_if: Annotated[
         tuple[str, ...],
         Spelling("RULE", repeated=True),
-        "End with status 1 if a check is above a number, as 'blind>60'; repeatable.",
+        "Exit with status 1 if a check exceeds a number, for example 'blind>60'; repeatable.",
     ] = ()
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the checks, prints them, writes the page and the JSON.
+    """Runs the checks, prints the results, and writes the page and the JSON.
 
-    Ends with status 1 if a limit of `--fail_if` fails, after everything is written.
+    Exits with status 1 if a limit of `--fail_if` fails, after all files are written.
     """
     given = vars(parser().parse_args(arguments))
     audited, options = make_options(AuditedOptions, given), make_options(AuditOptions, given)
@@ -48,30 +46,30 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.statistics.results import for_json
     from hfcomp.writing import check_free_folder, locked, write_json, write_text
 
-    # Both are checked before an audit, which may take long.
+    # Check limits and folder before the audit, which may take long.
     limits, folder = parse_limits(audited.fail_if), options.output_dir
     check_free_folder(folder, options.overwrite, written=[FILE, PAGE])
     if ":" in name:
-        sys.path.append(os.getcwd())  # a module beside the user
+        sys.path.append(os.getcwd())  # a module in the current folder
     with locked(folder):
-        found = audit(name, options, progress=sys.stderr.isatty())
-        shown = without_local_paths(name)
-        write_text(folder / PAGE, audit_page(found, shown, limits))
-        write_json(folder / FILE, for_json(found.to_json(shown, limits)))
-    render_terminal(audit_report(found, shown, limits))
+        result = audit(name, options, progress=sys.stderr.isatty())
+        public_name = without_local_paths(name)
+        write_text(folder / PAGE, audit_page(result, public_name, limits))
+        write_json(folder / FILE, for_json(result.to_json(public_name, limits)))
+    render_terminal(audit_report(result, public_name, limits))
     print(f"page: {folder / PAGE}")
-    if found.failures(limits):
+    if result.failures(limits):
         raise SystemExit(1)
 
 
 def parser() -> argparse.ArgumentParser:
     from hfcomp.analysis.audit.checks import CHECKS
 
-    names = "\n".join(f"  {name:<22}{words}" for name, words in CHECKS.items())
+    names = "\n".join(f"  {name:<22}{description}" for name, description in CHECKS.items())
     return command_parser(
         "audit",
-        "Checks a benchmark, a training set or negatives of your own for what a scorer could use without "
-        "seeing the image, for copies, and for negatives that are true.",
+        "Check a benchmark, a training set or your own negatives for cues that a scorer can use without the "
+        "image, for duplicates, and for negatives that are true.",
         AuditedOptions,
         AuditOptions,
         epilog=f"checks, in percent, for --fail_if:\n{names}",

@@ -1,4 +1,4 @@
-"""`hfcomp levels`: accuracy by level of abstraction and joint embeddings by group, drawn."""
+"""`hfcomp levels`: draws accuracy by level of abstraction and joint embeddings by group."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class LevelOptions(Options):
     models: Annotated[
         tuple[str, ...],
         Spelling("MODEL", positional=True),
-        "Hub id or folder, or name=ID; such as before, after.",
+        "Hub id or folder, or name=ID; for example the models before and after training.",
     ] = ()
-    data: Annotated[Path | None, "The benchmark's data; of magic, if none is named."] = None
+    data: Annotated[Path | None, "Benchmark data; belongs to magic if --benchmark is not given."] = None
     benchmark: Annotated[
         Literal[*BENCHMARKS] | None, f"Benchmark (default: {SANDBOX_LEVELS.name}; {MAGIC.name} with --data)."
     ] = None
-    rows: Annotated[int | None, f"Sample of N rows (default: all; sandbox: {LEVEL_ROWS})."] = None
-    candidates: Annotated[tuple[str, ...], "Images to choose from."] = ("2", "10", "all")
-    groups: Annotated[int, "Groups drawn in groups.png, the largest."] = 6
-    seed: Annotated[int, "Random seed of all draws."] = 0
+    rows: Annotated[int | None, f"Sample N rows (default: all; sandbox: {LEVEL_ROWS})."] = None
+    candidates: Annotated[tuple[str, ...], "Number of images to choose from."] = ("2", "10", "all")
+    groups: Annotated[int, "Number of groups in groups.png, the largest first."] = 6
+    seed: Annotated[int, "Random seed for all sampling."] = 0
     batch_size: BatchSize = 128
     device: Device = None
 
@@ -43,7 +43,7 @@ class OutputOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Scores the models, prints the tables and writes them, the outcomes of each item and the pictures."""
+    """Scores the models, prints the tables and writes them with the per-item outcomes and the figures."""
     given = vars(parser().parse_intermixed_args(arguments))
     options, output = make_options(LevelOptions, given), make_options(OutputOptions, given)
     check_models(options.models)
@@ -56,18 +56,18 @@ def main(arguments: Sequence[str]) -> None:
     folder, candidates = output.output_dir, [convert(word, Count, "--candidates") for word in options.candidates]
     check_free_folder(folder, output.overwrite, written=[*FILES, LEVELS_FIGURE, GROUPS_FIGURE])
     with locked(folder):
-        found = evaluate_levels(**vars(options) | {"candidates": candidates})
-        config = {"command": shlex.join(["hfcomp", "levels", *arguments]), **found.results.config}
-        found = replace(found, results=replace(found.results, config=config))
-        print_evaluation(found.results, folder)
-        found.save(folder)
+        evaluation = evaluate_levels(**vars(options) | {"candidates": candidates})
+        config = {"command": shlex.join(["hfcomp", "levels", *arguments]), **evaluation.results.config}
+        evaluation = replace(evaluation, results=replace(evaluation.results, config=config))
+        print_evaluation(evaluation.results, folder)
+        evaluation.save(folder)
 
 
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "levels",
-        "Scores models by the names of concepts on levels of abstraction, and draws two pictures: "
-        "accuracy against level, and joint embeddings by group.",
+        "Score models on concept names at several levels of abstraction, and draw two figures: accuracy "
+        "by level, and joint embeddings by group.",
         LevelOptions,
         OutputOptions,
     )

@@ -1,4 +1,4 @@
-"""`hfcomp probe`: the share of the gradient on the hard negative by batch size and margin, before any training."""
+"""`hfcomp probe`: computes, before any training, how much of the gradient falls on the hard negative."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hfcomp.options import Options, Spelling, check_models, command_parser, make
 
 @dataclass(kw_only=True)
 class ProbedOptions(Options):
-    """Model and set."""
+    """Model and dataset."""
 
     model: Annotated[
         str,
         Spelling("MODEL", positional=True),
         "Hub id or folder; sandbox or sandbox-siglip for a bundled base.",
     ]
-    dataset: Annotated[str, "Folder, file or Hub id with negative_captions, or sandbox for the built-in world."]
+    dataset: Annotated[str, "Folder, file or Hub id with negative_captions, or 'sandbox' (the built-in dataset)."]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Probes a model, prints the table and writes the report, its figure and the numbers."""
+    """Probes the model, prints the table and writes the report, the figure and the numbers."""
     given = vars(parser().parse_args(arguments))
     probed, options = make_options(ProbedOptions, given), make_options(ProbeOptions, given)
     check_models([probed.model])
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "probe",
-        "Computes the share of Cement's gradient that falls on the hard negative, by batch size and "
-        "margin, for a model as it is: whether a margin can matter for a batch. Nothing is trained.",
+        "Compute the share of Cement's gradient that falls on the hard negative, by batch size and margin. "
+        "It shows whether a margin can matter at a batch size. The model is not trained.",
         ProbedOptions,
         ProbeOptions,
     )

@@ -1,1 +1,1 @@
-"""Rows of a dataset to look at: a picture of some, or a page of many that is searched, sorted and marked."""
+"""Gallery of dataset rows: a page to search, sort and mark, and the dataset without the dropped rows."""

@@ -1,6 +1,6 @@
-// After list.js. A row's scores are, for each model: the cosine of image and caption, those of the image and each
-// negative caption, of negative image and caption, of negative image and first negative caption, and whether the
-// caption's is higher than all of the negative captions', and than the negative image's: 1, 0, or -1 for a tie.
+// Loaded after list.js. A row has these scores per model: the cosines of the image with the caption and with each
+// negative caption, those of the negative image with the caption and with the first negative caption, and two verdicts
+// (1, 0, or -1 for a tie): whether the caption beats all negative captions, and whether it beats the negative image.
 const about = readData("about");
 const pictures = readData("pictures");
 const rows = readData("data");
@@ -53,7 +53,7 @@ const WORDS = { "1": "right", "0": "wrong", "-1": "tie" };
 
 const ownScore = (own) => own[OWN];
 
-// A cell for each model; a rival of the caption is wrong where its score is not lower.
+// One cell per model. A rival of the caption is marked wrong if its score is not lower.
 function cells(row, of, isRival = false) {
   if (!row.scores) return [];
   return models.map((_, model) => {
@@ -169,22 +169,22 @@ byId("open").addEventListener("change", async (event) => {
 });
 addEventListener("beforeunload", (event) => { if (!marks.isKept && !isSaved) event.preventDefault(); });
 
-// The marks of a file; what came of it.
+// Adds the marks of a file, and returns a message about the result.
 function take(text, name) {
   let found;
   try {
     found = JSON.parse(text);
   } catch {
-    return `${name} is not JSON. Expected marks.json of such a page.`;
+    return `${name} is not JSON. Expected a marks.json saved by a gallery page.`;
   }
   if (!found || found.fingerprint !== about.fingerprint || !Array.isArray(found.marks)) {
-    return `${name} has no marks of this dataset: its fingerprint is another.`;
+    return `${name} contains no marks of this dataset: its fingerprint differs.`;
   }
   const valid = found.marks.filter((one) => Number.isInteger(one.row) && (one.mark === KEEP || one.mark === DROP));
   marks.set(valid.map((one) => [one.row, { mark: one.mark, id: String(one.id) }]));
   showMarks();
   show();
-  return `${valid.length.toLocaleString("en")} marks of ${name} were added.`;
+  return `${valid.length.toLocaleString("en")} marks from ${name} were added.`;
 }
 
 function say(text) {
@@ -192,7 +192,7 @@ function say(text) {
   byId("message").hidden = text === "";
 }
 
-// ---- which rows, and in which order ----
+// ---- filters and order of rows ----
 
 const list = new ItemList(byId("rows"), make);
 let current = null;
@@ -244,10 +244,10 @@ function count() {
   const parts = [`${number(list.order.length)} of ${number(rows.length)} rows`];
   parts.push(`${number(marks.count(KEEP))} kept, ${number(marks.count(DROP))} dropped`);
   byId("count").textContent = parts.join("; ");
-  if (!marks.isKept) say("This browser keeps nothing for this page: save the marks before you close it.");
+  if (!marks.isKept) say("This browser does not store data for this page. Save the marks before you close it.");
 }
 
-// Scores and verdicts are shown otherwise: rows are made anew.
+// Recreates the rows, because their scores and verdicts look different now.
 function redraw() {
   list.made.clear();
   show();
@@ -301,7 +301,7 @@ if (models.length) {
     fillChoices("changed", [["", "changed or not"], ["any", "changed between the models"],
       ["won", `${first} not right, ${second} right`], ["lost", `${first} right, ${second} not`]]);
   }
-  fillChoices("sort", [["", "order of the set"], ...ways]);
+  fillChoices("sort", [["", "dataset order"], ...ways]);
   fillChoices("unit", [["cosine", "cosines"], ["logit", "logits"]]);
   const ways2 = [["captions", "judged by captions"], ["images", "judged by images"], ["both", "judged by both"]];
   fillChoices("judge", has(BY_CAPTIONS) && has(BY_IMAGES) ? ways2 : has(BY_IMAGES) ? [ways2[1]] : [ways2[0]]);

@@ -1,4 +1,4 @@
-"""Marks of rows as a page saves them, and the dataset without the rows that were dropped."""
+"""Reads the row marks that a page saved, and writes the dataset without the dropped rows."""
 
 from __future__ import annotations
 
@@ -29,57 +29,57 @@ from hfcomp.schemas import Strict, parse
 SCHEMA_VERSION = 1
 KEEP, DROP = "keep", "drop"
 WHAT = "gallery"
-"""What the manifest calls such a set."""
+"""Name of such a dataset in its manifest."""
 CARD = CardText(
     "Reviewed rows",
-    "The rows of a dataset without those that somebody dropped after looking at them. Only rows that were looked "
-    "at can have been dropped: how many is not known here.",
+    "The rows of a dataset without those that a person dropped after looking at them. Only rows that somebody "
+    "looked at can have been dropped; how many that were is not recorded.",
     {},
-    "The columns are the source's. All images are the set's own bytes.",
+    "The columns are those of the source. All image bytes are stored in the dataset itself.",
 )
 DROPPED = "dropped in the gallery"
-_SHOWN = 3
+_EXAMPLE_ROWS = 3
 
 
 class Mark(Strict):
-    row: Annotated[int, Field(ge=0, description="the number of a row")]
-    id: Annotated[str, Field(description="the id of the row, as in the page")]
+    row: Annotated[int, Field(ge=0, description="the row number")]
+    id: Annotated[str, Field(description="the row's id, as on the page")]
     mark: Annotated[Literal["keep", "drop"], Field(description="keep or drop")]
 
 
 class MarksFile(Strict):
-    """What a page saves: its dataset, and marks of some of its rows."""
+    """Contents of a marks file: the dataset of the page, and the marks of some of its rows."""
 
     schema_version: Annotated[Literal[1], Field(description=f"{SCHEMA_VERSION}")]
     dataset: Annotated[str, Field(description="the name of the dataset")]
     split: Annotated[str, Field(description="the split of the rows")]
     config: Annotated[str | None, Field(description="the configuration, or null")]
-    column_names: Annotated[dict[str, str], Field(description="hfcomp's names of columns and the set's own")]
+    column_names: Annotated[dict[str, str], Field(description="a mapping of hfcomp's column names to the dataset's")]
     fingerprint: Annotated[str, Field(description="the fingerprint of the dataset")]
-    rows: Annotated[int, Field(ge=1, description="the number of rows of the dataset")]
-    marks: Annotated[list[Mark], Field(description="the marks, one for each marked row")]
+    rows: Annotated[int, Field(ge=1, description="the number of rows in the dataset")]
+    marks: Annotated[list[Mark], Field(description="the marks, one per marked row")]
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What came of the marks; counts of rows."""
+    """Row counts after applying the marks."""
 
     folder: Path
     read: int
     written: int
     dropped: int
-    kept: int  # rows that were marked to be kept; rows without a mark are kept too
-    set_aside: Mapping[str, int]  # other rows that are left out by reason, such as those with a missing image file
+    kept: int  # rows marked to keep; rows without a mark are kept too
+    set_aside: Mapping[str, int]  # other rows left out, by reason, for example a missing image file
 
 
 def read_marks(path: Path) -> MarksFile:
-    """Reads a file of marks."""
-    found = parse(MarksFile, read_json(path), str(path))
+    """Reads a marks file; raises if a row has several marks."""
+    marks_file = parse(MarksFile, read_json(path), str(path))
     # Two marks could contradict each other.
-    row, number = max(Counter(one.row for one in found.marks).items(), key=lambda one: one[1], default=(0, 1))
+    row, number = max(Counter(mark.row for mark in marks_file.marks).items(), key=lambda item: item[1], default=(0, 1))
     if number > 1:
         raise ValueError(f"{path}: row {row} has {number} marks, expected one. Remove the others.")
-    return found
+    return marks_file
 
 
 def apply_marks(
@@ -92,77 +92,77 @@ def apply_marks(
     log: Callable[[str], None] = print,
     progress: bool = False,
 ) -> Applied:
-    """Writes a dataset without the rows that were dropped, as `hfcomp build` writes one; after a kill it resumes.
+    """Writes the dataset without the dropped rows, in the format of `hfcomp build`. Resumes after an interruption.
 
     Args:
-        name: of the dataset, as for the page.
-        path: of the marks.
-        output: folder of the new set.
-        allow_outside_files: also copy image files from outside the dataset's folder.
-        log: receives a line about image files that are copied.
+        name: Name of the dataset, as for the page.
+        path: Marks file.
+        output: Folder of the new dataset.
+        allow_outside_files: Whether to also copy image files from outside the dataset's folder.
+        log: Function that receives a line about copied image files.
     """
     marks = read_marks(path)
-    own = {"split": marks.split, "config": marks.config, "column_names": json.dumps(marks.column_names)}
-    # The set is read as for the page, except for the values of the command line.
-    options = DataOptions(**own | dict(given))
+    stored = {"split": marks.split, "config": marks.config, "column_names": json.dumps(marks.column_names)}
+    # Read the dataset as for the page, except for values from the command line.
+    options = DataOptions(**stored | dict(given))
     set_url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout))
     dataset = read_set(name, options)
     _check(dataset, marks, name, path)
-    # The new set holds copies of all image files, so a hostile set could publish private ones.
+    # The new dataset holds copies of all image files, so a malicious dataset could expose private files.
     check_local_files(dataset, dataset.column_names, name, allow_outside=allow_outside_files, log=log)
-    dropped = sorted(one.row for one in marks.marks if one.mark == DROP)
+    dropped = sorted(mark.row for mark in marks.marks if mark.mark == DROP)
     # A slice such as train[:100] is not part of the split's name.
     split = options.split.partition("[")[0]
     build = run_stages(
         dataset,
-        # Other marks are other settings of the stage, so they never resume this build.
-        [Stage(WHAT, _without_rows, {"dropped": dropped})],
+        # Marks are settings of the stage, so a build with other marks never resumes this one.
+        [Stage(WHAT, _drop_stage, {"dropped": dropped})],
         output,
         features=output_features(dataset, {}),
         reads=(),
-        # Several splits that were read as one, such as train+test, become one.
+        # Several splits that are read together, such as train+test, become one split.
         split=TRAIN if "+" in options.split else split,
         progress=progress,
     )
-    stated = None if is_sandbox(name) else stated_license(name)  # which asks the Hub for a card
-    source = Source(name, stated, LICENSE in dataset.column_names)
-    words = ["hfcomp", "gallery", without_local_paths(name), "--apply", path.name]
-    write_card(output, {DEFAULT: [build.manifest]}, source, CARD, f"{shlex.join(words)} --output DIR")
+    license_name = None if is_sandbox(name) else stated_license(name)  # requests the card from the Hub
+    source = Source(name, license_name, LICENSE in dataset.column_names)
+    command = ["hfcomp", "gallery", without_local_paths(name), "--apply", path.name]
+    write_card(output, {DEFAULT: [build.manifest]}, source, CARD, f"{shlex.join(command)} --output DIR")
     others = {reason: number for reason, number in build.manifest["set_aside"].items() if reason != DROPPED}
     return Applied(output, len(dataset), build.manifest["rows"], len(dropped), len(marks.marks) - len(dropped), others)
 
 
 def _check(dataset: Dataset, marks: MarksFile, name: str, path: Path) -> None:
-    # Marks name rows by number, so they fit a single dataset.
-    found = set_fingerprint(dataset)
-    if found != marks.fingerprint:
+    # Marks refer to rows by number, so they are valid for one dataset only.
+    own_fingerprint = set_fingerprint(dataset)
+    if own_fingerprint != marks.fingerprint:
         raise ValueError(
-            f"{path} has marks of another dataset: of {marks.dataset}, split {marks.split}, {marks.rows:,} rows, "
-            f"with the fingerprint {_short(marks.fingerprint)}; {name} has {len(dataset):,} rows and {_short(found)}. "
-            "Pass the dataset, --config and --split that were marked, or make its page again."
+            f"{path} contains marks of another dataset: {marks.dataset}, split {marks.split}, {marks.rows:,} rows, "
+            f"fingerprint {_short(marks.fingerprint)}. {name} has {len(dataset):,} rows and the fingerprint "
+            f"{_short(own_fingerprint)}. Pass the marked dataset with its --config and --split, or make a new page."
         )
-    outside = [one.row for one in marks.marks if one.row >= len(dataset)]
+    outside = [mark.row for mark in marks.marks if mark.row >= len(dataset)]
     if outside:
-        raise ValueError(f"{path}: there is no row {outside[0]}, expected 0 to {len(dataset) - 1}.")
-    # The fingerprint covers texts and numbers. Images count only in the ids of rows.
-    changed = [one.row for one in marks.marks if row_id(dataset[one.row]) != one.id]
+        raise ValueError(f"{path}: row {outside[0]} does not exist, expected 0 to {len(dataset) - 1}.")
+    # The fingerprint covers texts and numbers. Only the row ids cover images.
+    changed = [mark.row for mark in marks.marks if row_id(dataset[mark.row]) != mark.id]
     if changed:
-        rows = ", ".join(map(str, changed[:_SHOWN]))
+        rows = ", ".join(map(str, changed[:_EXAMPLE_ROWS]))
         raise ValueError(
-            f"{path}: {len(changed):,} of {len(marks.marks):,} marked rows have changed since, such as {rows}: their "
-            "ids are others. Make the page of this dataset again, and mark them there."
+            f"{path}: {len(changed):,} of {len(marks.marks):,} marked rows have changed since they were marked (their "
+            f"ids differ), for example {rows}. Make the page of this dataset again and mark the rows there."
         )
-    dropped = sum(one.mark == DROP for one in marks.marks)
+    dropped = sum(mark.mark == DROP for mark in marks.marks)
     if dropped in (0, len(dataset)):
-        what = "drops no row: the set would stay as it is" if not dropped else "drops every row: nothing would be left"
-        raise ValueError(f"{path} {what}. Change marks in the page, and save them again.")
+        problem = "no row, so the dataset would not change" if not dropped else "every row, so nothing would be left"
+        raise ValueError(f"{path} drops {problem}. Change the marks on the page and save them again.")
 
 
 def _short(fingerprint: str) -> str:
     return fingerprint[:19]
 
 
-def _without_rows(dropped: Sequence[int]) -> StageFunction:
+def _drop_stage(dropped: Sequence[int]) -> StageFunction:
     rows = frozenset(dropped)
 
     def mark(batch: Batch) -> Batch:

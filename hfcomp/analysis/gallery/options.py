@@ -1,4 +1,4 @@
-"""How rows of a dataset are shown: the options of `hfcomp gallery`."""
+"""Options of `hfcomp gallery`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.options import AllowUrls, BatchSize, Count, Device, NoCache, Options, Size, Spelling, UrlTimeout
 
 ColumnNames = Annotated[
-    str, Spelling("OURS=YOURS"), "hfcomp's name=the set's name of columns, as caption=text; or JSON."
+    str, Spelling("OURS=YOURS"), "Column mapping, for example caption=text (hfcomp's name first), or JSON."
 ]
 
 
@@ -20,7 +20,7 @@ class DataOptions(Options):
     """Data."""
 
     split: Annotated[str, "Split of the dataset."] = "train"
-    config: Annotated[str | None, "The configuration, if the set has several."] = None
+    config: Annotated[str | None, "Dataset configuration, if there are several."] = None
     column_names: ColumnNames = ""
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT
@@ -28,22 +28,20 @@ class DataOptions(Options):
 
 @dataclass(kw_only=True)
 class GalleryOptions(DataOptions):
-    """The page."""
+    """Page."""
 
-    overwrite: Annotated[bool, "Replace a page that is there."] = False
-    rows: Annotated[Count, "Rows that are shown, the first ones."] = 1000
+    overwrite: Annotated[bool, "Replace an existing page."] = False
+    rows: Annotated[Count, "Number of rows to show, from the start of the dataset."] = 1000
     caption_choice: Annotated[
         Literal["longest", "first"],
-        "Which caption of a row with a list stands first; the others are shown as positives.",
+        "Caption to show first of a row with a list; the others are shown as positives.",
     ] = "longest"
-    seed: Annotated[
-        Size | None, "Random seed that draws the rows instead; they are shown in the order of the set."
-    ] = None
-    image_size: Annotated[int, Field(ge=16), "Pixels of the longer side of a picture."] = 224
+    seed: Annotated[Size | None, "Random seed for sampling the rows instead; they are shown in dataset order."] = None
+    image_size: Annotated[int, Field(ge=16), "Longer side of an image, in pixels."] = 224
     models: Annotated[
         tuple[str, ...],
         Spelling(spaced=True),
-        "One or two dual encoders that score the rows: Hub ids, folders or name=ID.",
+        "One or two dual encoders to score the rows: Hub ids, folders or name=ID.",
     ] = ()
     batch_size: BatchSize = 128
     device: Device = None
@@ -53,6 +51,6 @@ class GalleryOptions(DataOptions):
         super().__post_init__()
         if len(self.models) > 2:
             raise ValueError(
-                f"models: found {len(self.models)} models, expected one or two: the page compares two. `hfcomp "
-                "compare` and `hfcomp evaluate` take more."
+                f"models: found {len(self.models)} models, expected one or two, because the page compares two. "
+                "`hfcomp compare` and `hfcomp evaluate` take more."
             )

@@ -1,4 +1,4 @@
-"""The page of a dataset: its rows with pictures and what models say of them, to search, sort and mark."""
+"""Writes the gallery page: dataset rows with images and model scores, to search, sort and mark."""
 
 from __future__ import annotations
 
@@ -36,53 +36,57 @@ from hfcomp.writing import check_free_file, write_text
 
 @dataclass
 class Pictures:
-    distinct: list[Thumbnail] = field(default_factory=list)  # each picture once
-    # Per row and column: number of the picture in `distinct`, reason why it cannot be read, or None.
+    distinct: list[Thumbnail] = field(default_factory=list)  # each thumbnail once
+    # Per row and column: index in `distinct`, the reason for an unreadable image, or None.
     rows: list[dict[str, int | str | None]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    # Places of unreadable images by column, counted among the rows that are shown.
+    # Positions of unreadable images by column, counted among the shown rows.
     unreadable: dict[str, set[int]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        found = []
+        notes = []
         for column, places in self.unreadable.items():
             if places:
                 reason = self.rows[min(places)][column]
                 number = f"{len(places):,} image{'s' * (len(places) > 1)} of column {column!r}"
-                found.append(f"{number} cannot be read and {'are' if len(places) > 1 else 'is'} left out: {reason}")
-        return found
+                notes.append(f"{number} cannot be read and {'are' if len(places) > 1 else 'is'} left out: {reason}")
+        return notes
 
 
 def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pictures:
-    """Decodes and shrinks the images of all rows that are shown."""
+    """Decodes and downscales the images of all shown rows."""
     columns = shown.images
-    found = Pictures(unreadable={column: set() for column in columns})
-    numbers = Thumbnails(found.distinct)
-    for place, (own_id, cells) in enumerate(_made(shown, columns, side, progress)):
-        found.ids.append(own_id)
-        found.rows.append({column: numbers.number(cell) for column, cell in cells.items()})
+    pictures = Pictures(unreadable={column: set() for column in columns})
+    numbers = Thumbnails(pictures.distinct)
+    for place, (own_id, cells) in enumerate(_render_rows(shown, columns, side, progress)):
+        pictures.ids.append(own_id)
+        pictures.rows.append({column: numbers.number(cell) for column, cell in cells.items()})
         for column, cell in cells.items():
             if isinstance(cell, str):
-                found.unreadable[column].add(place)
-    # A single unreadable image is a note. If all are, the column or folder is probably wrong.
-    bad = found.unreadable["image"]
-    if bad and len(bad) == sum(row["image"] is not None for row in found.rows):
-        raise ValueError(f"none of the {len(bad):,} images can be read; the first: {found.rows[min(bad)]['image']}")
-    return found
+                pictures.unreadable[column].add(place)
+    # One unreadable image is only a note. If all are unreadable, the column or folder is probably wrong.
+    unreadable = pictures.unreadable["image"]
+    if unreadable and len(unreadable) == sum(row["image"] is not None for row in pictures.rows):
+        raise ValueError(
+            f"none of the {len(unreadable):,} images can be read. The first: {pictures.rows[min(unreadable)]['image']}"
+        )
+    return pictures
 
 
-def _made(shown: ShownRows, columns: list[str], side: int, progress: bool) -> Iterable[tuple[str, dict[str, Cell]]]:
-    # Ids are computed from the rows as they are read, because --apply computes them in the same way.
+def _render_rows(
+    shown: ShownRows, columns: list[str], side: int, progress: bool
+) -> Iterable[tuple[str, dict[str, Cell]]]:
+    # Compute ids from the rows as read from the dataset, because --apply does the same.
     whole = shown.whole.select(shown.numbers)
 
     def make(place: int) -> tuple[str, dict[str, Cell]]:
         row = shown.dataset[place]
         return row_id(whole[place]), _row_pictures(row, columns, side, shown.numbers[place])
 
-    # Threads instead of processes: Pillow releases the GIL while it decodes.
+    # Threads suffice, because Pillow releases the GIL while it decodes.
     with ThreadPoolExecutor(THREADS) as pool:
-        made = pool.map(make, range(len(shown.numbers)))
-        yield from tqdm(made, total=len(shown.numbers), desc="pictures", disable=not progress, leave=False)
+        results = pool.map(make, range(len(shown.numbers)))
+        yield from tqdm(results, total=len(shown.numbers), desc="images", disable=not progress, leave=False)
 
 
 def _row_pictures(row: dict[str, Any], columns: list[str], side: int, number: int) -> dict[str, Cell]:
@@ -97,19 +101,19 @@ def _row_pictures(row: dict[str, Any], columns: list[str], side: int, number: in
             cells[column] = str(error)
             continue
         cells[column] = (
-            mask_overlay(image, _size_below(cells, image.size)) if column == "mask" else thumbnail(image, side)
+            mask_overlay(image, _image_size_below(cells, image.size)) if column == "mask" else thumbnail(image, side)
         )
     return cells
 
 
-def _size_below(cells: dict[str, Cell], own: tuple[int, int]) -> tuple[int, int]:
-    """The size of the picture that a mask lies over; columns of masks come after those of images."""
-    below = next((one for one in reversed(list(cells.values())) if isinstance(one, Thumbnail)), None)
+def _image_size_below(cells: dict[str, Cell], own: tuple[int, int]) -> tuple[int, int]:
+    """Returns the size of the image under a mask; mask columns come after image columns."""
+    below = next((cell for cell in reversed(list(cells.values())) if isinstance(cell, Thumbnail)), None)
     return (below.width, below.height) if below else own
 
 
 def other_images(dataset: Dataset, shown: list[str]) -> list[str]:
-    """Columns of images that no page shows."""
+    """Lists image columns that the page does not show."""
     return [name for name, kind in dataset.features.items() if isinstance(kind, Image) and name not in shown]
 
 
@@ -125,16 +129,18 @@ class Gallery:
 
 
 def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: bool = False) -> Gallery:
-    """Writes one HTML page of rows of a dataset, with pictures and scores inside.
+    """Writes dataset rows as one self-contained HTML page with images and scores.
 
     Args:
-        name: of the dataset: a folder, a file, a Hub id, or `sandbox`.
-        path: of the page; a folder receives `gallery.html`.
+        name: Dataset: a folder, a file, a Hub id, or `sandbox`.
+        path: Page to write. In a folder, the page is named `gallery.html`.
     """
     path = page_path(path)
-    # Checked before rows are read and scored, which may take minutes.
+    # Check the path before rows are read and scored, which may take minutes.
     if path.parent.exists() and not path.parent.is_dir():
-        raise ValueError(f"{path.parent} exists and is not a page of hfcomp. Pass another --output.")
+        raise ValueError(
+            f"{path.parent} exists and is not a folder, so the page cannot be written there. Pass another --output."
+        )
     check_free_file(path, options.overwrite, option="output")
     with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         shown = choose_rows(read_set(name, options), name, options)
@@ -147,7 +153,7 @@ def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: b
 
 
 def page_path(path: Path) -> Path:
-    """Where the page goes: a file ends in .html, anything else is a folder."""
+    """Returns the path of the page. A path that does not end in .html or .htm is a folder."""
     return path if path.suffix.lower() in (".html", ".htm") and not path.is_dir() else path / PAGE
 
 
@@ -160,15 +166,15 @@ def gallery_page(
     options: GalleryOptions,
     notes: Sequence[str],
 ) -> str:
-    """The text of the page, the same for the same rows, scores and options."""
-    # Pages are passed on, so they name no folders of this machine.
+    """Returns the HTML of the page, which is the same for the same rows, scores and options."""
+    # Pages are shared, so they must not contain local folder names.
     place = without_local_paths(name)
     rows = [
-        {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
+        {**record, "id": own_id, **images, "scores": [model.rows[place] for model in models] or None}
         for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
     ]
-    about = _about(place, shown, options)
-    body = fill(_FILES / "gallery.html", about=about, notes=notes, tables=score_tables(models))
+    description = _describe_selection(place, shown, options)
+    body = fill(_FILES / "gallery.html", about=description, notes=notes, tables=score_tables(models))
     return render_page(
         f"Gallery of {Path(place).name}",
         body,
@@ -181,14 +187,14 @@ def gallery_page(
 def _page_facts(
     place: str, shown: ShownRows, models: Sequence[ModelScores], options: GalleryOptions
 ) -> dict[str, Any]:
-    """What the script of the page has to know; `set` goes into the marks that it saves."""
+    """Returns the data for the page's script. The script copies `set` into the marks file."""
     return {
         "columns": shown.images,
         "side": options.image_size,
         "fingerprint": shown.fingerprint,
         "models": [
-            {"name": one.name, "place": without_local_paths(one.place), "scale": one.scale, "bias": one.bias}
-            for one in models
+            {"name": model.name, "place": without_local_paths(model.place), "scale": model.scale, "bias": model.bias}
+            for model in models
         ],
         "set": {
             "schema_version": SCHEMA_VERSION,
@@ -202,25 +208,25 @@ def _page_facts(
     }
 
 
-def _about(place: str, shown: ShownRows, options: GalleryOptions) -> str:
+def _describe_selection(place: str, shown: ShownRows, options: GalleryOptions) -> str:
     number, total = len(shown.numbers), len(shown.whole)
     if number == total:
-        which = f"All {total:,} rows"
+        selection = f"All {total:,} rows"
     elif options.seed is None:
-        which = f"The first {number:,} of {total:,} rows"
+        selection = f"The first {number:,} of {total:,} rows"
     else:
-        which = f"{number:,} of {total:,} rows, drawn at random with seed {options.seed},"
+        selection = f"{number:,} of {total:,} rows, sampled at random with seed {options.seed},"
     config = f", configuration {options.config}" if options.config else ""
-    return f"{which} of {place}{config}, split {options.split}."
+    return f"{selection} of {place}{config}, split {options.split}."
 
 
 def _notes(shown: ShownRows, models: Sequence[ModelScores]) -> list[str]:
     hidden = other_images(shown.dataset, shown.images)
-    found = list(shown.notes)
-    found += [f"columns of images that are not shown: {', '.join(hidden)}"] if hidden else []
-    found += [
-        f"{one.truncated:,} texts are longer than the text tower of {one.name} and are cut for it"
-        for one in models
-        if one.truncated
+    notes = list(shown.notes)
+    notes += [f"image columns that are not shown: {', '.join(hidden)}"] if hidden else []
+    notes += [
+        f"{model.truncated:,} texts are too long for the text tower of {model.name} and are truncated for it"
+        for model in models
+        if model.truncated
     ]
-    return found
+    return notes

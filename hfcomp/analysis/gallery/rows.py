@@ -1,4 +1,4 @@
-"""The rows that a page shows: which they are, what identifies them, and what is shown of their columns."""
+"""Selects the rows of a page, identifies them, and extracts the contents of their columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hfcomp.reporting.row_pictures import negative_facts, other_facts
 from hfcomp.sandbox import training_set
 
 SANDBOX, SANDBOX_ROWS = "sandbox", 1000
-"""The name of the built-in world's training set, where there is no file or folder of this name, and its rows here."""
+"""Name of the built-in training set, unless a file or folder has this name, and its number of rows here."""
 IMAGES = ("image", "negative_image", "mask")
 _EDITED_PAIRS = {
     "image": "coco_image",
@@ -36,15 +36,15 @@ _EDITED_PAIRS = {
     "negative_captions": "inpaint_caption",
     "negative_kinds": "concept",
 }
-"""Columns of InpaintCOCO and of sets of `hfcomp build inpaintcoco`."""
+"""Columns of InpaintCOCO and of datasets built by `hfcomp build inpaintcoco`."""
 _BYTES_OF_ID = 16
 
 
 @dataclass(frozen=True)
 class ShownRows:
-    whole: Dataset  # the dataset as it is read, images undecoded
-    fingerprint: str  # of its columns, texts and numbers; images count in the ids of rows
-    dataset: Dataset  # the rows that are shown, under the contract's names, each photograph as `image_id`
+    whole: Dataset  # the dataset as read, with undecoded images
+    fingerprint: str  # fingerprint of columns, texts and numbers; row ids cover the images
+    dataset: Dataset  # the shown rows under the contract's names, with `image_id` per photograph
     numbers: list[int]  # positions of the rows in `whole`
     notes: list[str] = field(default_factory=list)
 
@@ -57,17 +57,17 @@ class ShownRows:
 
 
 def read_set(name: str, options: DataOptions, sandbox_rows: int | None = None) -> Dataset:
-    """A dataset in the column contract, images undecoded.
+    """Reads a dataset under the contract's column names, with undecoded images.
 
     Args:
-        name: a folder, a file, a Hub id, or `sandbox`.
-        sandbox_rows: number of rows of the built-in world, 1,000 by default.
+        name: Folder, file, Hub id, or `sandbox`.
+        sandbox_rows: Number of rows of the built-in dataset. Defaults to 1,000.
     """
     names = parse_column_names(options.column_names)
     if is_sandbox(name):
         return undecoded(rename_columns(training_set(sandbox_rows or SANDBOX_ROWS, 0), names))
     dataset = load_training_set(name, split=options.split, config=options.config, column_names=names)
-    # The path of an archive differs between machines, and ids of rows must not.
+    # The path of an archive differs between machines, but row ids must not.
     return undecoded(dataset.remove_columns(SHARD_PATH) if SHARD_PATH in dataset.column_names else dataset)
 
 
@@ -77,20 +77,20 @@ def is_sandbox(name: str) -> bool:
 
 
 def set_fingerprint(dataset: Dataset) -> str:
-    """Identifies a dataset by its columns and all their texts and numbers, and not by its images, which are large."""
+    """Identifies a dataset by its columns and all their texts and numbers. Ignores images because they are large."""
     texts = [name for name, feature in dataset.features.items() if not isinstance(feature, Image)]
     return fingerprint(dataset, texts)
 
 
 def row_id(row: Mapping[str, Any]) -> str:
-    """Identifies a row by its content, images included: the same in any order of rows and on any machine.
+    """Identifies a row by its content, including images. The id depends neither on the row order nor on the machine.
 
     Args:
-        row: as it is read, images undecoded. Of an image that is a file its name and size count.
+        row: Row as read, with undecoded images. An image stored as a file counts by its name and size.
     """
-    # Values that JSON lacks, such as dates, count as their text.
+    # Values that JSON cannot represent, such as dates, count as their text.
     text = json.dumps({name: _identity(value) for name, value in row.items()}, sort_keys=True, default=str)
-    # A text may hold a lone surrogate, which strict UTF-8 rejects.
+    # A text may contain a lone surrogate, which strict UTF-8 rejects.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_BYTES_OF_ID]
 
 
@@ -99,46 +99,46 @@ def _identity(value: Any) -> Any:
         return value
     if value["bytes"] is not None:
         return hashlib.sha256(value["bytes"]).hexdigest()
-    # A file's name and size: reading every image of a large set for its hash would take minutes.
+    # Use the file name and size, because hashing every image of a large dataset would take minutes.
     path = value["path"]
     return [path and Path(path).name, os.path.getsize(path) if path and os.path.isfile(path) else None]
 
 
 def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows:
-    """The rows that are shown: the first ones, or some that are drawn at random."""
+    """Selects the rows to show: the first ones, or a random sample."""
     if not len(whole):
         raise ValueError(f"{name} has no rows in the split {options.split!r}. Check --split.")
-    named = _named(whole)
-    require_columns(named, ("image", "caption"), needed_by=f"the gallery of {name}", rename=RENAME)
-    if not isinstance(named.features["image"], Image):
+    renamed = _rename_edited_pairs(whole)
+    require_columns(renamed, ("image", "caption"), needed_by=f"the gallery of {name}", rename=RENAME)
+    if not isinstance(renamed.features["image"], Image):
         raise ValueError(
-            f"{name}: column 'image' holds {named.features['image']}, expected images. Name the column of images: "
+            f"{name}: column 'image' holds {renamed.features['image']}, expected images. Name the image column with "
             "--column_names image=..."
         )
-    number = min(options.rows, len(named))
+    number = min(options.rows, len(renamed))
     if options.seed is None:
         numbers = list(range(number))
     else:
-        drawn = np.random.default_rng(options.seed).choice(len(named), size=number, replace=False)
-        # Drawn at random, but shown in the set's order.
-        numbers = sorted(drawn.tolist())
+        sample = np.random.default_rng(options.seed).choice(len(renamed), size=number, replace=False)
+        # Sampled at random, but shown in dataset order.
+        numbers = sorted(sample.tolist())
     notes: list[str] = []
-    # Only the shown rows need ids, which may have to be computed from the images.
-    rows = with_image_ids(named.select(numbers))
+    # Only the shown rows need ids, because computing them may require the images.
+    rows = with_image_ids(renamed.select(numbers))
     rows = choose_captions(rows, options.caption_choice, notes.append, keep_others=True, allow_missing=True)
     return ShownRows(whole, set_fingerprint(whole), rows, numbers, notes)
 
 
-def _named(dataset: Dataset) -> Dataset:
-    """Rows of edited pairs under the contract's names; any others as they are."""
-    there = {*dataset.column_names}
-    if "image" in there or not {*_EDITED_PAIRS.values()} <= there:
+def _rename_edited_pairs(dataset: Dataset) -> Dataset:
+    """Renames the columns of edited pairs to the contract's names. Returns other datasets unchanged."""
+    columns = {*dataset.column_names}
+    if "image" in columns or not {*_EDITED_PAIRS.values()} <= columns:
         return dataset
     return dataset.rename_columns({theirs: ours for ours, theirs in _EDITED_PAIRS.items()})
 
 
 def row_record(row: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """What a page shows of a row, but for its images and scores."""
+    """Returns the contents of a row for the page, except for images and scores."""
     captions = row_captions(row)
     caption = captions[0] if captions else None
     negatives = [

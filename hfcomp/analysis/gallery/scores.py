@@ -1,4 +1,4 @@
-"""What one or two models say of the rows of a page, by the encoder and the cache of `hfcomp evaluate`."""
+"""Scores the rows of a page with one or two models, using the encoder and cache of `hfcomp evaluate`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from hfcomp.reporting.report import Table
 
 RIGHT, WRONG, TIE = 1, 0, -1
 Row = tuple[float | None, list[float | None], float | None, float | None, int | None, int | None]
-"""Cosines of image and caption, of the image and each negative caption, of negative image and caption, of negative
-image and first negative caption; and whether the caption's is higher than those of all negative captions, and than
-that of the negative image: `RIGHT`, `WRONG` or `TIE`. `None` where there is none."""
+"""Cosines of the image with the caption and with each negative caption, and of the negative image with the caption and
+with the first negative caption. Then two verdicts (`RIGHT`, `WRONG` or `TIE`): whether the caption's cosine is higher
+than those of all negative captions, and higher than that of the negative image. `None` for a missing value."""
 
 
 @dataclass(frozen=True)
 class ModelScores:
     name: str
     place: str  # Hub id or folder
-    scale: float  # from a cosine to a logit
+    scale: float  # factor from a cosine to a logit
     bias: float  # added to the logit; 0 for CLIP
     rows: Sequence[Row]
-    truncated: int  # number of texts that were longer than the text tower
+    truncated: int  # number of texts that were too long for the text tower
 
 
 def score_rows(
@@ -45,15 +45,15 @@ def score_rows(
     *,
     progress: bool = False,
 ) -> list[ModelScores]:
-    """Scores the rows with each of the models, one in memory at a time."""
+    """Scores the rows with each model, with one model in memory at a time."""
     cache = open_cache(not options.no_cache)
-    found = []
+    scores = []
     for name, place in named_models(options.models).items():
         embedder = open_embedder(place, cache=cache, batch_size=options.batch_size, device=options.device)
-        found.append(_score(name, place, shown, records, unreadable, embedder, progress))
+        scores.append(_score(name, place, shown, records, unreadable, embedder, progress))
         embedder.release()
     cache.trim()
-    return found
+    return scores
 
 
 def _score(
@@ -69,7 +69,7 @@ def _score(
     encoded = embedder.index_texts(texts, progress=progress)
 
     def cosines(column: str) -> Numbers:
-        """`[n]`: of each text and the image of its row; NaN where there is none."""
+        """Returns cosines `[n]` of each text with the image of its row; NaN if the image is missing."""
         if column not in shown.images:
             return np.full(len(owners), np.nan)
         # Images that the page could not decode would raise here.
@@ -91,45 +91,48 @@ def _score(
 
 
 def _all_texts(records: Sequence[Mapping[str, Any]]) -> tuple[list[str], NDArray[np.int64]]:
-    """The captions and negative captions of all rows, one row after the other, and `[n]`, the row of each."""
+    """Returns the captions and negative captions of all rows, row by row, and the row number `[n]` of each text."""
     texts, owners = [], []
     for place, record in enumerate(records):
-        own = [*([record["caption"]] if record["caption"] else []), *(one["text"] for one in record["negatives"])]
+        own = [
+            *([record["caption"]] if record["caption"] else []),
+            *(negative["text"] for negative in record["negatives"]),
+        ]
         texts += own
         owners += [place] * len(own)
     return texts, np.array(owners, dtype=np.int64)
 
 
 def _rows(records: Sequence[Mapping[str, Any]], owners: NDArray[np.int64], own: Numbers, other: Numbers) -> list[Row]:
-    # Texts of one row lie next to each other, so a row's own texts are a slice.
+    # The texts of a row are adjacent, so they form a slice.
     starts = np.searchsorted(owners, np.arange(len(records) + 1))
-    found = []
+    rows = []
     for place, record in enumerate(records):
         part = slice(starts[place], starts[place + 1])
-        found.append(_row(bool(record["caption"]), own[part], other[part]))
-    return found
+        rows.append(_row(bool(record["caption"]), own[part], other[part]))
+    return rows
 
 
 def _row(has_caption: bool, own: Numbers, other: Numbers) -> Row:
-    """A row's scores, from the cosines of its texts, the caption first if there is one, with its two images."""
-    nothing = np.nan
-    caption, elsewhere = (own[0], other[0]) if has_caption else (nothing, nothing)
+    """Returns a row's scores from the cosines of its texts (the caption first, if any) with its two images."""
+    missing = np.nan
+    caption, negative_image = (own[0], other[0]) if has_caption else (missing, missing)
     negatives, others = own[int(has_caption) :], other[int(has_caption) :]
     return (
         _number(caption),
         list(map(_number, negatives)),
-        _number(elsewhere),
-        _number(others[0]) if len(others) else None,  # it shows the first negative caption
+        _number(negative_image),
+        _number(others[0]) if len(others) else None,  # the negative image shows the first negative caption
         _verdict(caption, negatives),
-        _verdict(caption, np.array([elsewhere])),
+        _verdict(caption, np.array([negative_image])),
     )
 
 
 def _verdict(caption: float, others: Numbers) -> int | None:
-    """Whether a score is higher than all others, as `hfcomp evaluate` counts; None where one is missing."""
+    """Whether a score is higher than all others, by the rule of `hfcomp evaluate`; None if a score is missing."""
     if not len(others) or not np.isfinite([caption, *others]).all():
         return None
-    outcome = all_higher(*((np.array([caption]), np.array([one])) for one in others))
+    outcome = all_higher(*((np.array([caption]), np.array([other])) for other in others))
     return RIGHT if outcome.correct[0] else TIE if outcome.tie[0] else WRONG
 
 
@@ -141,12 +144,14 @@ def score_tables(models: Sequence[ModelScores]) -> list[Table]:
     if not models:
         return []
     verdicts = {name: place for place, name in ((4, "by captions"), (5, "by images"))}
-    # All models score the same rows, so the first one shows which verdicts exist.
-    there = {name: place for name, place in verdicts.items() if any(row[place] is not None for row in models[0].rows)}
-    rows = [[one.name, *(_count(one.rows, place) for place in there.values())] for one in models]
+    # All models score the same rows, so the first model shows which verdicts exist.
+    present = {
+        name: place for name, place in verdicts.items() if any(row[place] is not None for row in models[0].rows)
+    }
+    rows = [[model.name, *(_count(model.rows, place) for place in present.values())] for model in models]
     if len(models) == 2:
-        rows.append(["changed between them", *(_changes(models, place) for place in there.values())])
-    return [Table("Rows that are right, of those shown", ["", *there], rows)] if there else []
+        rows.append(["changed between them", *(_changes(models, place) for place in present.values())])
+    return [Table("Shown rows that are right", ["", *present], rows)] if present else []
 
 
 def _count(rows: Sequence[Row], place: int) -> str:
@@ -156,7 +161,7 @@ def _count(rows: Sequence[Row], place: int) -> str:
 
 
 def _changes(models: Sequence[ModelScores], place: int) -> str:
-    pairs = [(first[place], second[place]) for first, second in zip(*(one.rows for one in models), strict=True)]
+    pairs = [(first[place], second[place]) for first, second in zip(*(model.rows for model in models), strict=True)]
     known = [(first == RIGHT, second == RIGHT) for first, second in pairs if None not in (first, second)]
     won, lost = known.count((False, True)), known.count((True, False))
     return f"{won:,} won, {lost:,} lost"

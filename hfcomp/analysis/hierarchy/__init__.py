@@ -1,1 +1,1 @@
-"""A hierarchy of concepts as one page to look at (`hfcomp analyze magic`)."""
+"""Concept hierarchy as one HTML page (`hfcomp analyze magic`)."""

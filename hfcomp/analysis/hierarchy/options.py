@@ -13,6 +13,6 @@ from hfcomp.options import Options, Size
 class HierarchyOptions(Options):
     """Output."""
 
-    output_dir: Annotated[Path, "Folder that receives concepts.html and report.md."] = Path("runs/concepts")
-    overwrite: Annotated[bool, "Replace them."] = False
-    thumbnails: Annotated[Size, "Pictures of each concept."] = 8
+    output_dir: Annotated[Path, "Folder for concepts.html and report.md."] = Path("runs/concepts")
+    overwrite: Annotated[bool, "Replace an existing page and report."] = False
+    thumbnails: Annotated[Size, "Number of images per concept."] = 8

@@ -5,7 +5,7 @@ const matches = document.getElementById("matches");
 const nodes = [...tree.querySelectorAll("details")];
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
 
-// Pictures are made when a concept is opened for the first time.
+// Creates the images of a concept when it is opened for the first time.
 function fill(node) {
   const place = node.querySelector(":scope > .pictures");
   if (!place || place.firstChild) return;
@@ -29,8 +29,8 @@ function find() {
     node.classList.toggle("found", isFound);
     if (!isFound) continue;
     number += 1;
-    for (let one = node; one && one !== tree; one = one.parentElement) shown.add(one);
-    node.querySelectorAll("details").forEach((one) => shown.add(one));
+    for (let above = node; above && above !== tree; above = above.parentElement) shown.add(above);
+    node.querySelectorAll("details").forEach((below) => shown.add(below));
   }
   for (const node of nodes) {
     node.hidden = words !== "" && !shown.has(node);
@@ -45,11 +45,11 @@ search.addEventListener("keydown", (event) => { if (event.key === "Escape") { se
 document.getElementById("open").addEventListener("click", () => nodes.forEach((node) => { node.open = true; }));
 document.getElementById("close").addEventListener("click", () => nodes.forEach((node) => { node.open = false; }));
 
-// A link leads to a concept that may be hidden or in a closed branch.
+// Shows the target of a link, which may be hidden or in a closed branch.
 function reveal() {
   const target = document.getElementById(location.hash.slice(1));
   if (!target) return;
-  for (let one = target; one && one !== tree; one = one.parentElement) { one.hidden = false; one.open = true; }
+  for (let above = target; above && above !== tree; above = above.parentElement) { above.hidden = false; above.open = true; }
   target.scrollIntoView({ block: "center" });
 }
 addEventListener("hashchange", reveal);

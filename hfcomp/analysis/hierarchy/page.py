@@ -1,6 +1,6 @@
-"""`hfcomp analyze magic`: one HTML page with the tree of concepts to open and search, and its tables.
+"""`hfcomp analyze magic`: one HTML page with tables and a searchable tree of concepts.
 
-Names and captions may be a language model's: all of them are escaped.
+Names and captions may come from a language model, so all of them are escaped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import check_free_folder, write_text
 
 SIDE = 96
-"""Of a thumbnail: pixels of its longer side."""
+"""Longer side of a thumbnail, in pixels."""
 CAPTIONS = 4
-"""Generalized captions that are shown of a concept."""
+"""Number of generalized captions shown per concept."""
 
 
 @dataclass
@@ -42,35 +42,35 @@ class Members:
 @dataclass(frozen=True)
 class SetMembers:
     concepts: Mapping[str, Members]
-    pairs: int  # images with each of their captions
+    pairs: int  # number of image/caption pairs
     undecoded: int  # number of images that cannot be decoded
 
 
 def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> SetMembers:
-    """Reads the parts of a set of `hfcomp build magic`, each file verified."""
-    found: dict[str, Members] = {}
-    pairs = wrong = 0
+    """Reads the splits of a dataset from `hfcomp build magic`, and verifies each file."""
+    concepts: dict[str, Members] = {}
+    pairs = undecoded_images = 0
     for split in ("train", "test"):
         try:
             rows = undecoded(load_training_set(str(folder), split=split, config="captions"))
         except ValueError as error:
-            if "has no rows" in str(error):  # of a split of a small set
+            if "has no rows" in str(error):  # a split of a small dataset
                 continue
             raise
-        pairs += sum(1 if isinstance(one, str) else len(one or ()) for one in rows["caption"][:])
+        pairs += sum(1 if isinstance(captions, str) else len(captions or ()) for captions in rows["caption"][:])
         texts = zip(rows["group"][:], rows["generalized_caption"][:], strict=True)
         for row, (name, caption) in enumerate(tqdm(texts, desc=split, total=len(rows), disable=not progress)):
-            own = found.setdefault(name, Members())
+            own = concepts.setdefault(name, Members())
             own.rows[split] += 1
             if len(own.captions) < CAPTIONS and caption not in own.captions:
                 own.captions.append(caption)
-            # Only as many images are decoded as are shown.
+            # Decode only the images that are shown.
             if len(own.pictures) < thumbnails:
                 try:
                     own.pictures.append(thumbnail(decode_image(rows[row]["image"]), SIDE).uri)
                 except (ValueError, OSError):
-                    wrong += 1
-    return SetMembers(found, pairs, wrong)
+                    undecoded_images += 1
+    return SetMembers(concepts, pairs, undecoded_images)
 
 
 _FILES = Path(__file__).parent
@@ -80,7 +80,9 @@ _Nodes = dict[tuple[int, str], list[str]]
 
 def concepts_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Table], *, title: str) -> str:
     pictures = {
-        one.name: members.concepts[one.name].pictures for one in hierarchy.concepts if one.name in members.concepts
+        concept.name: members.concepts[concept.name].pictures
+        for concept in hierarchy.concepts
+        if concept.name in members.concepts
     }
     tree = _Tree(hierarchy, members.concepts).nodes()
     return render_page(
@@ -93,43 +95,43 @@ def concepts_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Ta
 
 
 class _Tree:
-    """Each concept stands under its first parent; its other parents link to it."""
+    """Tree for the template. Each concept is placed under its first parent; its other parents link to it."""
 
     def __init__(self, hierarchy: Hierarchy, members: Mapping[str, Members]) -> None:
         self._members = members
-        self._ids = {one.name: f"c{number}" for number, one in enumerate(hierarchy.concepts)}
-        self._concepts = {one.name: one for one in hierarchy.concepts}
+        self._ids = {concept.name: f"c{number}" for number, concept in enumerate(hierarchy.concepts)}
+        self._concepts = {concept.name: concept for concept in hierarchy.concepts}
         self._below: _Nodes = defaultdict(list)
         self._links: _Nodes = defaultdict(list)
         # Concepts are level 1, below the nodes of levels 2 to 4.
-        parents = {(1, name): found for name, found in hierarchy.parents.items()}
-        parents |= {(one.level, one.name): one.parents for one in hierarchy.nodes}
-        # Sorted, so names of one node are in alphabetical order.
-        for (level, name), (first, *others) in ((key, found) for key, found in sorted(parents.items()) if found):
+        parents = {(1, name): above for name, above in hierarchy.parents.items()}
+        parents |= {(node.level, node.name): node.parents for node in hierarchy.nodes}
+        # Sort the names below a node alphabetically.
+        for (level, name), (first, *others) in ((key, above) for key, above in sorted(parents.items()) if above):
             self._below[level + 1, first].append(name)
             for other in others:
                 self._links[level + 1, other].append(name)
-        self._top = [one.name for one in hierarchy.nodes if one.level == 4]
+        self._top = [node.name for node in hierarchy.nodes if node.level == 4]
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The nodes of level 4 as the template shows them, with those below inside."""
+        """Returns the nodes of level 4 for the template, with lower nodes nested inside."""
         return [self._node(4, name) for name in self._top]
 
     def _node(self, level: int, name: str) -> dict[str, Any]:
         if level == 1:
             return self._leaf(self._concepts[name])
         concepts = self._leaves(level, name)
-        images = sum(self._concepts[one].images for one in concepts)
+        images = sum(self._concepts[concept].images for concept in concepts)
         return {
             **{"level": level, "name": name, "names": name, "id": None, "unseen": False},
             "counts": f"{count_text(len(concepts), 'concept')}, {images:,} images",
-            "also": [(one, self._ids.get(one) if level == 2 else None) for one in self._links[level, name]],
-            "inside": [self._node(level - 1, one) for one in self._below[level, name]],
+            "also": [(child, self._ids.get(child) if level == 2 else None) for child in self._links[level, name]],
+            "inside": [self._node(level - 1, child) for child in self._below[level, name]],
         }
 
     def _leaves(self, level: int, name: str) -> list[str]:
         below = self._below[level, name]
-        return below if level == 2 else [leaf for one in below for leaf in self._leaves(level - 1, one)]
+        return below if level == 2 else [leaf for child in below for leaf in self._leaves(level - 1, child)]
 
     def _leaf(self, concept: Concept) -> dict[str, Any]:
         own = self._members.get(concept.name, _NO_ROWS)
@@ -146,12 +148,15 @@ PAGE, REPORT = "concepts.html", "report.md"
 
 
 def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool = False) -> Path:
-    """Writes the page and the report of a set, prints the tables, and returns the page's path."""
+    """Writes the page and the report, prints the tables, and returns the path of the page."""
     check_free_folder(options.output_dir, options.overwrite, written=[PAGE, REPORT])
     page = options.output_dir / PAGE
     hierarchy = read_hierarchy(folder)
     members = read_members(folder, thumbnails=options.thumbnails, progress=progress)
-    rows = [[split, f"{sum(one.rows[split] for one in members.concepts.values()):,}"] for split in ("train", "test")]
+    rows = [
+        [split, f"{sum(concept.rows[split] for concept in members.concepts.values()):,}"]
+        for split in ("train", "test")
+    ]
     rows.append(["images that cannot be decoded", f"{members.undecoded:,}"])
     tables = [*hierarchy_tables(hierarchy, members.pairs), Table("Rows of the split by image", ["", "rows"], rows)]
     title = f"Concepts of {folder.resolve().name}"

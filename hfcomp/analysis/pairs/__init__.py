@@ -1,1 +1,1 @@
-"""What hard negative pairs are like: concreteness, hardness, similarity, words (Concrete Jungle, section 3.1)."""
+"""Analyzes hard negative pairs: concreteness, hardness, similarity, words (Concrete Jungle, section 3.1)."""

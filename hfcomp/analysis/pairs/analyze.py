@@ -1,4 +1,4 @@
-"""`hfcomp analyze`: sets of hard negative pairs side by side, in the paper's numbers."""
+"""`hfcomp analyze`: compares datasets of hard negative pairs by the paper's numbers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hfcomp.options import named_models
 
 
 def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) -> PairResults:
-    """Reads sets of pairs and has every model say what it can of them; nothing is loaded that is not needed.
+    """Reads datasets of pairs and scores them with every model. Loads only what is needed.
 
     Args:
-        sets: built folders, folders of `save_to_disk`, files or Hub ids, also as `NAME=PLACE`, or by name; one of
-            several configurations stands for all of them, `PLACE::CONFIG` for one.
+        sets: Built folders, `save_to_disk` folders, files or Hub ids, also as `NAME=PLACE` or as a mapping by name. A
+            dataset with several configurations stands for all of them; `PLACE::CONFIG` selects one.
     """
     places = named_sets(sets, options.config)
     models = {} if NONE in options.models else named_models(options.models)
@@ -35,12 +35,12 @@ def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) ->
     bars = sys.stderr.isatty()
     with _url_access(options):
         read = {name: read_pairs(name, place, options, ratings) for name, place in places.items()}
-        found = {name: ScoredSet(pairs, {"": word_scores(pairs.items)}) for name, pairs in read.items()}
+        scored_sets = {name: ScoredSet(pairs, {"": word_scores(pairs.items)}) for name, pairs in read.items()}
         images = {name: PairImages(pairs, progress=bars) for name, pairs in read.items()}
-        facts = _score(found, images, models, options, progress=bars)
-        summary = Summary(found, seed=options.seed, progress=bars)
-    notes = [note for one in read.values() for note in one.notes]
-    return PairResults(found, summary, facts, options, list(dict.fromkeys(notes)))
+        facts = _score(scored_sets, images, models, options, progress=bars)
+        summary = Summary(scored_sets, seed=options.seed, progress=bars)
+    notes = [note for pairs in read.values() for note in pairs.notes]
+    return PairResults(scored_sets, summary, facts, options, list(dict.fromkeys(notes)))
 
 
 def _url_access(options: AnalyzeOptions) -> AbstractContextManager[None]:
@@ -48,70 +48,74 @@ def _url_access(options: AnalyzeOptions) -> AbstractContextManager[None]:
 
 
 def _score(
-    found: Mapping[str, ScoredSet],
+    scored_sets: Mapping[str, ScoredSet],
     images: Mapping[str, PairImages],
     models: Mapping[str, str],
     options: AnalyzeOptions,
     *,
     progress: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Adds what each model says of each set, one model in memory at a time; facts about the models."""
+    """Adds each model's scores to each dataset, one model in memory at a time. Returns facts about the models."""
     cache = open_cache(not options.no_cache)
     settings: dict[str, Any] = {"batch_size": options.batch_size, "device": options.device}
-    _note_absent(found, images, options, bool(models))
+    _note_missing(scored_sets, images, options, bool(models))
     facts: dict[str, dict[str, Any]] = {}
     for model, place in models.items():
         embedder = open_embedder(place, cache=cache, **settings)
         facts[model] = {"use": "dual encoder", "path": place, "weights": identity(place)}
-        for name, one in found.items():
-            one.scores[model] = dual_encoder_scores(one.pairs, images[name], embedder, progress=progress)
+        for name, scored in scored_sets.items():
+            scored.scores[model] = dual_encoder_scores(scored.pairs, images[name], embedder, progress=progress)
         embedder.release()
-    paired = [name for name, one in images.items() if len(one.columns) == 2]
-    # DINOScore compares the two images of a pair.
+    paired = [name for name, own in images.items() if len(own.columns) == 2]
+    # DINOScore needs both images of a pair.
     if paired and options.image_model != NONE:
         encoder = ImageEmbedder(options.image_model, cache=cache, **settings)
         facts["DINOScore"] = {"use": "image model", "path": options.image_model, "weights": encoder.weights}
         for name in paired:
-            found[name].scores[""].values["DINOScore"] = image_similarity(found[name].pairs, images[name], encoder)
+            scored_sets[name].scores[""].values["DINOScore"] = image_similarity(
+                scored_sets[name].pairs, images[name], encoder
+            )
         # Frees the memory for the text model.
         del encoder
     if options.text_model != NONE:
-        facts["BERTScore"] = _text_scores(found, options, settings, progress=progress)
+        facts["BERTScore"] = _text_scores(scored_sets, options, settings, progress=progress)
     cache.trim()
     return facts
 
 
 def _text_scores(
-    found: Mapping[str, ScoredSet], options: AnalyzeOptions, settings: Mapping[str, Any], *, progress: bool
+    scored_sets: Mapping[str, ScoredSet], options: AnalyzeOptions, settings: Mapping[str, Any], *, progress: bool
 ) -> dict[str, Any]:
     score = BertScore(options.text_model, layer=options.text_layer, baseline=options.text_baseline, **settings)
-    for one in found.values():
-        items = one.pairs.items
-        cut = score.truncated
+    for scored in scored_sets.values():
+        items = scored.pairs.items
+        before = score.truncated
         values = score(items["caption"].tolist(), items["negative_caption"].tolist(), progress=progress)
-        if score.truncated > cut:
-            one.pairs.note(f"{score.truncated - cut:,} texts are longer than {options.text_model} and are cut for it")
-        one.scores[""].values["BERTScore"] = values
+        if score.truncated > before:
+            scored.pairs.note(
+                f"{score.truncated - before:,} texts are too long for {options.text_model} and are truncated for it"
+            )
+        scored.scores[""].values["BERTScore"] = values
         if score.baseline is None:
-            one.pairs.notes.append(
-                f"BERTScore is not rescaled, unlike the paper's: no baseline of layer {score.layer} of "
-                f"{options.text_model} is known; --text_baseline FILE gives one"
+            scored.pairs.notes.append(
+                f"BERTScore is not rescaled, unlike the paper's: layer {score.layer} of {options.text_model} has no "
+                "known baseline; --text_baseline FILE supplies one"
             )
     baseline = "none" if score.baseline is None else f"{score.baseline:g}"
     facts = {"use": f"text model, layer {score.layer}, baseline {baseline}", "path": options.text_model}
     return facts | {"weights": identity(options.text_model)}
 
 
-def _note_absent(
-    found: Mapping[str, ScoredSet], images: Mapping[str, PairImages], options: AnalyzeOptions, judged: bool
+def _note_missing(
+    scored_sets: Mapping[str, ScoredSet], images: Mapping[str, PairImages], options: AnalyzeOptions, judged: bool
 ) -> None:
-    for name, one in found.items():
-        pairs: PairSet = one.pairs
+    for name, scored in scored_sets.items():
+        pairs: PairSet = scored.pairs
         if "image" not in images[name].columns:
-            pairs.note("there are no images: of a dual encoder only the similarity of texts is computed")
+            pairs.note("there are no images, so dual encoders give only the similarity of texts")
         elif "negative_image" not in images[name].columns:
             pairs.note(
-                "there are no negative images: T2I accuracy, CLIP-V, DINOScore and what needs them are left out"
+                "there are no negative images, so T2I accuracy, CLIP-V, DINOScore and dependent numbers are left out"
             )
-        if not one.pairs.items["keyword"].fillna("").any():
-            pairs.note("column negative_keywords is missing: unique keywords and their lengths are left out")
+        if not scored.pairs.items["keyword"].fillna("").any():
+            pairs.note("column negative_keywords is missing, so unique keywords and keyword lengths are left out")

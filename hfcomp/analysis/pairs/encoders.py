@@ -1,8 +1,8 @@
-"""Models that are no dual encoders: the vision transformer of DINOScore, and BERTScore's encoder of texts.
+"""Encoders other than dual encoders: the vision transformer of DINOScore, and the text encoder of BERTScore.
 
-BERTScore (Zhang et al., "BERTScore: Evaluating Text Generation with BERT", ICLR 2020) is without idf weights. It is
-our own code: with transformers 5 `bert-score` 0.3.13, the last release, no longer gives its own numbers. The blank
-that it puts before a text for RoBERTa is silently dropped there, and the first word becomes another token.
+BERTScore (Zhang et al., "BERTScore: Evaluating Text Generation with BERT", ICLR 2020) uses no idf weights here. The
+code is our own, because `bert-score` 0.3.13, the last release, no longer reproduces its own numbers with transformers
+5: the space that it puts before a text for RoBERTa is silently dropped, which changes the token of the first word.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from hfcomp.text_tables import open_table
 
 IMAGE_MODEL, TEXT_MODEL = "image_model", "text_model"
 POOLER = "pooler"
-"""In names of weights that neither score reads, and that many checkpoints lack."""
+"""Part of the names of weights that neither score uses and that many checkpoints lack."""
 KNOWN = {
     "roberta-large": (17, 0.83122575),
     "roberta-base": (10, 0.814463),
 }
-"""By the last part of a model's id: the layer that the authors chose, and the baseline of its F1 for English texts.
+"""Layer chosen by the authors, and baseline of its F1 for English texts, by the last part of a model's id.
 
 Source: `model2layers` and `rescale_baseline/en` of github.com/Tiiiger/bert_score (MIT), version 0.3.13.
 """
 
 
 def load_model(place: str, *, needed_by: str) -> nn.Module:
-    """A model by Hub id or folder, in eval mode.
+    """Loads a model from a Hub id or folder, in eval mode.
 
     Raises:
-        ValueError: for a place without a model, damaged weights, or weights that the model needs and the file lacks:
-            transformers would make them up at random.
+        ValueError: If the place has no model, the weights are damaged, or the file lacks weights that the model needs
+            (transformers would initialize them at random).
     """
     check_place(place, needed_by)
     try:
@@ -59,19 +59,19 @@ def load_model(place: str, *, needed_by: str) -> nn.Module:
             model, loading = AutoModel.from_pretrained(
                 place, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
             )
-    except (OSError, ValueError) as error:  # no such model, another kind of folder, damaged weights
+    except (OSError, ValueError) as error:  # no such model, another kind of folder, or damaged weights
         raise ValueError(f"{needed_by}: {place} could not be loaded: {error}") from error
     missing = sorted(key for key in loading["missing_keys"] if POOLER not in key)
     if missing:
-        raise ValueError(f"{needed_by}: {place} lacks the weights {missing[:3]} ({len(missing)} in all).")
+        raise ValueError(f"{needed_by}: {place} lacks {len(missing)} weights, for example {missing[:3]}.")
     return model.eval()
 
 
 class ImageEmbedder(EvaluatedModel):
-    """Encodes images with a vision transformer by Hub id or folder, each distinct one once, in fp32.
+    """Encodes images with a vision transformer from a Hub id or folder, each distinct image once, in fp32.
 
-    The vector of an image is the class token of the last layer behind its layer norm (`pooler_output` of DINOv2),
-    L2-normalized: the usual reading of "DINOScore", and our choice, as the paper does not say.
+    An image's vector is the L2-normalized class token of the last layer after its layer norm (DINOv2's
+    `pooler_output`). This is the usual meaning of "DINOScore" and our choice, because the paper does not specify it.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ImageEmbedder(EvaluatedModel):
             "weights": identity(place),
             "device": self.device.type,
             "pixels": {"class": type(processor).__name__, **json.loads(processor.to_json_string())},
-            # Part of the cache's key: another version may compute other pixels or vectors.
+            # Versions are part of the cache key, because another version may compute different pixels or vectors.
             "versions": [torch.__version__, transformers.__version__, PIL.__version__],
         }
         self._fingerprints = {"images": facts}
@@ -100,18 +100,17 @@ class ImageEmbedder(EvaluatedModel):
         return load_model(self.place, needed_by=IMAGE_MODEL)
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """One vector for each distinct image; an image that is `None` gets none.
+        """Returns one vector per distinct image. An image that is `None` gets no vector.
 
         Raises:
-            ValueError: for an image that cannot be read, embeddings that are not finite, or a model without a class
-                token.
+            ValueError: If an image cannot be read, an embedding is not finite, or the model has no class token.
         """
-        how = {"column": column, "progress": progress, "desc": f"{IMAGE_MODEL}: {column}"}
-        return index_images(self, self.transform, images, self._encode, self.width, **how)
+        settings = {"column": column, "progress": progress, "desc": f"{IMAGE_MODEL}: {column}"}
+        return index_images(self, self.transform, images, self._encode, self.width, **settings)
 
     def _encode(self, pixels: torch.Tensor) -> NDArray[np.float32]:
         tokens = self.backbone(pixel_values=pixels).last_hidden_state
-        # A convolutional network returns a map of features instead of tokens.
+        # A convolutional network returns a feature map instead of tokens.
         if tokens.ndim != 3:
             raise ValueError(
                 f"{IMAGE_MODEL}: {self.place} is not a vision transformer with a class token, such as DINOv2."
@@ -120,17 +119,17 @@ class ImageEmbedder(EvaluatedModel):
 
 
 class BertScore:
-    """F1 of greedily matched tokens of two texts, rescaled where a baseline is known.
+    """F1 of greedily matched tokens of two texts, rescaled if a baseline is known.
 
     Args:
         place: Hub id or folder of a model with a tokenizer.
-        layer: whose outputs are compared; 0 is that of the embeddings.
-        baseline: a file `LAYER,P,R,F`, as bert-score has them.
+        layer: Layer whose outputs are compared; 0 is the embedding layer.
+        baseline: File with the columns `LAYER,P,R,F` in the format of bert-score.
 
     Attributes:
-        layer: that is used.
-        baseline: of F1; `None` where none is known, then scores are not rescaled.
-        truncated: how many texts were longer than the model and were cut, so far.
+        layer: The layer used.
+        baseline: Baseline of F1; `None` if unknown, in which case scores are not rescaled.
+        truncated: Number of texts truncated so far because they were too long for the model.
     """
 
     def __init__(
@@ -148,24 +147,24 @@ class BertScore:
         self.tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
         own_layer, own_baseline = KNOWN.get(place.rstrip("/").rpartition("/")[2], (None, None))
         layers = self.model.config.num_hidden_layers
-        self.layer = next(one for one in (layer, own_layer, layers) if one is not None)
+        self.layer = next(number for number in (layer, own_layer, layers) if number is not None)
         if self.layer > layers:
             raise ValueError(f"text_layer: found {self.layer}, but {place} has the layers 0 to {layers}.")
-        # A baseline belongs to a single layer.
+        # A baseline is valid for one layer only.
         self.baseline = own_baseline if self.layer == own_layer else None
         if baseline is not None:
             self.baseline = read_baseline(baseline, self.layer)
         self.truncated = 0
         self._limit = position_limit(self.model, self.tokenizer)
-        # The published scores begin a text with a blank, so its first word is tokenized like any other.
+        # The published scores put a space before each text, so its first word is tokenized like any other.
         self._prefix = " " if isinstance(self.tokenizer, RobertaTokenizer | GPT2Tokenizer) else ""
 
     def __call__(self, first: Sequence[str], second: Sequence[str], *, progress: bool = False) -> NDArray[np.float64]:
-        """`[n]`: F1 of each pair; symmetric, since no idf weights distinguish a reference."""
+        """Returns F1 `[n]` of each pair. It is symmetric, because no idf weights distinguish a reference."""
         ids = [self._ids(text) for text in (*first, *second)]
         number = len(first)
         scores = np.full(number, np.nan)
-        # Batches by length: padding to the longest text would cost most of the time.
+        # Batch by length, because padding to the longest text would take most of the time.
         longest = [max(len(ids[row]), len(ids[number + row])) for row in range(number)]
         with tqdm(total=number, desc=TEXT_MODEL, disable=not progress, leave=False) as bar:
             for rows in length_sorted_batches(longest, self.batch_size):
@@ -177,44 +176,45 @@ class BertScore:
     def _ids(self, text: str) -> list[int]:
         text = text.strip()
         text = self._prefix * bool(text) + text
-        # Tokenized in full first, to see whether anything is cut.
-        found = self.tokenizer(text, verbose=False)["input_ids"]
-        if len(found) > self._limit:
+        # Tokenize in full first, to see whether truncation is needed.
+        ids = self.tokenizer(text, verbose=False)["input_ids"]
+        if len(ids) > self._limit:
             self.truncated += 1
-            found = self.tokenizer(text, truncation=True, max_length=self._limit)["input_ids"]
-        return list(found)
+            ids = self.tokenizer(text, truncation=True, max_length=self._limit)["input_ids"]
+        return list(ids)
 
     @torch.inference_mode()
     def _embed(self, ids: list[list[int]]) -> Tokens:
         padded = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(self.device)
         output = self.model(**padded, output_hidden_states=True).hidden_states[self.layer].float()
-        there = padded["attention_mask"].bool()
+        is_token = padded["attention_mask"].bool()
         ends = (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id)
-        special = torch.tensor([one for one in ends if one is not None], device=self.device, dtype=torch.long)
+        special = torch.tensor([token for token in ends if token is not None], device=self.device, dtype=torch.long)
         return Tokens(
-            nn.functional.normalize(output, dim=-1), there, there & ~torch.isin(padded["input_ids"], special)
+            nn.functional.normalize(output, dim=-1), is_token, is_token & ~torch.isin(padded["input_ids"], special)
         )
 
 
 class Tokens(NamedTuple):
-    """Tokens of B texts."""
+    """Encoded tokens of B texts."""
 
-    vectors: torch.Tensor  # `[B, T, D]`, of length 1
-    there: torch.Tensor  # `[B, T]`, no padding
-    words: torch.Tensor  # `[B, T]`, all but the tokens that begin and end a text
+    vectors: torch.Tensor  # `[B, T, D]`, L2-normalized
+    is_token: torch.Tensor  # `[B, T]`, True except for padding
+    words: torch.Tensor  # `[B, T]`, True except for padding and the tokens that begin and end a text
 
 
 def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
-    """`[B]`: the harmonic mean of two means, of each side's highest cosines with the other side (Eqs. 1 to 3).
+    """Computes the harmonic mean of each side's mean highest cosine with the other side (Eqs. 1 to 3).
 
-    As in the authors' code a word may be matched to the other text's first or last token, which itself does not count.
+    As in the authors' code, a word may match the begin or end token of the other text, but these tokens do not count
+    as words.
 
     Returns:
-        0 for a pair of which one side has no words.
+        Scores `[B]`; 0 for a pair in which one side has no words.
     """
     cosines = first.vectors @ second.vectors.transpose(1, 2)
     # Padding must never be the nearest token.
-    cosines = cosines.masked_fill(~(first.there[:, :, None] & second.there[:, None, :]), -torch.inf)
+    cosines = cosines.masked_fill(~(first.is_token[:, :, None] & second.is_token[:, None, :]), -torch.inf)
     means = [
         torch.where(side.words, cosines.amax(axis), 0.0).sum(1) / side.words.sum(1).clamp(min=1)
         for side, axis in ((first, 2), (second, 1))
@@ -226,20 +226,20 @@ def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
 
 
 def read_baseline(path: str | Path, layer: int) -> float:
-    """The baseline of F1 of a layer, from a file of bert-score."""
+    """Reads the F1 baseline of a layer from a bert-score file."""
     table = open_table(Path(path))
     header, rows = [name.strip() for name in table.columns], [row for _, row in table.rows()]
     if not {"LAYER", "F"} <= set(header):
         raise ValueError(f"{path}: found the columns {header}, expected LAYER,P,R,F.")
-    found = next((row for row in rows if row[header.index("LAYER")].strip() == str(layer)), None)
-    if found is None:
-        raise ValueError(f"{path}: found no row of LAYER {layer}.")
-    text = found[header.index("F")]
+    row_of_layer = next((row for row in rows if row[header.index("LAYER")].strip() == str(layer)), None)
+    if row_of_layer is None:
+        raise ValueError(f"{path}: LAYER {layer} is missing.")
+    text = row_of_layer[header.index("F")]
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    # NaN is not below 1 either, and a baseline of 1 would divide by 0.
+    # This also rejects NaN. A baseline of 1 would divide by 0.
     if not value < 1:
-        raise ValueError(f"{path}, LAYER {layer}: found the F {text!r}, expected a number below 1.")
+        raise ValueError(f"{path}, LAYER {layer}: found F {text!r}, expected a number below 1.")
     return value

@@ -1,4 +1,4 @@
-"""Sets of pairs: a row for each negative caption of a dataset in the column contract, with its rating."""
+"""Reads datasets of pairs in the column contract: one row per negative caption, with its rating."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
 from hfcomp.reading import may_be_hub_id
 
 IMAGES = ("image", "negative_image")
-MOST_SHOWN = 3
+MISSING_SHOWN = 3
 SANDBOX_ROWS = 4096
-"""Rows of the built-in world's training set, unless `limit` says otherwise."""
+"""Default number of rows of the built-in training set; `limit` overrides it."""
 PAPER_CONFIGS = ("high_concreteness", "low_concreteness", "random")
 TABLE_1 = {
     "mean concreteness": tuple(PAPER_MEAN_AND_MEDIAN[mode][0] for mode in MODES),
@@ -40,9 +40,10 @@ TABLE_1 = {
     "CLIP-V": (0.7000, 0.7270, 0.7168),
     "unique keywords": (11190, 11034, 11050),
 }
-"""The paper's own numbers, by row of each of `PAPER_CONFIGS` (Im, Madhwal and Gupta, "Concrete Jungle", 2026).
+"""The paper's own numbers by row, one per configuration in `PAPER_CONFIGS`.
 
-Of PE-Core-L-14-336, DINOv2 (size not given) and RoBERTa-large, on pairs made from COCO's Karpathy split.
+Source: Im, Madhwal and Gupta, "Concrete Jungle", 2026. They were computed with PE-Core-L-14-336, DINOv2 (size not
+given) and RoBERTa-large on pairs built from COCO's Karpathy split.
 """
 PAPER_NAMES = {
     **{config: config for config in PAPER_CONFIGS},
@@ -58,13 +59,13 @@ PAPER_NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class PairSet:
-    name: str  # in tables
-    source: str  # path or id
-    config: str | None  # the paper's configuration that the name means, if any
-    dataset: Dataset  # images undecoded
-    # A row per negative: `row` of the dataset, `place` in its list, `image_id` that intervals resample, `caption`,
-    # `negative_caption`, `kind`, `keyword`, `category`, `rated_word` (None if the set lacks them) and `concreteness`
-    # (NaN without a rating).
+    name: str  # name shown in tables
+    source: str  # path or Hub id
+    config: str | None  # the paper's configuration that the name refers to, if any
+    dataset: Dataset  # with undecoded images
+    # One row per negative: `row` of the dataset, `place` in its list, `image_id` that intervals resample, `caption`,
+    # `negative_caption`, `kind`, `keyword`, `category`, `rated_word` (None if the dataset lacks them) and
+    # `concreteness` (NaN without a rating).
     items: pd.DataFrame
     notes: list[str] = field(default_factory=list)
 
@@ -76,56 +77,62 @@ class PairSet:
 
 
 def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = None) -> dict[str, str]:
-    """Sets by name, of `NAME=PLACE` or places, which are called by their configuration or last part.
+    """Maps names to dataset places. A place without a name is named after its configuration or last part.
 
-    A place of several configurations stands for all of them, unless it or `config` names one; of one with a name, each
-    is called `NAME CONFIG`.
+    A place with several configurations stands for all of them, unless it or `config` selects one. If it has a name,
+    its configurations are named `NAME CONFIG`.
     """
-    found: dict[str, str] = {}
-    for name, place in given.items() if isinstance(given, Mapping) else map(_name_of, given):
+    places: dict[str, str] = {}
+    for name, place in given.items() if isinstance(given, Mapping) else map(_split_name, given):
         path, _, own = place.partition("::")
         known = [] if own or config else _configurations(path)
-        several = {f"{name} {one}".strip(): f"{path}::{one}" for one in known}
-        for called, where in (several or {name or own or Path(path).absolute().name: place}).items():
-            if called in found:
-                raise ValueError(f"two sets are called {called!r}. Name them, as in second={place}.")
-            found[called] = where
-    return found
+        several = {f"{name} {config_name}".strip(): f"{path}::{config_name}" for config_name in known}
+        for label, source in (several or {name or own or Path(path).absolute().name: place}).items():
+            if label in places:
+                raise ValueError(
+                    f"two datasets are named {label!r}. Give one another name, for example second={place}."
+                )
+            places[label] = source
+    return places
 
 
-def _name_of(given: str) -> tuple[str, str]:
+def _split_name(given: str) -> tuple[str, str]:
     name, sign, place = given.partition("=")
-    # The name of a file may hold an equals sign.
+    # A file name may contain an equals sign.
     return (name, place) if sign and not Path(given).exists() else ("", given)
 
 
 def _configurations(path: str) -> list[str]:
-    """The configurations of a built set, and of a folder with a card or a set of the Hub where they are several."""
+    """Lists the configurations of a built dataset, or of a Hub dataset or a folder with a card if it has several."""
     folder = Path(path)
-    # A set that is still being built would be read only in part.
+    # Only part of an unfinished dataset would be read.
     check_finished(folder)
     if configurations(folder) != [folder]:
-        return [one.name for one in configurations(folder)]
+        return [config.name for config in configurations(folder)]
     if is_sandbox(path):
         return []
-    # The query takes seconds, so it is made only for a possible Hub id, or for a folder with a card.
+    # The query takes seconds, so only send it for a possible Hub id or a folder with a card.
     if not (folder / "README.md").is_file() and (folder.exists() or not may_be_hub_id(path)):
         return []
     try:
         names = get_dataset_config_names(path)
-    except ConnectionError as error:  # loading would wait for it once more
-        raise ConnectionError(f"{path} is not a local file or folder, and as a Hub id: {error}") from error
-    except Exception:  # what is wrong with it, loading says
+    except ConnectionError as error:  # loading would only wait for the network again
+        raise ConnectionError(
+            f"{path} is not a local file or folder, and reading it as a Hub id failed: {error}"
+        ) from error
+    except Exception:  # loading reports the problem
         return []
     return names if len(names) > 1 else []
 
 
 def read_pairs(name: str, place: str, options: DataOptions, ratings: ConcretenessRatings | None) -> PairSet:
-    """Reads a set.
+    """Reads the pairs of a dataset with their ratings.
 
     Args:
-        place: folder, file or Hub id, with `::CONFIG` behind it for one of its configurations; or `sandbox`.
-        ratings: that concreteness is looked up in; without it `negative_concreteness` is used where it is there.
+        name: Name of the dataset in tables.
+        place: Folder, file or Hub id, with `::CONFIG` after it to select a configuration; or `sandbox`.
+        options: Data options.
+        ratings: Ratings in which to look up concreteness. Defaults to the column `negative_concreteness`, if any.
     """
     path, _, own_config = place.partition("::")
     config = own_config or options.config
@@ -137,61 +144,63 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
         dataset = dataset.select(range(min(options.limit, len(dataset))))
     dataset = choose_captions(dataset, options.caption_choice, notes.append, allow_missing=True)
     config = paper_config(name, config, Path(path).name)
-    found = PairSet(name, place, config, dataset, _items(dataset, name, place))
+    pairs = PairSet(name, place, config, dataset, _items(dataset, name, place))
     for note in notes:
-        found.note(note)
-    _count_left_out(found)
-    _rate(found, ratings)
-    return found
+        pairs.note(note)
+    _note_left_out(pairs)
+    _add_concreteness(pairs, ratings)
+    return pairs
 
 
 def paper_config(*names: str | None) -> str | None:
-    """The paper's configuration that the first recognized name says; `None` where none is one."""
+    """Returns the paper's configuration for the first recognized name; `None` if no name is recognized."""
     words = (re.sub(r"[^a-z]+", "_", (name or "").lower()).strip("_") for name in names)
     return next((PAPER_NAMES[word] for word in words if word in PAPER_NAMES), None)
 
 
-def published(row: str, config: str | None) -> float | None:
-    """A number of the paper's Table 1."""
+def published_number(row: str, config: str | None) -> float | None:
+    """Returns a number from the paper's Table 1, if it has one."""
     if config is None or row not in TABLE_1:
         return None
     return float(TABLE_1[row][PAPER_CONFIGS.index(config)])
 
 
 def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:
-    there = [name for name in ("caption", "negative_captions", *NEGATIVE_FACTS) if name in dataset.column_names]
-    columns = {column: dataset[column][:] for column in there}
+    present = [name for name in ("caption", "negative_captions", *NEGATIVE_FACTS) if name in dataset.column_names]
+    columns = {column: dataset[column][:] for column in present}
     check_entries(columns, place)
     items = pair_table(columns, _image_ids(dataset, name)).pairs.rename(columns={"negative": "negative_caption"})
     if items.empty:
         raise ValueError(
-            f"{place}: none of its {len(dataset):,} rows has a caption with a negative caption. Pass a set that "
-            "`hfcomp build` made, or name the columns: --column_names negative_captions=..."
+            f"{place}: none of its {len(dataset):,} rows has a caption with a negative caption. Pass a dataset built "
+            "by `hfcomp build`, or name the columns: --column_names negative_captions=..."
         )
     return items
 
 
 def _image_ids(dataset: Dataset, name: str) -> list[str]:
-    """Photographs by row: a given `image_id` is the same in sets that share images, a file name belongs to its set."""
+    """Returns a photograph id per row. Datasets can share an `image_id`, but ids from file names are their own."""
     given = dataset[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else []
     known = {str(value) for value in given if not has_no_id(value)}
-    return [one if one in known else f"{name}: {one}" for one in photographs_or_rows(dataset)]
+    return [
+        photograph if photograph in known else f"{name}: {photograph}" for photograph in photographs_or_rows(dataset)
+    ]
 
 
-def _count_left_out(pairs: PairSet) -> None:
+def _note_left_out(pairs: PairSet) -> None:
     rows = len(pairs.dataset)
     without = rows - pairs.items["row"].nunique()
     if without:
         pairs.note(f"{without:,} of {rows:,} rows have no caption or no negative caption and are left out")
     if not pairs.has(IMAGE_ID) and pairs.has("image"):
         pairs.note(
-            "the column image_id is missing: rows with the same image file belong to one photograph, and no "
-            "photograph is shared with another set"
+            "the column image_id is missing: rows with the same image file count as one photograph, and no "
+            "photograph is shared with another dataset"
         )
 
 
-def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
-    """Fills `concreteness` by the ratings, or keeps the set's own."""
+def _add_concreteness(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
+    """Fills `concreteness` from the ratings, or keeps the dataset's own values."""
     items = pairs.items
     if ratings is None:
         own = items["concreteness"].tolist()
@@ -206,27 +215,27 @@ def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
     else:
         source = "negative_rated_words" if pairs.has("negative_rated_words") else "negative_keywords"
         words = items[NEGATIVE_FACTS[source]].fillna("")
-        # Each distinct word is looked up once.
-        found = {word: ratings.lookup(word) if word else None for word in words.unique()}
-        items["concreteness"] = words.map(found).astype("float64")
+        # Look up each distinct word only once.
+        ratings_by_word = {word: ratings.lookup(word) if word else None for word in words.unique()}
+        items["concreteness"] = words.map(ratings_by_word).astype("float64")
         missing = Counter(words[items["concreteness"].isna()])
     if items["concreteness"].isna().all():
         needed = f"{source} has no rating" if pairs.has(source) else f"column {source} is missing"
-        hint = "" if ratings else "; --concreteness_ratings joins them by keyword"
+        hint = "" if ratings else "; --concreteness_ratings adds ratings by keyword"
         pairs.note(f"concreteness is left out: {needed}{hint}")
     elif missing.total():
-        pairs.note(f"{missing.total():,} of {len(items):,} negatives have no rating{_most(missing)}")
+        pairs.note(f"{missing.total():,} of {len(items):,} negatives have no rating{_most_frequent(missing)}")
 
 
-def _most(missing: Mapping[str, int]) -> str:
-    named = sorted(((word, count) for word, count in missing.items() if word), key=lambda one: (-one[1], one[0]))
-    most = ", ".join(f"{word!r} {count:,}" for word, count in named[:MOST_SHOWN])
+def _most_frequent(missing: Mapping[str, int]) -> str:
+    named = sorted(((word, count) for word, count in missing.items() if word), key=lambda item: (-item[1], item[0]))
+    most = ", ".join(f"{word!r} {count:,}" for word, count in named[:MISSING_SHOWN])
     return f" (most often {most})" if most else ""
 
 
 def image_features(pairs: PairSet) -> list[str]:
-    """The columns of images that the set has, with an image in some row."""
-    found = []
+    """Lists the existing image columns; a column without any value is left out."""
+    columns = []
     for column in IMAGES:
         if not pairs.has(column):
             continue
@@ -236,5 +245,5 @@ def image_features(pairs: PairSet) -> list[str]:
             if str(getattr(kind, "dtype", "")) == "null":
                 continue
             raise ValueError(f"{pairs.source}, column {column!r}: found {kind}, expected images.")
-        found.append(column)
-    return found
+        columns.append(column)
+    return columns

@@ -1,4 +1,4 @@
-"""How sets of pairs are analyzed: the options of `hfcomp analyze`."""
+"""Options of `hfcomp analyze`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hfcomp.options import AllowUrls, BatchSize, Count, Device, NoCache, Options
 from hfcomp.parsing.tokens import CaptionChoice
 
 NONE = "none"
-"""In place of a model: it is not used."""
+"""Value that disables a model."""
 
 
 @dataclass(kw_only=True)
@@ -22,23 +22,23 @@ class DataOptions(Options):
     """Data and output."""
 
     output_dir: Annotated[
-        Path, "Folder that receives results.json, report.md, report.html, figures and, of analyze, pairs.parquet."
+        Path, "Folder for results.json, report.md, report.html, figures and, from analyze, pairs.parquet."
     ] = Path("runs/analyze")
-    overwrite: Annotated[bool, "Replace results in the output folder."] = False
-    caveat: Annotated[str, 'A sentence above report and gallery, such as "Random weights: plumbing, not quality."'] = (
-        ""
-    )
-    split: Annotated[str, "Split of the sets."] = "train"
-    config: Annotated[str | None, "The configuration of all sets; DIR::CONFIG names it for one of them."] = None
+    overwrite: Annotated[bool, "Replace existing results in the output folder."] = False
+    caveat: Annotated[
+        str, 'Sentence shown above report and gallery, such as "Random weights: plumbing, not quality."'
+    ] = ""
+    split: Annotated[str, "Split of the datasets."] = "train"
+    config: Annotated[str | None, "Configuration of all datasets; DIR::CONFIG sets it for one of them."] = None
     column_names: ColumnNames = ""
     caption_choice: Annotated[
-        CaptionChoice, "Which caption is used of a row with a list of captions; with all, each is a row."
+        CaptionChoice, "Caption to use of a row with a list of captions; with all, each becomes a row."
     ] = "longest"
-    limit: Annotated[Count | None, "Read the first N rows of each set only."] = None
+    limit: Annotated[Count | None, "Read only the first N rows of each dataset."] = None
     concreteness_ratings: Annotated[
         str | None,
         Spelling("FILE"),
-        "File of the published table of ratings; without it a set's own negative_concreteness.",
+        "File with the published table of ratings. Defaults to a dataset's own negative_concreteness.",
     ] = None
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT
@@ -50,33 +50,32 @@ class AnalyzeOptions(DataOptions):
 
     models: Annotated[
         tuple[str, ...],
-        "Dual encoders of accuracies, logit gaps and CLIP similarities: Hub ids, folders or name=ID, separated by "
-        "commas, or none. Our choice, as transformers has no PE-Core-L-14-336, the paper's; size and resolution are "
-        "the same.",
+        "Dual encoders for accuracies, logit gaps and CLIP similarities: Hub ids, folders or name=ID, separated by "
+        "commas, or none. Our choice: transformers does not support the paper's PE-Core-L-14-336; size and resolution "
+        "are the same.",
     ] = ("openai/clip-vit-large-patch14-336",)
     image_model: Annotated[
-        str, "Vision transformer of DINOScore, or none. Our choice of size; the paper names DINOv2 only."
+        str, "Vision transformer for DINOScore, or none. The size is our choice; the paper says only DINOv2."
     ] = "facebook/dinov2-base"
-    text_model: Annotated[str, "Model of BERTScore, or none."] = "FacebookAI/roberta-large"
+    text_model: Annotated[str, "Text model for BERTScore, or none."] = "FacebookAI/roberta-large"
     text_layer: Annotated[
         Size | None,
-        "Layer whose outputs BERTScore compares; by default the one that its authors chose for a model, the last one "
-        "of models that they did not try.",
+        "Layer whose outputs BERTScore compares. Defaults to the layer that its authors chose for the model, or the "
+        "last layer of a model that they did not test.",
     ] = None
     text_baseline: Annotated[
         str | None,
         Spelling("FILE"),
-        "File of BERTScore's baselines of text_model (LAYER,P,R,F); known for roberta-large and roberta-base, and "
-        "without one BERTScore is not rescaled.",
+        "File with BERTScore baselines of text_model (LAYER,P,R,F). Built in for roberta-large and roberta-base; "
+        "without a baseline, BERTScore is not rescaled.",
     ] = None
     loess_share: Annotated[
         float,
         Field(gt=0, le=1),
-        "Share of the pairs that a point of the LOESS curve is fitted to. Our choice, the default of R and of "
-        "statsmodels.",
+        "Share of the pairs used to fit each point of the LOESS curve. Our choice: the default of R and statsmodels.",
     ] = 2 / 3
-    gallery: Annotated[Size, "Pairs in the gallery; 0 for none."] = 24
-    seed: Annotated[int, "Random seed of the gallery and the resampling."] = 0
+    gallery: Annotated[Size, "Number of pairs in the gallery; 0 for none."] = 24
+    seed: Annotated[int, "Random seed for the gallery and the resampling."] = 0
     batch_size: BatchSize = 128
     device: Device = None
     no_cache: NoCache = False
@@ -84,6 +83,6 @@ class AnalyzeOptions(DataOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.models or (NONE in self.models and len(self.models) > 1):
-            raise ValueError(f"models: found {','.join(self.models)!r}, expected ids or folders, or {NONE} alone.")
+            raise ValueError(f"models: found {','.join(self.models)!r}, expected Hub ids or folders, or only {NONE}.")
         if self.text_model == NONE and (self.text_layer is not None or self.text_baseline):
-            raise ValueError("text_layer and text_baseline need a text_model.")
+            raise ValueError("text_layer and text_baseline have no effect without a text_model.")

@@ -1,4 +1,4 @@
-"""Numbers of every pair: edits of words, comparisons and logit gaps of a dual encoder, cosines of images and texts."""
+"""Numbers of every pair: word edits, comparisons and logit gaps of a dual encoder, cosines of images and texts."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ PUNCTUATION = ".,;:!?\"'()[]"
 
 @dataclass
 class Scores:
-    """Measures by name, one value for each of n pairs; NaN for a pair without the measure."""
+    """Measures by name with one value per pair, n in total; NaN for a pair without the measure."""
 
     values: dict[str, Numbers] = field(default_factory=dict)  # `[n]` each
-    ties: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # `[n]`, for the numbers that are 0 or 1
+    ties: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # `[n]`, for measures that are 0 or 1
 
     def judge(self, name: str, *comparisons: tuple[Numbers, Numbers]) -> None:
-        """Adds whether all comparisons of a pair are strictly right; NaN where one is missing.
+        """Adds whether all comparisons of a pair are strictly right; NaN if a comparison is missing.
 
         Args:
-            comparisons: the cosines that have to be higher, and those that have to be lower.
+            comparisons: Cosines that must be higher, each with the cosines that must be lower.
         """
         outcome = all_higher(*comparisons)
-        # A comparison with NaN is false, which would count a missing image as a wrong answer.
+        # A comparison with NaN is False, which would count a missing image as a wrong answer.
         known = np.logical_and.reduce([np.isfinite(high + low) for high, low in comparisons])
         self.values[name] = np.where(known, outcome.correct.astype(float), np.nan)
         self.ties[name] = outcome.tie
 
-    def tied(self, name: str) -> dict[str, float]:
-        """The number of ties and their share of the pairs, where the number is a comparison."""
+    def tie_counts(self, name: str) -> dict[str, float]:
+        """Returns the number of ties and their share of the pairs; empty if the measure is not a comparison."""
         if name not in self.ties:
             return {}
         # A pair with a missing image was not compared.
@@ -52,16 +52,16 @@ class Scores:
 
 
 def words_of(text: str) -> list[str]:
-    """Words for comparing: split at blanks, lower-cased, without punctuation around them.
+    """Splits a text into words to compare: lowercase, split at spaces, without surrounding punctuation.
 
-    Our choice: the paper does not say how it counts. A generator that drops the full stop has changed no word.
+    This is our choice, because the paper does not specify it. A generator that drops the full stop changes no word.
     """
     return [word for word in (part.strip(PUNCTUATION) for part in text.lower().split()) if word]
 
 
 def word_edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """The fewest insertions, deletions and replacements of words from one text to the other (Levenshtein)."""
-    # Most negatives differ in one place: equal words at both ends are skipped, which leaves a tiny table.
+    """Returns the minimum number of word insertions, deletions and replacements between two texts (Levenshtein)."""
+    # Most negatives differ in one place. Skipping equal words at both ends leaves a tiny table.
     start, ends = 0, [len(first), len(second)]
     while start < min(ends) and first[start] == second[start]:
         start += 1
@@ -78,14 +78,14 @@ def word_edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
 
 class ImageEncoder(Protocol):
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """Vectors of the distinct images; an image that is `None` gets none."""
+        """Returns one vector per distinct image. An image that is `None` gets no vector."""
 
 
 class PairImages:
-    """The columns `image` and `negative_image` of a set.
+    """Image columns `image` and `negative_image` of a dataset.
 
     Attributes:
-        columns: those that the set has.
+        columns: Names of the existing columns.
     """
 
     def __init__(self, pairs: PairSet, *, progress: bool = False) -> None:
@@ -93,16 +93,16 @@ class PairImages:
         used = set(pairs.items["row"])
         unused = set(range(len(pairs.dataset))) - used
         self.columns = image_features(pairs)
-        # Rows without a pair are not encoded.
+        # Do not encode rows without a pair.
         self._without = {column: set(unused) for column in self.columns}
         self._scanned: set[str] = set()
 
     def index(self, encoder: ImageEncoder, column: str) -> Indexed:
-        """Encodes a column; where an image cannot be read all are tried, and the bad ones left out and counted."""
+        """Encodes a column. If an image is unreadable, then leaves out and counts all unreadable images."""
         try:
             return self._encode(encoder, column)
         except Unreadable:
-            # Trying each image takes as long as encoding them, so it waits for the first failure.
+            # Checking every image takes as long as encoding, so do it only after the first failure.
             if column in self._scanned or not self._scan(column):
                 raise
         return self._encode(encoder, column)
@@ -124,83 +124,93 @@ class PairImages:
         if not reasons:
             return False
         row, reason = min(reasons.items())
-        there = sum(cell is not None for cell in cells)
-        if len(reasons) == there:
-            raise ValueError(f"{self._pairs.source}: none of the {there:,} images can be read; the first: {reason}")
+        present = sum(cell is not None for cell in cells)
+        if len(reasons) == present:
+            raise ValueError(f"{self._pairs.source}: none of the {present:,} images can be read. The first: {reason}")
         self._without[column] |= reasons.keys()
         self._pairs.note(
-            f"{len(reasons):,} of {there:,} images of column {column!r} cannot be read and are left out; the first, "
+            f"{len(reasons):,} of {present:,} images of column {column!r} cannot be read and are left out; the first, "
             f"in row {row}: {reason}"
         )
         return True
 
 
 def word_scores(items: pd.DataFrame) -> Scores:
-    """Numbers that need no model: word edit distance, and of keywords whether they have two words, or more."""
+    """Computes numbers that need no model: word edit distance, concreteness, and the number of words of keywords."""
     pairs = zip(items["caption"], items["negative_caption"], strict=True)
-    distance = np.array([word_edit_distance(words_of(one), words_of(other)) for one, other in pairs], dtype=float)
-    found = Scores({"word edit distance": distance, "concreteness": items["concreteness"].to_numpy(float)})
+    distance = np.array(
+        [word_edit_distance(words_of(caption), words_of(negative)) for caption, negative in pairs], dtype=float
+    )
+    scores = Scores({"word edit distance": distance, "concreteness": items["concreteness"].to_numpy(float)})
     keywords = items["keyword"].fillna("")
     if keywords.any():
         # A pair without a keyword counts in neither share.
         lengths = keywords.map(lambda text: len(text.split()) or np.nan).to_numpy(float)
-        found.values["words of the keyword"] = lengths
+        scores.values["words of the keyword"] = lengths
         for name, holds in (("bi-gram keywords", lengths == 2), ("longer keywords", lengths > 2)):
-            found.values[name] = np.where(np.isnan(lengths), np.nan, holds.astype(float))
-    return found
+            scores.values[name] = np.where(np.isnan(lengths), np.nan, holds.astype(float))
+    return scores
 
 
 def image_similarity(pairs: PairSet, images: PairImages, encoder: ImageEncoder) -> Numbers:
-    """`[n]`: the cosine of image and negative image."""
+    """Returns the cosine `[n]` of image and negative image."""
     index = {column: images.index(encoder, column) for column in images.columns}
-    return _within(indexed_cosines(*_of_images(pairs, index, "image"), *_of_images(pairs, index, "negative_image")))
+    return _clip_cosines(
+        indexed_cosines(*_pair_vectors(pairs, index, "image"), *_pair_vectors(pairs, index, "negative_image"))
+    )
 
 
 def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, *, progress: bool = False) -> Scores:
-    """All that a dual encoder says of the pairs, as far as there are images."""
+    """Scores the pairs with a dual encoder. Without images, only some of the numbers exist."""
     items, number = pairs.items, len(pairs.items)
     texts = embedder.index_texts([*items["caption"], *items["negative_caption"]], progress=progress)
     if texts.flagged:
-        pairs.note(f"{texts.flagged:,} texts are longer than a model's text tower and are cut for it")
+        pairs.note(f"{texts.flagged:,} texts are too long for the model's text tower and are truncated")
     caption, negative = ((texts.vectors, part) for part in (texts.index[:number], texts.index[number:]))
-    found = Scores({"CLIP-L": _within(indexed_cosines(*caption, *negative))})
+    scores = Scores({"CLIP-L": _clip_cosines(indexed_cosines(*caption, *negative))})
     index = {column: images.index(embedder, column) for column in images.columns}
     if "image" in index:
-        image = _of_images(pairs, index, "image")
+        image = _pair_vectors(pairs, index, "image")
         own, other = indexed_cosines(*image, *caption), indexed_cosines(*image, *negative)
         scale = float(embedder.backbone.logit_scale.detach().exp())
-        found.values |= {CAPTION_IMAGE: own, NEGATIVE_IMAGE: other, "I2T logit gap": scale * (own - other)}
-        found.judge("I2T accuracy", (own, other))
+        scores.values |= {CAPTION_IMAGE: own, NEGATIVE_IMAGE: other, "I2T logit gap": scale * (own - other)}
+        scores.judge("I2T accuracy", (own, other))
         if "negative_image" in index:
-            wrong_image = _of_images(pairs, index, "negative_image")
-            found.values["CLIP-V"] = _within(indexed_cosines(*image, *wrong_image))
-            elsewhere, wrong = (indexed_cosines(*wrong_image, *text) for text in (caption, negative))
-            _compare(found, own, other, elsewhere, wrong, scale)
-    return found
+            wrong_image = _pair_vectors(pairs, index, "negative_image")
+            scores.values["CLIP-V"] = _clip_cosines(indexed_cosines(*image, *wrong_image))
+            wrong_image_scores, wrong = (indexed_cosines(*wrong_image, *text) for text in (caption, negative))
+            _add_image_comparisons(scores, own, other, wrong_image_scores, wrong, scale)
+    return scores
 
 
-def _compare(found: Scores, own: Numbers, other: Numbers, elsewhere: Numbers, wrong: Numbers, scale: float) -> None:
-    found.values |= {CAPTION_WRONG_IMAGE: elsewhere, WRONG_PAIR: wrong, "T2I logit gap": scale * (own - elsewhere)}
-    found.judge("T2I accuracy", (own, elsewhere))
-    images, captions = ((own, other), (wrong, elsewhere)), ((own, elsewhere), (wrong, other))
-    found.judge("both images", *images)
-    found.judge("both captions", *captions)
-    found.judge("group", *images, *captions)
-    # The four comparisons of a pair. If an image is missing, the result is NaN and not wrong.
+def _add_image_comparisons(
+    scores: Scores, own: Numbers, other: Numbers, with_wrong_image: Numbers, wrong: Numbers, scale: float
+) -> None:
+    scores.values |= {
+        CAPTION_WRONG_IMAGE: with_wrong_image,
+        WRONG_PAIR: wrong,
+        "T2I logit gap": scale * (own - with_wrong_image),
+    }
+    scores.judge("T2I accuracy", (own, with_wrong_image))
+    images, captions = ((own, other), (wrong, with_wrong_image)), ((own, with_wrong_image), (wrong, other))
+    scores.judge("both images", *images)
+    scores.judge("both captions", *captions)
+    scores.judge("group", *images, *captions)
+    # The four comparisons of a pair. A missing image gives NaN instead of a wrong answer.
     four = [np.where(np.isnan(high + low), np.nan, high > low) for high, low in (*images, *captions)]
-    found.values["pair accuracy"] = np.mean(four, axis=0)
+    scores.values["pair accuracy"] = np.mean(four, axis=0)
 
 
-def _of_images(
+def _pair_vectors(
     pairs: PairSet, index: Mapping[str, Indexed], column: str
 ) -> tuple[NDArray[np.float32], NDArray[np.integer]]:
-    """Vectors of the distinct images of a column and `[n]`, which of them each pair has, -1 for none."""
+    """Returns the vectors of a column's distinct images, and the index `[n]` of each pair's vector, -1 for none."""
     rows = index[column].index[pairs.items["row"].to_numpy()]
-    if column == "negative_image":  # it shows the first negative caption
+    if column == "negative_image":  # a negative image shows the first negative caption
         rows = np.where(pairs.items["place"].to_numpy() == 0, rows, -1)
     return index[column].vectors, rows
 
 
-def _within(cosines: Numbers) -> Numbers:
-    """Cosines without what rounding adds to those of equal vectors; comparisons see them as they are."""
+def _clip_cosines(cosines: Numbers) -> Numbers:
+    """Clips cosines to [-1, 1], since rounding may exceed it for equal vectors. Comparisons use unclipped cosines."""
     return np.clip(cosines, -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""The numbers of sets of pairs: means, medians, correlations, each with its interval, and how sets differ."""
+"""Summarizes datasets of pairs: means, medians and correlations with intervals, and differences between datasets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hfcomp.analysis.pairs.items import PairSet, published
+from hfcomp.analysis.pairs.items import PairSet, published_number
 from hfcomp.analysis.pairs.similarity import Numbers, Scores
 from hfcomp.metrics.group import CHANCE
 from hfcomp.metrics.units import Unit
@@ -31,22 +31,22 @@ CORRELATED = (
     ("BERTScore", "words of the keyword"),
     ("word edit distance", "words of the keyword"),
 )
-# The end of `np.arange` is excluded, so it lies above 5.
+# `np.arange` excludes its end, so the end lies above 5.
 BINS = {"concreteness": np.arange(1, 5.01, 0.5), "DINOScore": np.linspace(-1, 1, 21)}
-"""Edges of the classes that means are shown of in figures."""
+"""Bin edges for the means shown in figures."""
 FEWEST = 3
-"""Pairs that a correlation needs."""
+"""Minimum number of pairs for a correlation."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of every pair, whose mean is reported."""
+    """A number known for every pair, whose mean is reported."""
 
-    name: str  # in `Scores`
+    name: str  # key in `Scores`
     unit: Unit
-    bounds: tuple[float, float] | None = None  # of a pair's value
-    chance: float | None = None  # of a random scorer
-    title: str = ""  # of the row, if it is not the name
+    bounds: tuple[float, float] | None = None  # range of a pair's value
+    chance: float | None = None  # expected value of a random scorer
+    title: str = ""  # title of the row, if it differs from the name
 
     @property
     def row(self) -> str:
@@ -77,22 +77,24 @@ FURTHER_ROWS = (
 
 @dataclass(frozen=True, eq=False)
 class ScoredSet:
-    """A set with the numbers of its pairs."""
+    """A dataset with the numbers of its pairs."""
 
     pairs: PairSet
-    scores: dict[str, Scores] = field(default_factory=dict)  # by dual encoder; under "" what needs no dual encoder
+    scores: dict[str, Scores] = field(
+        default_factory=dict
+    )  # by dual encoder; "" for numbers that need no dual encoder
 
     def find(self, model: str, name: str) -> Numbers | None:
-        """`[n]`: a number that the model says of every pair, or that is known without one."""
+        """Returns the values `[n]` of a number from a model, or of one that needs no model."""
         return self.columns.get(self.column(model, name))
 
     def find_all(self, model: str, *names: str) -> list[Numbers] | None:
-        """The numbers of the pairs that have all of them; `None` if no pair has."""
-        found = [self.find(model, name) for name in names]
-        if any(values is None for values in found):
+        """Returns the values of pairs that have all the named numbers; `None` if there is no such pair."""
+        columns = [self.find(model, name) for name in names]
+        if any(values is None for values in columns):
             return None
-        there = np.logical_and.reduce([np.isfinite(values) for values in found])
-        return [values[there] for values in found] if there.any() else None
+        present = np.logical_and.reduce([np.isfinite(values) for values in columns])
+        return [values[present] for values in columns] if present.any() else None
 
     def says(self, model: str, *names: str) -> bool:
         return bool(model) and any((model, name) in self.columns for name in names)
@@ -110,48 +112,48 @@ class ScoredSet:
 
 
 class Summary:
-    """The numbers of sets that are compared, from draws of images that all of them share."""
+    """Numbers of the compared datasets, all computed from the same resampled images."""
 
     def __init__(self, sets: Mapping[str, ScoredSet], *, seed: int = 0, progress: bool = False) -> None:
         self.sets = sets
-        tables = {name: one.columns for name, one in sets.items()}
-        images = {name: one.pairs.items["image_id"] for name, one in sets.items()}
+        tables = {name: scored.columns for name, scored in sets.items()}
+        images = {name: scored.pairs.items["image_id"] for name, scored in sets.items()}
         self.tables = WideTables(tables, images, seed=seed, progress=progress)
 
     def lines(self) -> list[dict[str, Any]]:
-        """A line for each number: `row`, `model`, `unit`, `chance`, `sets`, `differences`, `paper`, `in_table_1`.
+        """Returns a line per number: `row`, `model`, `unit`, `chance`, `sets`, `differences`, `paper`, `in_table_1`.
 
-        `sets` has the estimate of each set that has the number: `value`, `low`, `high`, `items`, `images`, and where
-        it is a comparison `ties` and `tie_rate`. `differences` has those of two sets, `first` minus `second`.
+        `sets` holds the estimate for each dataset with the number: `value`, `low`, `high`, `items`, `images`, and for
+        comparisons also `ties` and `tie_rate`. `differences` holds estimates of `first` minus `second`.
         """
-        models = list(dict.fromkeys(model for one in self.sets.values() for model in one.models))
-        known = {column for one in self.sets.values() for column in one.columns}
-        asked = [
+        models = list(dict.fromkeys(model for scored in self.sets.values() for model in scored.models))
+        known = {column for scored in self.sets.values() for column in scored.columns}
+        columns = [
             (quantity, model)
             for quantity in (*PAPER_ROWS, *FURTHER_ROWS)
             for model in ("", *models)
             if (model, quantity.name) in known
         ]
-        means = self.tables.means({(model, quantity.name): quantity.bounds for quantity, model in asked})
-        differences = self.tables.differences((model, quantity.name) for quantity, model in asked)
-        found = []
-        for quantity, model in asked:
+        means = self.tables.means({(model, quantity.name): quantity.bounds for quantity, model in columns})
+        differences = self.tables.differences((model, quantity.name) for quantity, model in columns)
+        lines = []
+        for quantity, model in columns:
             column = model, quantity.name
             sets = {
-                name: means[name, column] | one.scores[model].tied(quantity.name)
-                for name, one in self.sets.items()
+                name: means[name, column] | scored.scores[model].tie_counts(quantity.name)
+                for name, scored in self.sets.items()
                 if (name, column) in means
             }
-            found.append(self._line(quantity, model, sets, differences.get(column, []), quantity in PAPER_ROWS))
-            # In Table 1 the median is below the mean.
+            lines.append(self._line(quantity, model, sets, differences.get(column, []), quantity in PAPER_ROWS))
+            # Table 1 lists the median below the mean.
             if quantity is PAPER_ROWS[0]:
-                found += self._median_line()
-        return [*found, *self._unique_line()]
+                lines += self._median_line()
+        return [*lines, *self._unique_line()]
 
     def _line(
         self, quantity: Quantity, model: str, sets: Mapping[str, Any], differences: Sequence[Any], in_table_1: bool
     ) -> dict[str, Any]:
-        paper = {name: published(quantity.row, one.pairs.config) for name, one in self.sets.items()}
+        paper = {name: published_number(quantity.row, scored.pairs.config) for name, scored in self.sets.items()}
         return {
             "row": quantity.row,
             "model": model,
@@ -165,29 +167,31 @@ class Summary:
 
     def _median_line(self) -> Iterator[dict[str, Any]]:
         medians = {}
-        for name, one in self.sets.items():
-            ratings = one.find("", "concreteness")
-            if ratings is not None and (there := np.isfinite(ratings)).any():
-                medians[name] = Median(ratings[there], self.tables.images[name][there])
-        found = self.tables.resample(medians)
+        for name, scored in self.sets.items():
+            ratings = scored.find("", "concreteness")
+            if ratings is not None and (present := np.isfinite(ratings)).any():
+                medians[name] = Median(ratings[present], self.tables.images[name][present])
+        estimates = self.tables.resample(medians)
         sets = {
-            name: {"value": one.value, "items": len(medians[name].images), "images": len(one.images)} | one.bounds()
-            for name, one in found.items()
+            name: {"value": own.value, "items": len(medians[name].images), "images": len(own.images)} | own.bounds()
+            for name, own in estimates.items()
         }
         differences = []
-        for (first, one), (second, other) in combinations(found.items(), 2):
-            change = {"first": first, "second": second, "value": (one - other).value} | (one - other).bounds()
-            differences.append(change | {"shared_images": len(np.intersect1d(one.images, other.images))})
+        for (first, estimate), (second, other) in combinations(estimates.items(), 2):
+            change = estimate - other
+            shared = len(np.intersect1d(estimate.images, other.images))
+            own = {"first": first, "second": second, "value": change.value} | change.bounds()
+            differences.append(own | {"shared_images": shared})
         if sets:
             quantity = Quantity("concreteness", RATING, title="median concreteness")
             yield self._line(quantity, "", sets, differences, in_table_1=True)
 
     def _unique_line(self) -> Iterator[dict[str, Any]]:
-        """The number of different keywords, which is no mean and depends on the size of a set."""
+        """Yields the number of different keywords, which is not a mean and depends on the size of a dataset."""
         sets = {}
-        for name, one in self.sets.items():
-            # Keywords that differ only in case or blanks are one.
-            keywords = one.pairs.items["keyword"].dropna().map(lambda text: " ".join(text.lower().split()))
+        for name, scored in self.sets.items():
+            # Keywords that differ only in case or spaces count as one.
+            keywords = scored.pairs.items["keyword"].dropna().map(lambda text: " ".join(text.lower().split()))
             different = int(keywords[keywords != ""].nunique())
             if different:
                 sets[name] = {"value": different, "items": int((keywords != "").sum())}
@@ -195,88 +199,88 @@ class Summary:
             yield self._line(Quantity("unique keywords", Unit(1, 0)), "", sets, [], in_table_1=True)
 
     def correlations(self) -> list[dict[str, Any]]:
-        """Of each set, model and pair of numbers: `pearson` and `spearman` with intervals, `items` and `images`."""
-        found: list[dict[str, Any]] = []
+        """Returns `pearson` and `spearman` with intervals, `items` and `images` by dataset, model and two numbers."""
+        correlations: list[dict[str, Any]] = []
         statistics = {}
-        for name, model, first, second in self._correlated():
-            one = self.sets[name]
-            pair = [one.find(model, first), one.find(model, second)]
-            there = np.isfinite(pair[0]) & np.isfinite(pair[1])
-            if there.sum() < FEWEST:
+        for name, model, first, second in self._correlated_numbers():
+            scored = self.sets[name]
+            pair = [scored.find(model, first), scored.find(model, second)]
+            present = np.isfinite(pair[0]) & np.isfinite(pair[1])
+            if present.sum() < FEWEST:
                 continue
-            images = self.tables.images[name][there]
-            counts = {"items": int(there.sum()), "images": len(np.unique(images))}
-            of_model = model if one.says(model, first, second) else ""
+            images = self.tables.images[name][present]
+            counts = {"items": int(present.sum()), "images": len(np.unique(images))}
+            model_name = model if scored.says(model, first, second) else ""
             for kind, statistic in (("pearson", Pearson), ("spearman", Spearman)):
-                statistics[len(found), kind] = statistic(*(values[there] for values in pair), images)
-            found.append({"set": name, "model": of_model, "first": first, "second": second, **counts})
-        for (number, kind), one in self.tables.resample(statistics).items():
-            found[number][kind] = {"value": one.value} | one.bounds()
-        return found
+                statistics[len(correlations), kind] = statistic(*(values[present] for values in pair), images)
+            correlations.append({"set": name, "model": model_name, "first": first, "second": second, **counts})
+        for (number, kind), estimate in self.tables.resample(statistics).items():
+            correlations[number][kind] = {"value": estimate.value} | estimate.bounds()
+        return correlations
 
-    def _correlated(self) -> Iterator[tuple[str, str, str, str]]:
-        """Set, model and both numbers of every correlation; one of numbers without a model stands once."""
-        for name, one in self.sets.items():
-            for place, model in enumerate(one.models or [""]):
+    def _correlated_numbers(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yields dataset, model and both numbers of every correlation, only once if neither number needs a model."""
+        for name, scored in self.sets.items():
+            for place, model in enumerate(scored.models or [""]):
                 for first, second in CORRELATED:
-                    is_known = all(one.find(model, number) is not None for number in (first, second))
-                    if is_known and (place == 0 or one.says(model, first, second)):
+                    is_known = all(scored.find(model, number) is not None for number in (first, second))
+                    if is_known and (place == 0 or scored.says(model, first, second)):
                         yield name, model, first, second
 
     def by_keyword(self) -> list[dict[str, Any]]:
-        """By set and number of words of the keyword: share of pairs, and the means of BERTScore and edit distance."""
-        found = []
-        for name, one in self.sets.items():
-            words = one.find("", "words of the keyword")
+        """Returns the share of pairs and the means of BERTScore and edit distance by dataset and keyword length."""
+        groups = []
+        for name, scored in self.sets.items():
+            words = scored.find("", "words of the keyword")
             if words is None:
                 continue
             for label, (least, most) in KEYWORD_WORDS.items():
-                chosen = (words >= least) & (words <= most)
-                if chosen.any():
-                    share = float(chosen.sum() / np.isfinite(words).sum())
+                selected = (words >= least) & (words <= most)
+                if selected.any():
+                    share = float(selected.sum() / np.isfinite(words).sum())
                     means = {
-                        quantity: self.tables.mean(name, ("", quantity), chosen)
+                        quantity: self.tables.mean(name, ("", quantity), selected)
                         for quantity in BY_KEYWORD
-                        if (values := one.find("", quantity)) is not None and np.isfinite(values[chosen]).any()
+                        if (values := scored.find("", quantity)) is not None and np.isfinite(values[selected]).any()
                     }
-                    found.append({"set": name, "words": label, "share": share, **means})
-        return found
+                    groups.append({"set": name, "words": label, "share": share, **means})
+        return groups
 
     def by_class(self, quantities: Sequence[str], by: str) -> list[dict[str, Any]]:
-        """Means of every set's and model's numbers in classes of another number, one of `BINS`.
+        """Returns the means of numbers by dataset and model within bins of another number from `BINS`.
 
-        A class has `from`, `to` and the mean `middle` of the other number.
+        A bin has `from`, `to` and the mean of the other number as `middle`.
         """
         return [
             {"set": name, "model": model, "of": quantity, "by": by, "classes": classes}
-            for name, one in self.sets.items()
-            for model in one.models
+            for name, scored in self.sets.items()
+            for model in scored.models
             for quantity in quantities
-            if (classes := list(self._classes(name, model, quantity, by)))
+            if (classes := list(self._bin_means(name, model, quantity, by)))
         ]
 
-    def _classes(self, name: str, model: str, quantity: str, by: str) -> Iterator[dict[str, Any]]:
-        one = self.sets[name]
-        values, others = one.find(model, quantity), one.find(model, by)
+    def _bin_means(self, name: str, model: str, quantity: str, by: str) -> Iterator[dict[str, Any]]:
+        scored = self.sets[name]
+        values, others = scored.find(model, quantity), scored.find(model, by)
         if values is None or others is None:
             return
-        there = np.isfinite(values) & np.isfinite(others)
+        present = np.isfinite(values) & np.isfinite(others)
         for low, high in zip(BINS[by][:-1], BINS[by][1:], strict=True):
-            # The last class includes its upper edge, which is a possible rating.
+            # The last bin includes its upper edge, which is a possible rating.
             last = high == BINS[by][-1]
-            chosen = there & (others >= low) & ((others <= high) if last else (others < high))
-            if chosen.any():
-                edges = {"from": float(low), "to": float(high), "middle": float(others[chosen].mean())}
-                yield edges | self.tables.mean(name, one.column(model, quantity), chosen)
+            selected = present & (others >= low) & ((others <= high) if last else (others < high))
+            if selected.any():
+                edges = {"from": float(low), "to": float(high), "middle": float(others[selected].mean())}
+                yield edges | self.tables.mean(name, scored.column(model, quantity), selected)
 
     def categories(self) -> list[dict[str, Any]]:
-        """By set, the share of each category of negatives, or of each kind where a set names no categories."""
-        found = []
-        for name, one in self.sets.items():
-            column = next((kind for kind in ("category", "kind") if one.pairs.items[kind].fillna("").any()), None)
+        """Returns by dataset the share of each category of negatives, or of each kind if there are no categories."""
+        shares = []
+        for name, scored in self.sets.items():
+            column = next((kind for kind in ("category", "kind") if scored.pairs.items[kind].fillna("").any()), None)
             if column is None:
                 continue
-            labels = one.pairs.items[column].fillna("").replace("", "none")
+            labels = scored.pairs.items[column].fillna("").replace("", "none")
             for label, count in sorted(labels.value_counts().items(), key=lambda part: (-part[1], part[0])):
-                found.append({"set": name, column: label, "items": int(count), "share": float(count / len(labels))})
-        return found
+                shares.append({"set": name, column: label, "items": int(count), "share": float(count / len(labels))})
+        return shares

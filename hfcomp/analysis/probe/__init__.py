@@ -1,1 +1,1 @@
-"""The share of the gradient on the hard negative, by batch size and margin, before any training."""
+"""Share of the gradient on the hard negative, by batch size and margin, before any training."""

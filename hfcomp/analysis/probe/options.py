@@ -1,4 +1,4 @@
-"""How a model is probed: the options of `hfcomp probe`."""
+"""Options of `hfcomp probe`."""
 
 from __future__ import annotations
 
@@ -12,38 +12,36 @@ from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.options import Device, NoCache, Size, Spelling
 
 MOST = 50
-"""Largest margin: exp(50) times the easy negatives are more than any batch has."""
+"""Largest margin. No batch has exp(50) times as many easy negatives."""
 Pairs = Annotated[int, Field(ge=2)]
-"""Of fewer no pair has an easy negative."""
+"""Number of pairs. With fewer than two, no pair has an easy negative."""
 
 
 @dataclass(kw_only=True)
 class ProbeOptions(DataOptions):
     """Batches and margins."""
 
-    output_dir: Annotated[Path, "Folder that receives results.json, report.md, report.html and the figure."] = Path(
-        "runs/probe"
-    )
-    limit: Annotated[Pairs | None, "Read the first N rows of the set only."] = None
+    output_dir: Annotated[Path, "Folder for results.json, report.md, report.html and the figure."] = Path("runs/probe")
+    limit: Annotated[Pairs | None, "Read only the first N rows of the dataset."] = None
     batch_sizes: Annotated[
         tuple[Pairs, ...],
         Field(min_length=1),
         Spelling(spaced=True),
-        "Pairs in a batch, before their negatives double it; sizes larger than the set are left out.",
+        "Pairs per batch, before their negatives double it. Sizes larger than the dataset are left out.",
     ] = (48, 256, 512, 1024)
     margins: Annotated[
         tuple[Annotated[float, Field(ge=-MOST, le=MOST)], ...],
         Field(min_length=1),
         Spelling(spaced=True),
-        "Logits added to the hard negative.",
+        "Margins in logits, added to the hard negative.",
     ] = (0.0, 1.0, 2.0)
-    rows: Annotated[Pairs, "Pairs that the batches are drawn from, each of another photograph."] = 4096
+    rows: Annotated[Pairs, "Number of pairs to draw batches from, one per photograph."] = 4096
     mask_equal_texts: Annotated[
         bool,
-        "Leave equal texts out of each other's negatives, like the trainers' field of this name; by default they are "
-        "negatives, as in the paper.",
+        "Leave equal texts out of each other's negatives, like the trainer field of this name. By default they count "
+        "as negatives, as in the paper.",
     ] = False
-    seed: Annotated[Size, "Random seed of the drawn pairs and their order."] = 0
+    seed: Annotated[Size, "Random seed for sampling the pairs and their order."] = 0
     device: Device = None
     no_cache: NoCache = False
 

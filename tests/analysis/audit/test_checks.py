@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.analysis.audit.checks import CHECKS, Check, Example, parse_limits, unchecked
+from hfcomp.analysis.audit.checks import CHECKS, Check, Example, parse_limits, skipped_check
 
 
 def test_a_check_fails_above_its_limit_and_where_it_was_not_made():
     checks = {
         "blind": Check("blind", 60.1),
         "overlap": Check("overlap", 5.0),
-        "image_probe": unchecked("image_probe", "no"),
+        "image_probe": skipped_check("image_probe", "no"),
     }
     limits = parse_limits(["blind > 60", "overlap>5%", "image_probe>70", "blind>60.5"])
     reasons = [limit.reason(checks) for limit in limits]

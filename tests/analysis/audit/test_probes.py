@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.analysis.audit.checks import by_chance
+from hfcomp.analysis.audit.checks import chance_levels
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import (
     NO_MODEL,
@@ -56,7 +56,7 @@ def test_a_probe_that_is_always_wrong_decides_as_much_as_its_reverse():
     assert (check.facts["right"], check.facts["wrong"], check.facts["undecided"]) == (0, 16, 24)
     assert check.value == 70 and check.low > 50
     assert check.facts["reversed"] and check.reason == "reversed: the negative scores higher."
-    chance = by_chance(-other[:, None].astype(float), ids, either_way=True)[1][0]
+    chance = chance_levels(-other[:, None].astype(float), ids, either_way=True)[1][0]
     assert (check.chance, check.chance_high) == chance and chance.mean > 50
 
 

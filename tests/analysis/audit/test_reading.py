@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_rows_of_a_file_without_ids_are_of_one_photograph(photographs, tmp_path)
     assert data.image_ids == [f"{number}.png" for number in range(4) for _ in range(3)]
     assert len(data.first_rows) == 4 and len(folds(data.image_ids, 0)) == 4
     assert duplicate_images(data, folder=tmp_path / "hashes").value == 0
-    assert data.notes == ["the column image_id is missing: rows with the same image file are of one photograph"]
+    assert len(data.notes) == 1 and "column image_id is missing" in data.notes[0] and "image file" in data.notes[0]
 
 
 def test_rows_with_neither_id_nor_image_are_counted():
@@ -63,8 +64,8 @@ def test_images_and_captions_that_are_absent_or_broken_are_named_in_the_terminal
     shown = " ".join(capsys.readouterr().out.split())
     assert "4 rows, 3 captions, 3 negatives, 3 images." in shown
     assert "1 row has no caption; the first: row 2" in shown
-    assert "1 row has no image; the first: row 1" in shown and "absent.png is not there" in shown
-    assert "cannot be read" in shown and "row 3" in shown
+    assert "1 row has no image; the first: row 1" in shown and re.search(r"row 1, \S*absent\.png", shown)
+    assert re.search("unreadable images.*: 1; .*row 3", shown)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_likely_name_of_the_negatives_is_proposed(name, meant):
 def test_columns_under_unknown_names_are_listed_and_those_of_the_contract_are_not():
     rows = Dataset.from_dict({"caption": ["a dog"], "foil": ["a cat"], "image_id": ["1"], "license": ["CC0"]})
     (note,) = audit_set("own", rows, {}).notes
-    assert note == "not read: column 'foil'. If one holds the negatives: --column_names negative_captions=NAME"
+    assert "column 'foil'" in note and "license" not in note and "--column_names negative_captions=NAME" in note
     assert not sets.data().notes
 
 
@@ -91,10 +92,8 @@ def test_texts_of_blanks_are_empty():
     rows = {"caption": ["a dog", "  "], "negative_captions": [[" ", "a cat"], ["a cat"]], "image_id": ["1", "2"]}
     data = audit_set("own", Dataset.from_dict(rows), {})
     assert len(data.pairs) == 1 and len(data.texts) == 1
-    assert data.notes == [
-        "1 row has no caption; the first: row 1",
-        "negatives that are empty or without a caption, and so no pairs: 2",
-    ]
+    without_caption, without_pair = data.notes
+    assert "row 1" in without_caption and "caption" in without_caption and without_pair.endswith(": 2")
 
 
 def test_checks_of_texts_count_rows_whose_image_is_missing(tmp_path):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from hfcomp.analysis.audit.checks import by_chance, parse_limits
+from hfcomp.analysis.audit.checks import chance_levels, parse_limits
 from hfcomp.analysis.audit.reading import audit_set
 from hfcomp.analysis.audit.texts import (
     bigram_scores,
@@ -89,9 +89,9 @@ def test_a_limit_rarely_fails_a_small_clean_set_and_says_that_chance_reaches_its
 
 def test_pairs_of_one_image_change_places_together():
     signs = np.ones((12, 1))
-    together, (alone,) = by_chance(signs, ["one"] * 12)
+    together, (alone,) = chance_levels(signs, ["one"] * 12)
     assert together == alone and alone.high == 100 and abs(alone.mean - 50) < 5
-    spread = by_chance(signs, [str(row) for row in range(12)])[0]
+    spread = chance_levels(signs, [str(row) for row in range(12)])[0]
     assert spread.high < 80
 
 

@@ -44,7 +44,7 @@ def test_two_models_are_shown_for_each_phrase(clip, siglip, image, tmp_path, cap
     assert list(values["models"]) == ["ours", "siglip"] and values["models"]["ours"]["path"] == str(clip)
     for name, one in values["models"].items():
         assert one["truncated"] == [False, True]
-        assert f"{name}: '{'blue ball ' * 30}' is longer than its text tower and was cut" in out
+        assert re.search(f"{name}: '{'blue ball ' * 30}' .*truncated", out)
         cosines = np.array(one["cosine"][0])
         place = ", ".join(str(index + 1) for index in np.unravel_index(cosines.argmax(), (2, 2)))
         weights = np.exp(cosines) / np.exp(cosines).sum()
@@ -90,7 +90,7 @@ def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypa
         (
             ["x"],
             ["--image", "nowhere.png"],
-            "--image: nowhere.png does not exist; relative paths",
+            "--image: nowhere.png does not exist",
         ),
         (["nowhere/model"], [], "nowhere/model is not a local folder, and as a Hub id:"),
     ],

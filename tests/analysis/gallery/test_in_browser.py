@@ -182,9 +182,9 @@ def test_a_file_of_marks_is_opened_and_one_of_another_set_is_not(opened, scored,
     (tmp_path / "other.json").write_text(json.dumps(about["set"] | {"fingerprint": "sha256:0", "marks": marks}))
     shown = opened(file)
     shown.set_input_files("#open", tmp_path / "other.json")
-    expect(shown.locator("#message")).to_contain_text("other.json has no marks of this dataset")
+    expect(shown.locator("#message")).to_contain_text("other.json contains no marks")
     shown.set_input_files("#open", tmp_path / "own.json")
-    expect(shown.locator("#message")).to_contain_text("1 marks of own.json were added")
+    expect(shown.locator("#message")).to_contain_text("1 marks from own.json")
     expect(shown.locator("#count")).to_contain_text("1 kept, 0 dropped")
 
 
@@ -193,7 +193,7 @@ def test_a_browser_that_keeps_nothing_says_so(browser, scored):
     context.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused'); } })")
     shown = context.new_page()
     shown.goto(scored[1].as_uri())
-    expect(shown.locator("#message")).to_contain_text("save the marks before you close it")
+    expect(shown.locator("#message")).to_contain_text("Save the marks")
     shown.keyboard.press("j")
     shown.keyboard.press("d")
     expect(shown.locator("#count")).to_contain_text("0 kept, 1 dropped")

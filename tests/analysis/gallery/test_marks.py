@@ -64,9 +64,9 @@ def test_split_and_names_of_columns_are_those_of_the_page(tmp_path):
     [
         (
             {"caption": {5: "another"}},
-            "marks of another dataset: .*8 rows, with the fingerprint sha256:.* has 8 rows",
+            "another dataset: .*8 rows, .*sha256:.* has 8 rows .*sha256:",
         ),
-        ({"image": {1: encoded(tiny.image(99))}}, "1 of 2 marked rows have changed since, such as 1"),
+        ({"image": {1: encoded(tiny.image(99))}}, "1 of 2 marked rows .*example 1"),
     ],
 )
 def test_marks_of_another_set_are_refused(tmp_path, changes, message):
@@ -87,7 +87,7 @@ def test_an_unmarked_row_s_image_may_be_another(tmp_path):
     [
         ({0: "keep"}, {}, "drops no row"),
         (dict.fromkeys(range(8), "drop"), {}, "drops every row"),
-        ({0: "drop"}, {"marks": [{"row": 9, "id": "", "mark": "drop"}]}, "there is no row 9, expected 0 to 7"),
+        ({0: "drop"}, {"marks": [{"row": 9, "id": "", "mark": "drop"}]}, "row 9 does not exist, expected 0 to 7"),
         ({0: "drop"}, {"marks": [{"row": 1, "id": "", "mark": "maybe"}]}, "marks: entry 1: mark: found 'maybe'"),
         ({0: "drop"}, {"marks": [{"row": 1, "id": "", "mark": "drop"}] * 2}, "row 1 has 2 marks"),
         ({0: "drop"}, {"schema_version": 2}, "schema_version: found 2, expected 1"),

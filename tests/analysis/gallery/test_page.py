@@ -103,7 +103,7 @@ def test_a_mask_lies_over_the_picture_s_size(tmp_path):
     [
         ("image", "", "needs the column 'image'.*negative_image.*--column_names image="),
         ("caption", "", "needs the column 'caption'"),
-        (None, "image=caption", "the first: column 'image', row 0 names the file .*, which does not exist"),
+        (None, "image=caption", "column 'image', row 0 names the file .*, which does not exist"),
     ],
 )
 def test_a_set_without_images_or_captions_is_refused(tmp_path, drop, names, message):
@@ -117,7 +117,7 @@ def test_a_set_without_images_or_captions_is_refused(tmp_path, drop, names, mess
 
 def test_no_rows_no_readable_image_and_a_page_that_is_there_are_refused(tmp_path):
     broken = {row: {"bytes": b"no image", "path": None} for row in range(8)}
-    with pytest.raises(ValueError, match="none of the 8 images can be read; the first: column 'image', row 0"):
+    with pytest.raises(ValueError, match="8 images .*column 'image', row 0"):
         page(saved(tmp_path, dataset(image=broken)), tmp_path)
     with pytest.raises(ValueError, match=r"has no rows in the split 'train'"):
         choose_rows(dataset().select([]), "empty", GalleryOptions())
@@ -127,7 +127,7 @@ def test_no_rows_no_readable_image_and_a_page_that_is_there_are_refused(tmp_path
     with pytest.raises(ValueError, match=r"gallery\.html already exists. Pass --overwrite"):
         write_gallery(source, tmp_path / "new", GalleryOptions())
     (tmp_path / "rows.csv").touch()
-    with pytest.raises(ValueError, match=r"rows\.csv exists and is not a page of hfcomp\. Pass another --output\."):
+    with pytest.raises(ValueError, match=r"rows\.csv exists .*--output"):
         write_gallery(source, tmp_path / "rows.csv", GalleryOptions(overwrite=True))
     with pytest.raises(ValueError, match="found 3 models, expected one or two"):
         GalleryOptions(models=("a", "b", "c"))

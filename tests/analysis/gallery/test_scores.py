@@ -77,4 +77,4 @@ def test_a_set_without_negatives_has_cosines_and_no_verdict(clip, tmp_path):
     rows = dataset().select_columns(["image", "caption"])
     path = page(saved(tmp_path, rows), tmp_path, models=(str(clip),))
     assert all(row["scores"][0][1:] == [[], None, None, None, None] for row in held(path, "data"))
-    assert "Rows that are right" not in path.read_text("utf-8")
+    assert "Shown rows that are right" not in path.read_text("utf-8")

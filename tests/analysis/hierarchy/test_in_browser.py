@@ -81,7 +81,7 @@ def test_a_hard_negative_leads_to_a_concept_that_is_hidden(opened):
     cat, dog = (shown.locator(f"details[data-names^='{name}']") for name in ("cat", "dog"))
     cat.locator("summary").click()
     cat.get_by_role("link", name="dog").click()
-    dog.get_by_text("Hard negatives, the nearest first:").wait_for()
+    dog.get_by_text("Hard negatives, nearest first:").wait_for()
     assert dog.evaluate("one => one.open")
 
 

@@ -141,9 +141,7 @@ def test_images_that_cannot_be_read_are_left_out_and_counted(options, tmp_path):
 
 def test_a_set_of_which_no_image_can_be_read_is_refused(options, tmp_path):
     rows = broken(models.pairs(4), "negative_image", {0, 1, 2, 3})
-    with pytest.raises(
-        ValueError, match="none of the 4 images can be read; the first: column 'negative_image', row 0"
-    ):
+    with pytest.raises(ValueError, match="4 images .*column 'negative_image', row 0"):
         analyze([save(rows, tmp_path)], options())
 
 
@@ -255,7 +253,7 @@ def test_wrong_options_are_named(options):
         ({"loess_share": 0.0}, "loess_share: found 0"),
         ({"batch_size": 0}, "batch_size: found 0, expected at least 1"),
         ({"models": ("none", "a")}, "models: found 'none,a'"),
-        ({"text_model": "none", "text_layer": 3}, "text_layer and text_baseline need a text_model"),
+        ({"text_model": "none", "text_layer": 3}, "text_layer and text_baseline .*text_model"),
     ):
         with pytest.raises(ValueError, match=match):
             options(**changes)

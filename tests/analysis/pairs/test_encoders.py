@@ -72,10 +72,10 @@ def test_a_baseline_rescales(roberta, tmp_path):
     rescaled = BertScore(str(roberta), device="cpu", baseline=file)(FIRST, SECOND)
     np.testing.assert_allclose(rescaled, (plain - 0.75) / 0.25)
     for text, match in (
-        ("LAYER,P,R,F\n1,0,0,0\n", "found no row of LAYER 3"),
+        ("LAYER,P,R,F\n1,0,0,0\n", "LAYER 3 is missing"),
         ("a,b\n1,2\n", r"found the columns \['a', 'b'\]"),
         ("", r"found the columns \[\]"),
-        ("LAYER,P,R,F\n3,0,0,much\n", "LAYER 3: found the F 'much'"),
+        ("LAYER,P,R,F\n3,0,0,much\n", "LAYER 3: .*'much'"),
         ("LAYER,P,R,F\n3,0,0,1\n", "expected a number below 1"),
     ):
         file.write_text(text)
@@ -135,7 +135,7 @@ def test_made_up_weights_are_refused(tmp_path):
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if "layer.1." not in name and "pooler" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"lacks the weights \['encoder.layer.1"):
+    with pytest.raises(ValueError, match=r"lacks \d+ weights.*\['encoder.layer.1"):
         BertScore(str(folder), device="cpu")
 
 
