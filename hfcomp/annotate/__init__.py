@@ -1,1 +1,1 @@
-"""`hfcomp annotate`: visual challenge sets with a person in the loop (Rösch et al. 2024)."""
+"""`hfcomp annotate`: visual challenge sets with people in the loop (Rösch et al. 2024)."""

@@ -1,4 +1,4 @@
-"""Candidates for annotators: images with a caption that holds a keyword, of a license that allows adaptation."""
+"""Candidates for annotators: images with a keyword in a caption and a license that allows adaptation."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ from hfcomp.factory.magic.image_rows import CAPTION, image_rows
 from hfcomp.factory.sources import check_local_files, read_captioned_rows
 from hfcomp.parsing.captions import caption_problem
 
-NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an image that cannot be read"
+NO_KEYWORD, UNREADABLE = "no caption with a replaceable keyword", "an unreadable image"
 FORBIDDEN, UNKNOWN = "a license that forbids adaptation", "an unknown license"
-OTHER_ITEM = "the id of an earlier candidate, but another image or other captions"
+OTHER_ITEM = "the same id as an earlier candidate, but another image or other captions"
 _IMAGE = "image"
-# First bytes, with their endings, of files that are copied unchanged because every browser shows them.
+# First bytes and extensions of the formats that are copied unchanged, because every browser shows them.
 _STARTS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png"}
 
 
 def add_candidates(
     project: Project, options: CandidateOptions, *, log: Callable[[str], None], progress: bool = False
 ) -> int:
-    """Adds the candidates of a source to a project, in an order that the seed draws; returns how many are new.
+    """Adds candidates from a source to a project in a random order, and returns the number of new items.
 
-    An item is an image with those of its captions that hold a keyword of one concept, of any case and number; an image
-    may be in several. The order depends on the seed and the image's id, or its captions where it has none, and not on
-    the order of the rows. Candidates of a further source come behind those that are there. Images are copied to the
-    bit. What is left out is logged by its reason.
+    An item is an image with those of its captions that contain a keyword of one concept, in any case and number. One
+    image may give several items. The order depends on the seed and the image's id (or its captions, without an id),
+    not on the order of the rows. Candidates from another source are appended to the existing ones. Image files are
+    copied byte for byte. Skipped images are counted in the log by reason.
     """
     with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         source = _Source(project, options, log)
         number = project.decisions.add_items(source.items(progress))
-    for reason, count in source.left_out.most_common():
-        log(f"{count:,} images are left out: {reason}")
+    for reason, count in source.skipped.most_common():
+        log(f"{count:,} images skipped: {reason}")
     counts = {name: sum(project.decisions.counts(concept=name).values()) for name in options.concepts}
     if not any(counts.values()):
         raise ValueError(
-            f"{options.source} has no image that can be annotated: the lines above say why. Choose another source or "
-            "other --concepts, or pass --any_license for a set that is not published."
+            f"{options.source} has no image that can be annotated, for the reasons listed above. Choose another "
+            "source or other --concepts, or pass --any_license if you will not publish the dataset."
         )
-    log(f"{number:,} items are new; in all {', '.join(f'{count:,} of {name}' for name, count in counts.items())}")
+    log(f"{number:,} new items; total per concept: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
     return number
 
 
 class _Source:
-    """The rows of a source, and the items that are made of them."""
+    """Reads the rows of a source and turns them into items."""
 
     def __init__(self, project: Project, options: CandidateOptions, log: Callable[[str], None]) -> None:
         self._project, self._options = project, options
@@ -67,7 +67,7 @@ class _Source:
         check_local_files(self._rows, [_IMAGE], options.source, allow_outside=options.allow_outside_files, log=log)
         self._stated = None if LICENSE in self._rows.column_names else stated_license(options.source)
         self._known = {item.id: item for item in project.decisions.items()}
-        self.left_out: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
 
     def items(self, progress: bool) -> Iterator[Item]:
         images = image_rows(self._rows)
@@ -76,42 +76,42 @@ class _Source:
         ids = self._rows[IMAGE_ID] if IMAGE_ID in self._rows.column_names else [None] * len(self._rows)
         has_id = [image_key(value, row) >= 0 for row, value in enumerate(ids)]
         keys = [name if has_id[first[image]] else str(captions[image]) for image, name in enumerate(names)]
-        # Sorted by a hash of seed and image: the order does not depend on the order of rows, and further sources can
-        # be added.
-        order = sorted(range(len(keys)), key=lambda image: _draw(self._options.seed, keys[image]))
+        # Sort by a hash of seed and image, so the order does not depend on the order of the rows and further sources
+        # can be added.
+        order = sorted(range(len(keys)), key=lambda image: _order_key(self._options.seed, keys[image]))
         for image in tqdm(order, desc="candidates", unit="images", disable=not progress):
             name = names[image] if has_id[first[image]] else None
             try:
-                yield from self._items_of(name, first[image], captions[image])
-            except _LeftOut as reason:
-                self.left_out[str(reason)] += 1
+                yield from self._image_items(name, first[image], captions[image])
+            except _SkippedError as reason:
+                self.skipped[str(reason)] += 1
 
-    def _items_of(self, name: str | None, row: int, captions: Sequence[str]) -> Iterator[Item]:
-        found = {concept: _with_keywords(captions, concept) for concept in self._options.concepts}
-        # Comes before reading the image, which costs most.
-        if not any(found.values()):
-            raise _LeftOut(NO_KEYWORD)
+    def _image_items(self, name: str | None, row: int, captions: Sequence[str]) -> Iterator[Item]:
+        pairs_by_concept = {concept: _caption_keywords(captions, concept) for concept in self._options.concepts}
+        # Check this before reading the image, which is the most expensive step.
+        if not any(pairs_by_concept.values()):
+            raise _SkippedError(NO_KEYWORD)
         content = self._rows[row]
         license = self._stated if self._stated is not None else content.get(LICENSE)
         if not self._options.any_license and not allows_adaptation(license):
-            raise _LeftOut(UNKNOWN if allows_adaptation(license) is None else FORBIDDEN)
+            raise _SkippedError(UNKNOWN if allows_adaptation(license) is None else FORBIDDEN)
         file = self._copy(content[_IMAGE], f"column '{_IMAGE}', row {row}")
         name = name or PurePosixPath(file).stem
         facts = {IMAGE_ID: name, LICENSE: license} | _plain_facts(content)
         items = []
-        for concept, pairs in found.items():
+        for concept, pairs in pairs_by_concept.items():
             if pairs:
                 texts, keywords = zip(*pairs, strict=True)
                 items.append(Item(f"{name}/{concept}", file, concept, texts, keywords, facts))
         for item in items:
-            # An earlier item of this id may have been annotated, so it stays and the new one is left out.
+            # An earlier item with this id may have been annotated already, so keep it and skip the new one.
             known = self._known.get(item.id)
             if known and (known.image, known.captions) != (item.image, item.captions):
-                raise _LeftOut(OTHER_ITEM)
+                raise _SkippedError(OTHER_ITEM)
         yield from (item for item in items if item.id not in self._known)
 
     def _copy(self, image: Any, where: str) -> str:
-        """The file of the project with the image's own bytes; of a format that not every browser shows, a PNG."""
+        """Copies an image into the project and returns its file: unchanged if every browser shows it, else as PNG."""
         try:
             content = image["bytes"]
             if content is None:
@@ -119,27 +119,27 @@ class _Source:
                     content = stream.read()
             picture = decode_image(content, where=where)
         except (OSError, ValueError, TypeError) as error:
-            raise _LeftOut(UNREADABLE) from error
-        # Files that browsers show are copied byte for byte: encoding a JPEG again would change its pixels.
+            raise _SkippedError(UNREADABLE) from error
+        # Copy such files byte for byte: encoding a JPEG again would change its pixels.
         ending = next((ending for start, ending in _STARTS.items() if content.startswith(start)), None)
         return self._project.save_bytes(content, ending) if ending else self._project.save(picture)
 
 
-class _LeftOut(Exception):
-    """Why an image is left out."""
+class _SkippedError(Exception):
+    """The image is skipped; the message gives the reason."""
 
 
-def _with_keywords(captions: Sequence[str], concept: str) -> list[tuple[str, str]]:
-    """The captions with a keyword that can be replaced, each with its first one."""
-    found = []
+def _caption_keywords(captions: Sequence[str], concept: str) -> list[tuple[str, str]]:
+    """Returns each caption that has a replaceable keyword, with the first such keyword."""
+    pairs = []
     for caption in dict.fromkeys(captions):
-        words = [] if caption_problem(caption) else editable_keywords(caption, concept)
-        found += [(caption, words[0].keyword)] if words else []
-    return found
+        matches = [] if caption_problem(caption) else editable_keywords(caption, concept)
+        pairs += [(caption, matches[0].keyword)] if matches else []
+    return pairs
 
 
 def _plain_facts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The texts and numbers of a row: where its image is from, who made it."""
+    """Returns the texts and numbers of a row, such as the source and the author of its image."""
     kept = {name: value for name, value in row.items() if name not in (_IMAGE, CAPTION, IMAGE_ID, LICENSE)}
     return without_local_paths({name: value for name, value in kept.items() if _is_plain(value)})
 
@@ -148,5 +148,5 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _draw(seed: int, name: str) -> bytes:
+def _order_key(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()

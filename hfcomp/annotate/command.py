@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from hfcomp.data.annotations.project import Project
 
 DRAFT, PROGRESS, ADD_PERSON = "draft", "progress", "add_person"
-"""First words that are not a project; a folder of such a name is ./draft."""
+"""Subcommands. A project folder with one of these names is passed as a path, such as ./draft."""
 
 
 @dataclass(kw_only=True)
 class ProjectOptions(Options):
     """Project."""
 
-    project: Annotated[Path, Spelling("PROJECT", positional=True), "Folder of the project."]
+    project: Annotated[Path, Spelling("PROJECT", positional=True), "Project folder."]
 
 
 @dataclass(kw_only=True)
 class NewProjectOptions(Options):
     """Project."""
 
-    project: Annotated[Path, Spelling("PROJECT", positional=True), "Folder of the project, made if it is missing."]
+    project: Annotated[Path, Spelling("PROJECT", positional=True), "Project folder. Created if missing."]
 
 
 @dataclass(kw_only=True)
@@ -47,11 +47,11 @@ class PersonOptions(Options):
     """Person."""
 
     name: Annotated[str, Spelling("NAME", positional=True), "Name that the person signs in with."]
-    people: Annotated[Path, Spelling("FILE"), "File, created if missing."]
+    people: Annotated[Path, Spelling("FILE"), "File of passwords. Created if missing."]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves the page of a project, prints its progress, makes drafts, or adds a person to a file of passwords."""
+    """Serves the page of a project, prints its progress, creates drafts, or adds a person to a file of passwords."""
     if arguments[:1] == [PROGRESS]:
         _print_progress(arguments[1:])
     elif arguments[:1] == [DRAFT]:
@@ -64,21 +64,21 @@ def main(arguments: Sequence[str]) -> None:
 
 def _serve(arguments: Sequence[str]) -> None:
     if find_spec("gradio") is None:
-        raise ImportError('the page of hfcomp annotate needs Gradio: pip install "hfcomp[demo]"')
+        raise ImportError('The page of hfcomp annotate requires Gradio: pip install "hfcomp[demo]"')
     given = vars(parser().parse_args(arguments))
     folder, candidates = make_options(NewProjectOptions, given).project, _candidate_options(given)
     options = make_options(ServeOptions, given)
-    for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
+    for name in ("segmenter", "inpainter"):  # loaded only when the first annotator needs them
         check_place(getattr(options, name), f"--{name}")
     if candidates is None:
         _check_project(folder)
     from hfcomp.annotate.app.server import check_access, check_port
 
     passwords = options.passwords()
-    # Checked before candidates are added, which may take long.
+    # Check access first, because adding candidates may take a long time.
     check_access(options.host, passwords, options.public_names)
     check_port(options.host, options.port)
-    with closing_project(folder, lease_seconds=60 * options.lease_minutes, is_new=candidates is not None) as project:
+    with open_project(folder, lease_seconds=60 * options.lease_minutes, is_new=candidates is not None) as project:
         if candidates is not None:
             from hfcomp.annotate.candidates import add_candidates
 
@@ -88,11 +88,11 @@ def _serve(arguments: Sequence[str]) -> None:
 
 
 def _check_items(project: Project, concept: str | None) -> None:
-    """Raises ValueError for a project that would serve an empty page, as one whose first source failed."""
+    """Raises ValueError if the page would be empty, for example because the first source failed."""
     if any(project.decisions.counts(concept=concept).values()):
         return
     kind = "item" if concept is None else f"item of the concept {concept}"
-    raise ValueError(f"{project.folder} has no {kind}: nothing can be annotated. Add candidates with --source.")
+    raise ValueError(f"{project.folder} has no {kind} to annotate. Add candidates with --source.")
 
 
 def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -> None:
@@ -104,39 +104,40 @@ def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -
     service = AnnotationService(project, *models, concept=options.concept)
     settings = {"host": options.host, "port": options.port, "public_names": options.public_names}
     settings |= {"title": project.folder.resolve().name, "lease_seconds": 60 * options.lease_minutes, "log": _timed}
-    with closing(service), stopped() as stop:
+    with closing(service), stop_event() as stop:
         with serving(service, passwords=passwords, **settings) as address:
             counts = project.decisions.counts(concept=options.concept)
-            _log(f"{counts['open']:,} items are open, {counts['annotated']:,} wait for a review")
-            _log(f"page: {address} (Ctrl-C ends it)")
+            _log(f"{counts['open']:,} items are open, {counts['annotated']:,} are waiting for review")
+            _log(f"page: {address} (press Ctrl-C to stop)")
             stop.wait()
         if service.queue.waiting():
-            _log("ends when the inpainting under way is done; Ctrl-C again ends it now")
+            _log("stopping after the current inpainting job; press Ctrl-C again to stop now")
 
 
 @contextmanager
-def stopped() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; after the context they act as before."""
+def stop_event() -> Iterator[threading.Event]:
+    """Yields an event that Ctrl-C and SIGTERM set. On exit, restores the previous signal handlers."""
     stop = threading.Event()
     before = {
-        one: signal.signal(one, lambda number, frame: _stop(stop, number)) for one in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, lambda number, frame: _stop(stop, number))
+        for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield stop
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(stop: threading.Event, number: int) -> None:
-    if stop.is_set():  # the second one
+    if stop.is_set():  # this is the second signal
         raise SystemExit(128 + number)
     stop.set()
 
 
 @contextmanager
-def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool = False) -> Iterator[Project]:
-    """A project that is closed at the end; ValueError for a folder that is none, unless it may be a new one."""
+def open_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool = False) -> Iterator[Project]:
+    """Yields a project and closes it on exit. Raises ValueError if the folder is not a project, unless `is_new`."""
     from hfcomp.data.annotations.project import Project
 
     if not is_new:
@@ -150,7 +151,7 @@ def _check_project(folder: Path) -> None:
     from hfcomp.data.annotations.project import DATABASE
 
     if not (folder / DATABASE).is_file():
-        raise ValueError(f"{folder} has no {DATABASE}: it is not an annotation project. Begin one with --source.")
+        raise ValueError(f"{folder} has no {DATABASE}: it is not an annotation project. Create one with --source.")
 
 
 def _print_progress(arguments: Sequence[str]) -> None:
@@ -158,7 +159,7 @@ def _print_progress(arguments: Sequence[str]) -> None:
     from hfcomp.reporting.terminal import render_terminal
 
     folder = make_options(ProjectOptions, vars(progress_parser().parse_args(arguments))).project
-    with closing_project(folder) as project:
+    with open_project(folder) as project:
         render_terminal(progress_report(project.decisions))
 
 
@@ -170,27 +171,27 @@ def _draft(arguments: Sequence[str]) -> None:
     _check_project(folder)
     from hfcomp.annotate.drafting import draft
 
-    with closing_project(folder) as project:
+    with open_project(folder) as project:
         draft(project, options, log=_log, progress=sys.stderr.isatty())
 
 
 def _add_person(arguments: Sequence[str]) -> None:
     from hfcomp.annotate.people_file import add_person, check_password
 
-    given = make_options(PersonOptions, vars(add_person_parser().parse_args(arguments)))
+    options = make_options(PersonOptions, vars(add_person_parser().parse_args(arguments)))
     password = _read_password()
     check_password(password)
-    name = add_person(given.people, given.name, password)
-    _log(f"{given.people}: {name} has a new password; a page that is served reads it when it starts again")
+    name = add_person(options.people, options.name, password)
+    _log(f"{options.people}: set the password of {name}. Restart a running page to use it.")
 
 
 def _read_password() -> str:
-    """A password, typed twice at a terminal, or the first line of the standard input; never an argument.
+    """Reads a password, typed twice at a terminal, or the first line of standard input. It is never an argument.
 
     Raises:
-        ValueError: for two that differ.
+        ValueError: If the two typed passwords differ.
     """
-    # A password among the arguments would be visible to every user of the machine.
+    # Every user of the machine could see a password among the arguments.
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     password = getpass.getpass("Password: ")
@@ -200,33 +201,33 @@ def _read_password() -> str:
 
 
 def progress_parser() -> argparse.ArgumentParser:
-    """The command line of `hfcomp annotate progress`."""
-    description = "Prints the counts, the agreement and the newest decisions of a project."
+    """Builds the parser of `hfcomp annotate progress`."""
+    description = "Print the counts, the agreement and the newest decisions of a project."
     return command_parser(f"annotate {PROGRESS}", description, ProjectOptions)
 
 
 def add_person_parser() -> argparse.ArgumentParser:
-    """The command line that writes a file of passwords."""
+    """Builds the parser of `hfcomp annotate add_person`."""
     return command_parser(
         f"annotate {ADD_PERSON}",
-        "Adds a person to a file of passwords for --people, or changes their password, which is read from "
+        "Add a person to a file of passwords for --people, or change their password. The password is read from "
         "the terminal or from standard input.",
         PersonOptions,
     )
 
 
 def draft_parser() -> argparse.ArgumentParser:
-    """The command line of the automatic mode."""
-    description = "Makes drafts of open items automatically, for people to review."
+    """Builds the parser of `hfcomp annotate draft`."""
+    description = "Create drafts of open items automatically, for people to review."
     return command_parser(f"annotate {DRAFT}", description, ProjectOptions, DraftOptions)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of the page."""
+    """Builds the parser of `hfcomp annotate PROJECT`, which serves the page."""
     return command_parser(
         "annotate",
-        "Serves a page where people edit images in a mask, after Rösch et al. 2024, sections 4 and A.3. "
-        "With --source its candidates are added first; those that are there stay as they are.",
+        "Serve a page where people edit images inside a mask, following Rösch et al. 2024, sections 4 and A.3. "
+        "With --source, candidates from that source are added first; existing candidates are kept unchanged.",
         NewProjectOptions,
         ServeOptions,
         CandidateOptions,
@@ -235,13 +236,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
-    """The options of the candidates, taken out of those that were given; None without a source."""
+    """Removes the candidate options from `given` and returns them, or None without a source."""
     names = [name for name in declared_options(CandidateOptions) if name in given]
     if names and "source" not in names:
-        given_names = ", ".join(f"--{name}" for name in names)
+        useless = ", ".join(f"--{name}" for name in names)
         raise ValueError(
-            f"{given_names}: candidates are chosen only with --source. Pass it, or leave these options out; --concept "
-            "limits the page to one concept."
+            f"{useless}: no effect without --source, because candidates are chosen only from a source. Pass --source "
+            "or remove these options; --concept limits the page to one concept."
         )
     return make_options(CandidateOptions, given) if names else None
 

@@ -1,4 +1,4 @@
-"""The automatic mode: drafts of edits, made without a person, for people to review."""
+"""Automatic drafts: edits made without a person, for people to review."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ Outcome = Literal["submitted", "set aside"]
 
 
 class DraftLog:
-    """A file of JSON lines, one for each item that was tried: its outcome, why, and how the edit was made.
+    """A JSON Lines file with one line per tried item: its outcome, the reasons, and how the edit was made.
 
-    The settings of each line are in a file `settings-<hash>.json` beside it. A line is on the disk when `append`
-    returns. What a killed process left of a line is not read.
+    The settings of each line are stored next to it in `settings-<hash>.json`. A line is on disk once `append` returns.
+    A line that a killed process left incomplete is ignored.
 
     Attributes:
-        tried: ids of the items that have a line with these settings.
+        tried: Ids of the items that have a line with these settings.
     """
 
     def __init__(self, project: Path, settings: Mapping[str, Any]) -> None:
@@ -54,14 +54,13 @@ class DraftLog:
         self._path.parent.mkdir(exist_ok=True)
         self._settings = content_hash(settings)[:12]
         write_json(self._path.with_name(f"settings-{self._settings}.json"), settings)
-        # A kill may have cut off the last line. It is ended before the next line is written, and is not read.
+        # A kill may have cut off the last line. It is ignored, and ended before the next line is written.
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.is_file() else []
         self._is_cut = bool(lines) and not lines[-1].endswith(b"\n")
-        found = [_read(line) for line in lines]
-        self.tried = {line["item"] for line in found if line and line["settings"] == self._settings}
+        entries = [_read(line) for line in lines]
+        self.tried = {entry["item"] for entry in entries if entry and entry["settings"] == self._settings}
 
     def append(self, item: str, outcome: Outcome, **facts: Any) -> None:
-        """Writes a line."""
         line = {"item": item, "outcome": outcome, "settings": self._settings, **facts}
         start = "\n" if self._is_cut else ""
         append_text(self._path, f"{start}{json.dumps(line, ensure_ascii=False)}\n")
@@ -71,16 +70,16 @@ class DraftLog:
 
 def _read(line: bytes) -> Mapping[str, Any] | None:
     try:
-        found = parse_json(line.decode())
-        return found if {"item", "settings"} <= {*found} else None
+        entry = parse_json(line.decode())
+        return entry if {"item", "settings"} <= {*entry} else None
     except (ValueError, TypeError):
         return None
 
 
 UNREADABLE = "image cannot be read"
-# Number of items in one request to a language model.
+# Number of items per request to a language model.
 BATCH = 32
-# Number of consecutive items at which a model raises before the run ends with its error. Our choice.
+# Number of consecutive items for which a model raises before the run ends with its error. Our choice.
 MOST_FAILURES = 3
 
 
@@ -89,9 +88,9 @@ class Drafts:
     """Result of a run.
 
     Attributes:
-        submitted: items that wait for a review now.
-        set_aside: items that stay open for people, by reason.
-        failed: items at which a model raised; the next run tries them again.
+        submitted: Number of items now waiting for review.
+        set_aside: Number of items that stay open for people, by reason.
+        failed: Number of items for which a model raised. The next run tries them again.
     """
 
     submitted: int = 0
@@ -100,24 +99,24 @@ class Drafts:
 
 
 def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None], progress: bool = False) -> Drafts:
-    """Makes drafts of open items: each is submitted as `AUTOMATIC` and waits for a person's review.
+    """Drafts edits of open items. Each draft is submitted as `AUTOMATIC` and waits for a person's review.
 
-    For each item, in their order: an edit is proposed, its place segmented, candidates painted there and composed with
-    the original, and those set aside that changed nothing or that the dual encoder does not find nearer to the new
-    caption. The best one is submitted with quality "okay". Up to `edits` edits of an item are tried. One without a
-    draft stays open for people; why is in `drafts/drafts.jsonl` of the project (`DraftLog`).
+    For each item in order, an edit is proposed, its region is segmented, and candidates are painted there and composed
+    with the original. Candidates that changed nothing, or that the dual encoder does not find closer to the new
+    caption, are dropped. The best one is submitted with quality "okay". Up to `edits` edits are tried per item. An
+    item without a draft stays open for people, and the project's `drafts/drafts.jsonl` gives the reasons (`DraftLog`).
 
-    Called again, it goes on with the items that were not tried with these settings; so a run may be interrupted at any
-    moment. What is drafted of an item depends on the item and the settings, not on the others or their order. Items
-    that somebody works on and those that a reviewer sent back are left to people.
+    A run may be interrupted at any time. Another call continues with the items that were not tried with these
+    settings. The draft of an item depends on the item and the settings, not on other items or their order. Items that
+    somebody is working on, and items that a reviewer sent back, are left to people.
 
     Raises:
-        ValueError: for a model that is not as expected, or a project that another run drafts.
-        ImportError: for a missing package.
-        OSError: for a model that is out of reach, or a full disk. What is done is kept.
-        RuntimeError: where a model fails at `MOST_FAILURES` items in a row.
+        ValueError: If a model is not as expected, or another run is drafting the project.
+        ImportError: If a package is missing.
+        OSError: If a model cannot be reached or the disk is full. Finished drafts are kept.
+        RuntimeError: If a model fails for `MOST_FAILURES` items in a row.
     """
-    # Two runs at once would draft the same items twice.
+    # Two concurrent runs would draft the same items twice.
     with locked(project.folder / "drafts"):
         drafter = _Drafter(project, options, log)
         try:
@@ -129,7 +128,7 @@ def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None]
 
 
 class _Drafter:
-    """A run with its models."""
+    """One run with its models."""
 
     def __init__(self, project: Project, options: DraftOptions, log: Callable[[str], None]) -> None:
         self._project, self._options, self._log = project, options, log
@@ -151,10 +150,10 @@ class _Drafter:
 
     def run(self, progress: bool) -> None:
         names = self._open_items()[: self._options.number]
-        self._log(f"{len(names):,} open items are tried")
+        self._log(f"trying {len(names):,} open items")
         with tqdm(total=len(names), desc="drafts", unit="items", disable=not progress) as bar:
-            # A language model gets many items at once, but only for first attempts: later ones depend on the results
-            # of these.
+            # Send many items to a language model at once, but only for first attempts: later attempts depend on their
+            # results.
             for chunk in _chunks(names):
                 items = [self._project.decisions.item(name) for name in chunk]
                 for item, first in zip(items, self._proposer.propose(items, 0), strict=True):
@@ -167,18 +166,18 @@ class _Drafter:
         decisions = self._project.decisions
         returned = {entry.item for entry in decisions.log() if entry.action == "send back"}
         # An item that a reviewer sent back waits for a person.
-        left = returned | self._tried.tried
-        found = (item.id for item in decisions.items(state="open", concept=self._options.concept))
-        return [name for name in found if name not in left]
+        excluded = returned | self._tried.tried
+        names = (item.id for item in decisions.items(state="open", concept=self._options.concept))
+        return [name for name in names if name not in excluded]
 
     def _try(self, item: Item, first: Proposal | Refused) -> None:
-        # A person may have taken the item since the list of open items was made.
+        # A person may have taken the item since the open items were listed.
         if not self._project.decisions.take(AUTOMATIC, item.id):
             return
         try:
             self._draft(item, first)
             self._failures = 0
-        # A model that fails at one image costs this item. A model that fails at several in a row ends the run.
+        # A single failure of a model costs only this item. Several failures in a row end the run.
         except RuntimeError as error:
             self.drafts.failed, self._failures = self.drafts.failed + 1, self._failures + 1
             self._log(f"{item.id}: {error}")
@@ -197,7 +196,7 @@ class _Drafter:
         edits = refused = 0
         while edits < self._options.edits and refused < self._options.attempts:
             self._project.decisions.renew(AUTOMATIC, item.id)
-            # Rejected answers count too, so no attempt draws the seeds of an earlier one.
+            # Rejected answers count too, so no attempt reuses the seeds of an earlier one.
             attempt = edits + refused
             proposal = self._proposer.propose([item], attempt)[0] if attempt else first
             if isinstance(proposal, Refused):
@@ -209,23 +208,23 @@ class _Drafter:
             rng = caption_rng(self._options.seed, item.id, "candidates", str(attempt))
             seeds = [rng.getrandbits(31) for _ in range(self._options.candidates)]
             try:
-                found = self._maker.make(original, proposal, seeds)
+                draft = self._maker.make(original, proposal, seeds)
             except SetAside as reason:
                 reasons.append(str(reason))
                 continue
-            self._submit(item, proposal, found, reasons)
+            self._submit(item, proposal, draft, reasons)
             return
         self._set_aside(item, reasons)
 
-    def _submit(self, item: Item, proposal: Proposal, found: Draft, reasons: list[str]) -> None:
-        # Painting takes longer than a lease, and whoever holds the item now goes first.
+    def _submit(self, item: Item, proposal: Proposal, draft: Draft, reasons: list[str]) -> None:
+        # Painting may take longer than a lease. A person who has taken the item meanwhile has priority.
         if not self._project.decisions.renew(AUTOMATIC, item.id):
-            self._log(f"{item.id}: somebody else was given it meanwhile, so its draft was not saved")
+            self._log(f"{item.id}: draft not saved, because the item was assigned to somebody else meanwhile")
             return
         options = self._options
         edit = Edit(
-            image=self._project.save(found.image),
-            mask=self._project.save(mask_image(found.mask)),
+            image=self._project.save(draft.image),
+            mask=self._project.save(mask_image(draft.mask)),
             caption=proposal.caption,
             original=proposal.original,
             mask_prompt=proposal.mask_prompt,
@@ -233,12 +232,12 @@ class _Drafter:
             enlarge=(options.enlarge_x, options.enlarge_y),
             is_corrected=False,
             inpaint_prompt=proposal.inpaint_prompt,
-            seed=found.seed,
+            seed=draft.seed,
             quality="okay",
         )
         self._project.decisions.submit(AUTOMATIC, item.id, edit)
-        # Logged once the decision is on disk. A kill in between repeats nothing, because the item is no longer open.
-        self._tried.append(item.id, "submitted", before=reasons, **found.margins)
+        # Log only after the decision is on disk. A kill in between repeats nothing: the item is no longer open.
+        self._tried.append(item.id, "submitted", before=reasons, **draft.margins)
         self.drafts.submitted += 1
 
     def _set_aside(self, item: Item, reasons: list[str]) -> None:
@@ -247,11 +246,11 @@ class _Drafter:
 
 
 def _report(drafts: Drafts, log: Callable[[str], None]) -> None:
-    log(f"{drafts.submitted:,} drafts wait for a review")
+    log(f"{drafts.submitted:,} drafts are waiting for review")
     for reason, number in drafts.set_aside.most_common():
         log(f"{number:,} items stay open: {reason}")
     if drafts.failed:
-        log(f"{drafts.failed:,} items stay open: a model failed, see above; the next run tries them again")
+        log(f"{drafts.failed:,} items stay open: a model failed (see above); the next run tries them again")
 
 
 def _chunks(names: list[str]) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Edits of the automatic mode: what is proposed, and the edited image that passed every test."""
+"""Automatic edits: proposals, and the edited images that pass every check."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hfcomp.annotate.captions import (
+    contains_word,
     editable_keywords,
     inpaint_prompt,
     is_same_caption,
     mask_prompt,
-    names,
     replacements,
 )
 from hfcomp.annotate.models import Inpainter, Segmenter
@@ -33,18 +33,18 @@ from hfcomp.factory.writers.requests import EditAnswer, Refused
 from hfcomp.negatives.keywords.matching import EXTENDED, KeywordMatch, replace_keyword
 from hfcomp.negatives.negative import caption_rng
 
-NO_MORE = "no further replacement"
-OLD_CAPTION, NOT_OFFERED = "an original caption", "not one of the replacements that were offered"
-WRONG_PAINT, WRONG_MASK = "inpainting prompt without the new word", "mask prompt with the new word"
+NO_MORE = "no replacements left"
+OLD_CAPTION, NOT_OFFERED = "new caption is an original caption", "new caption is not an offered replacement"
+WRONG_PAINT, WRONG_MASK = "inpainting prompt lacks the new word", "mask prompt contains the new word"
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """An edit that may be tried.
+    """An edit to try.
 
     Attributes:
-        original: the caption of the item that is changed.
-        caption: true of the edited image.
+        original: The item's caption that is changed.
+        caption: The new caption, which describes the edited image.
     """
 
     original: str
@@ -60,16 +60,16 @@ class Proposer(Protocol):
     """Number of answers of a language model so far."""
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
-        """A proposal for each item, or why there is none; another one with each attempt, from 0."""
+        """Returns a proposal or the reason why there is none for each item. Attempts count from 0 and all differ."""
         ...
 
     def facts(self) -> Mapping[str, Any]:
-        """What decides the proposals, as JSON values."""
+        """Returns everything that determines the proposals, as JSON values."""
         ...
 
 
 class RuleProposer:
-    """Replaces a keyword of a caption, both drawn with the replacement by the seed and the item's id."""
+    """Replaces a keyword of a caption. The seed and the item's id determine caption, keyword and replacement."""
 
     counts: ClassVar[Mapping[str, int]] = {}
 
@@ -86,7 +86,7 @@ class RuleProposer:
         choices = _choices(item)
         if attempt >= len(choices):
             return Refused(NO_MORE)
-        # The order is the same at each attempt, so attempts are different edits.
+        # The order is the same for every attempt, so all attempts are different edits.
         caption_rng(self._seed, item.id, "proposal").shuffle(choices)
         caption, match, word = choices[attempt]
         return Proposal(
@@ -98,7 +98,7 @@ class RuleProposer:
 
 
 class LanguageModelProposer:
-    """Asks a language model to choose among the replacements, and for prompts and a caption."""
+    """Asks a language model to choose a replacement and to write the prompts and the caption."""
 
     def __init__(self, model: Mapping[str, Any], *, seed: int, device: str | None = None) -> None:
         self._model, self._seed, self._device = model, seed, device
@@ -128,32 +128,32 @@ class LanguageModelProposer:
 
 
 def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
-    """The edit in an answer, once it is one of those that were offered.
+    """Returns the edit in an answer if it is one of the offered edits.
 
-    Its caption must be one of the item's with one keyword replaced. Case and the final full stop may differ; the
-    item's are kept. The prompts must fit it.
+    The new caption must be one of the item's captions with one keyword replaced. Case and the final full stop may
+    differ; those of the item's caption are kept. The prompts must match the edit.
 
     Raises:
-        Refused: with the reason.
+        Refused: If the answer is rejected, with the reason.
     """
     edits = (
         (caption, word, replace_keyword(caption, match, word, EXTENDED)) for caption, match, word in _choices(item)
     )
-    # The answer only chooses among our own edits: their caption is kept, whatever else the model wrote.
-    found = next((edit for edit in edits if is_same_caption(edit[2], answer.caption)), None)
-    if found is None:
+    # The answer only chooses among our own edits: we keep our caption, whatever else the model wrote.
+    edit = next((edit for edit in edits if is_same_caption(edit[2], answer.caption)), None)
+    if edit is None:
         is_old = any(is_same_caption(caption, answer.caption) for caption in item.captions)
         raise Refused(OLD_CAPTION if is_old else NOT_OFFERED)
-    original, word, caption = found
-    if not names(answer.paint, item.concept, word):
+    original, word, caption = edit
+    if not contains_word(answer.paint, item.concept, word):
         raise Refused(WRONG_PAINT)
-    if names(answer.mask, item.concept, word):
+    if contains_word(answer.mask, item.concept, word):
         raise Refused(WRONG_MASK)
     return Proposal(original, answer.mask, answer.paint, caption)
 
 
 def _choices(item: Item) -> list[tuple[str, KeywordMatch, str]]:
-    """Each caption, keyword in it, and word that may replace the keyword."""
+    """Returns every combination of a caption, a keyword in it, and a replacement for the keyword."""
     return [
         (caption, match, word)
         for caption in item.captions
@@ -166,27 +166,27 @@ def _offered_words(item: Item) -> dict[str, tuple[str, ...]]:
     return {match.keyword: replacements(item.concept, match.keyword) for _, match, _ in _choices(item)}
 
 
-BAD_MASK, SMALL_MASK, LARGE_MASK = "mask of nothing or of everything", "mask too small", "mask too large"
-UNCHANGED = "mask painted as it was"
+BAD_MASK, SMALL_MASK, LARGE_MASK = "mask covers nothing or everything", "mask too small", "mask too large"
+UNCHANGED = "painting left the mask unchanged"
 ORIGINAL_MISREAD = "original image does not prefer the original caption"
 EDIT_MISREAD = "no edited image prefers the new caption"
 
 
-# Maps n images to `[n]`, differences of two cosines.
+# Maps n images to `[n]`: the cosine with the new caption minus the cosine with the original caption.
 Preference = Callable[[Sequence[Image.Image]], NDArray[np.float32]]
 
 
 class SetAside(Exception):
-    """Why no draft is made of an item."""
+    """An edit failed a check; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """An edited image that passed every test.
+    """An edited image that passed every check.
 
     Attributes:
-        mask: `[H, W]`, enlarged.
-        margins: cosines of the dual encoder: `original_margin` and `edited_margin`; empty without one.
+        mask: Enlarged mask `[H, W]`.
+        margins: Cosine margins of the dual encoder, `original_margin` and `edited_margin`. Empty without an encoder.
     """
 
     image: Image.Image
@@ -196,7 +196,7 @@ class Draft:
 
 
 class DraftMaker:
-    """Segments, paints, composes and tests."""
+    """Segments, paints, composes and checks."""
 
     def __init__(
         self, options: DraftOptions, segmenter: Segmenter, inpainter: Inpainter, embedder: Embedder | None
@@ -204,20 +204,20 @@ class DraftMaker:
         self._options, self._segmenter, self._inpainter, self._embedder = options, segmenter, inpainter, embedder
 
     def make(self, original: Image.Image, proposal: Proposal, seeds: Sequence[int]) -> Draft:
-        """The best of the candidates.
+        """Paints candidates and returns the best one.
 
         Raises:
-            SetAside: where no candidate passed the tests, with the most frequent reason.
+            SetAside: If no candidate passes the checks, with the most frequent reason.
         """
         prefer, margins = self._preference(proposal), {}
-        if prefer is not None:  # before anything is painted: it is the cheapest test
+        if prefer is not None:  # the cheapest check comes first, before any painting
             margins["original_margin"] = -float(prefer([original])[0])
             if not margins["original_margin"] > self._options.original_margin:
                 raise SetAside(ORIGINAL_MISREAD)
         mask = self._mask(original, proposal.mask_prompt)
         candidates = self._candidates(original, mask, proposal.inpaint_prompt, seeds)
         best = 0
-        # The best candidate is the image that is nearest to the new caption, relative to the original caption.
+        # The best candidate is the image closest to the new caption, relative to the original caption.
         if prefer is not None:
             preferences = prefer([image for _, image in candidates])
             best = int(np.argmax(preferences))
@@ -229,8 +229,8 @@ class DraftMaker:
 
     def _mask(self, original: Image.Image, prompt: str) -> Mask:
         options = self._options
-        found = threshold_mask(self._segmenter.probability_map(original, prompt), options.threshold)
-        mask = enlarge(found, options.enlarge_x, options.enlarge_y)
+        segmented = threshold_mask(self._segmenter.probability_map(original, prompt), options.threshold)
+        mask = enlarge(segmented, options.enlarge_x, options.enlarge_y)
         try:
             check_mask(mask, original)
         except ValueError as error:
@@ -244,8 +244,8 @@ class DraftMaker:
     def _candidates(
         self, original: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]
     ) -> list[tuple[int, Image.Image]]:
-        """Seeds and composed images that the pipeline has painted again."""
-        found, reasons = [], Counter[str]()
+        """Paints one image per seed and returns the usable ones with their seeds, composed with the original."""
+        candidates, reasons = [], Counter[str]()
         for seed, painted in zip(seeds, self._inpainter.paint(original, mask, prompt, seeds), strict=True):
             image = compose(original, painted.image, mask)
             if painted.is_blanked:
@@ -255,16 +255,16 @@ class DraftMaker:
             elif not is_changed(original, image, mask, least=self._options.min_change):
                 reasons[UNCHANGED] += 1
             else:
-                found.append((seed, image))
-        if not found:
+                candidates.append((seed, image))
+        if not candidates:
             raise SetAside(reasons.most_common(1)[0][0])
-        return found
+        return candidates
 
     def _preference(self, proposal: Proposal) -> Preference | None:
-        """How much nearer images are to the new caption than to the original one; None without a dual encoder."""
+        """Returns a function that scores how much closer images are to the new caption; None without an encoder."""
         embedder = self._embedder
         if embedder is None:
             return None
-        # Cosines are linear in the text: one product gives the difference of both.
+        # Cosines are linear in the text embedding, so a single product gives the difference of both.
         before, after = embedder.texts([proposal.original, proposal.caption]).vectors
         return lambda images: embedder.images(images) @ (after - before)

@@ -1,4 +1,4 @@
-"""CLIPSeg, which makes a mask from a text, and a diffusers inpainting pipeline, which paints in a mask."""
+"""Models for annotation: CLIPSeg creates a mask from a text, and a diffusers inpainting pipeline paints in it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hfcomp.factory.images.editor import (
 )
 from hfcomp.factory.images.options import DType
 from hfcomp.factory.sources import model_facts
-from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatch, silence_library
+from hfcomp.modeling.weight_checks import name_damaged_weights, silence_library
 
 MODEL_TYPE = "clipseg"
 
 
 class Segmenter:
-    """CLIPSeg: where in an image is what a text names."""
+    """CLIPSeg model that locates what a text names in an image."""
 
     def __init__(self, model: str = DEFAULT_SEGMENTER, *, device: str = "cpu") -> None:
         network, self._processor = _load(model)
@@ -39,20 +39,20 @@ class Segmenter:
         self.identity = model_facts(model)
 
     def probability_map(self, image: Image.Image, prompt: str) -> ProbabilityMap:
-        """The probability of each pixel to be of what the prompt names.
+        """Returns the probability that each pixel belongs to what the prompt names.
 
         The processor scales the whole image to the model's square (352 x 352 pixels), whatever its aspect ratio. The
-        probabilities of that square are scaled back, bilinearly, so that each one lies where its pixels came from.
+        probabilities of the square are scaled back bilinearly, so they align with the pixels of the image.
         """
         if not prompt.strip():
-            raise ValueError("The mask prompt is empty. Name what is to be replaced, such as: fire hydrant.")
+            raise ValueError("The mask prompt is empty. Name what to replace, such as: fire hydrant.")
         inputs = self._processor(
             text=[prompt.strip()], images=[image], padding=True, truncation=True, return_tensors="pt"
         )
         with torch.inference_mode():
             logits = self._model(**inputs.to(self.device)).logits  # [1, side, side]
         size = (image.height, image.width)
-        # `interpolate` needs a batch axis and a channel axis, of which the logits have one.
+        # `interpolate` needs a batch axis and a channel axis, but the logits have only one of them.
         scaled = torch.nn.functional.interpolate(
             logits.float().sigmoid()[None], size, mode="bilinear", align_corners=False
         )
@@ -64,7 +64,7 @@ def load_segmenter(options: ModelOptions) -> Segmenter:
 
 
 def _load(model: str) -> tuple[CLIPSegForImageSegmentation, CLIPSegProcessor]:
-    """The network in fp32, and its processor."""
+    """Loads the network in fp32 and its processor."""
     where = f"segmenter={model}"
     try:
         with silence_library(), name_damaged_weights(model):
@@ -82,11 +82,11 @@ def _load(model: str) -> tuple[CLIPSegForImageSegmentation, CLIPSegProcessor]:
     except (OSError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"{where}: not a CLIPSeg model in a folder or on the Hub: {error}\nChoose one such as "
-            f"{DEFAULT_SEGMENTER}. Weights are read from safetensors only: of a model with a pytorch_model.bin alone, "
-            "load it once with transformers, save it with save_pretrained and pass that folder."
+            f"{DEFAULT_SEGMENTER}. Weights are read only from safetensors files. If the model has only a "
+            "pytorch_model.bin, load it once with transformers, save it with save_pretrained and pass that folder."
         ) from error
-    # transformers would fill missing weights at random and only warn.
-    raise_on_mismatch(where, missing=loading["missing_keys"])
+    # transformers would initialize missing weights randomly and only warn.
+    refuse(where, missing=loading["missing_keys"])
     return network, processor
 
 
@@ -95,11 +95,11 @@ PARAMETERS = ("prompt", "image", "mask_image", "num_inference_steps", "guidance_
 
 
 class Inpainter:
-    """Paints in masks by prompts.
+    """Paints inside masks according to prompts.
 
     Args:
-        pipeline: Hub id or folder of an inpainting pipeline, or of one that diffusers makes one of.
-        size: longer side of the image that the pipeline sees, in pixels.
+        pipeline: Hub id or folder of an inpainting pipeline, or of a pipeline that diffusers can convert to one.
+        size: Longer side of the image passed to the pipeline, in pixels.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Inpainter:
         self._pipeline = load_pipeline(
             pipeline, resolve_dtype(dtype, device), device, kind=_kind(pipeline), setting="inpainter"
         )
-        # Checked here, because the error of the call itself would suggest no remedy.
+        # Check this here, because the error raised by the call itself would not suggest a remedy.
         missing = set(PARAMETERS) - {*inspect.signature(self._pipeline.__call__).parameters}
         if missing:
             raise ValueError(
-                f"inpainter={pipeline}: its {type(self._pipeline).__name__} does not take "
+                f"inpainter={pipeline}: its {type(self._pipeline).__name__} does not accept "
                 f"{', '.join(sorted(missing))}. "
                 f"Choose an inpainting pipeline such as {DEFAULT_INPAINTER}."
             )
@@ -129,35 +129,33 @@ class Inpainter:
         self.identity = f"{pipeline_facts(pipeline)}, {steps} steps, guidance {guidance}, {size} pixels"
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Edit]:
-        """Candidates, each of the image's size.
+        """Paints one candidate of the image's size per seed.
 
-        The pipeline sees the whole image, scaled so that its longer side has `size` pixels, smaller images enlarged,
-        and each side a multiple of what its autoencoder needs. It is not cropped to the mask, as `padding_mask_crop`
-        of diffusers would: the scene determines what fits. What the pipeline makes of the pixels outside the mask is
-        for `compose` to discard.
+        The pipeline sees the whole image, scaled up or down so that its longer side has `size` pixels and each side is
+        a multiple of what the autoencoder needs. The image is not cropped to the mask, as diffusers'
+        `padding_mask_crop` would do, because the scene determines what fits. `compose` later discards whatever the
+        pipeline changed outside the mask.
 
-        A candidate depends on its own seed, and not on the number of candidates.
+        A candidate depends only on its own seed, not on the number of candidates.
 
         Args:
-            image: RGB.
-            mask: `[H, W]`, of the image's size.
-            seeds: one for each candidate; of its noise, which is made on the CPU.
+            image: RGB image.
+            mask: Mask `[H, W]` of the image's size.
+            seeds: One seed per candidate for its noise, which is generated on the CPU.
         """
         if not prompt.strip():
-            raise ValueError(
-                "The inpainting prompt is empty. Describe what is to be painted, such as: a yellow hydrant."
-            )
+            raise ValueError("The inpainting prompt is empty. Describe what to paint, for example: a yellow hydrant.")
         from diffusers.utils import logging
 
         width, height = self._fit(image)
         small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
-        # A small pixel belongs to the mask if any of its pixels does: thin masks would vanish otherwise.
+        # A scaled pixel belongs to the mask if any of its original pixels does; otherwise thin masks would vanish.
         where = mask_image(mask).resize((width, height), Image.Resampling.BOX).point(lambda value: 255 * (value > 0))
-        found: list[Edit] = []
-        for seed in seeds:  # one at a time: no candidate depends on how many there are
+        candidates: list[Edit] = []
+        for seed in seeds:  # one at a time, so no candidate depends on the number of candidates
             try:
                 with single_thread(self.device), silence_library(logging), torch.inference_mode():
-                    made = self._pipeline(
+                    output = self._pipeline(
                         prompt=prompt.strip(),
                         image=small,
                         mask_image=where,
@@ -168,12 +166,13 @@ class Inpainter:
                     )
             except torch.OutOfMemoryError as error:
                 raise ValueError(
-                    f"The memory of {self.device} is too small to paint {width} x {height} pixels. Choose a smaller "
-                    f"size than {self._size}, a smaller pipeline or another device."
+                    f"{self.device} has too little memory to paint {width} x {height} pixels. Choose a size below "
+                    f"{self._size}, a smaller pipeline or another device."
                 ) from error
-            blanked = (getattr(made, "nsfw_content_detected", None) or [False])[0]
-            found.append(Edit(made.images[0].resize(image.size, Image.Resampling.LANCZOS), bool(blanked)))
-        return found
+            is_blanked = (getattr(output, "nsfw_content_detected", None) or [False])[0]
+            painted = output.images[0].resize(image.size, Image.Resampling.LANCZOS)
+            candidates.append(Edit(painted, bool(is_blanked)))
+        return candidates
 
     def _fit(self, image: Image.Image) -> tuple[int, int]:
         scale = self._size / max(image.size)
@@ -193,20 +192,20 @@ def load_inpainter(options: ModelOptions) -> Inpainter:
 
 
 def _kind(place: str) -> str:
-    """The class of diffusers that loads a pipeline: its own where that one paints in masks, as Flux Fill's does."""
+    """Returns the diffusers class that loads a pipeline: its own class if that inpaints, as Flux Fill's does."""
     if find_spec("diffusers") is None:
-        return AUTOMATIC_KIND  # load_pipeline says how to install it
+        return AUTOMATIC_KIND  # the error of load_pipeline tells how to install it
     import diffusers
 
     try:
         own = diffusers.DiffusionPipeline.load_config(place)["_class_name"]
-    except (OSError, ValueError, KeyError):  # load_pipeline says what is wrong
+    except (OSError, ValueError, KeyError):  # load_pipeline raises an error that explains the problem
         return AUTOMATIC_KIND
-    taken = inspect.signature(getattr(diffusers, own).__call__).parameters if hasattr(diffusers, own) else ()
-    return own if "mask_image" in taken else AUTOMATIC_KIND
+    parameters = inspect.signature(getattr(diffusers, own).__call__).parameters if hasattr(diffusers, own) else ()
+    return own if "mask_image" in parameters else AUTOMATIC_KIND
 
 
 def _step(pipeline: Any) -> int:
-    """What both sides have to be a multiple of: diffusers refuses other sizes, or scales them silently."""
+    """Returns the number that both sides must be a multiple of; diffusers rejects or silently scales other sizes."""
     settings = getattr(getattr(pipeline, "image_processor", None), "config", {})
     return math.lcm(8, settings.get("vae_scale_factor") or getattr(pipeline, "vae_scale_factor", 8))

@@ -1,4 +1,4 @@
-"""What a person has made of an item so far, as the database keeps it."""
+"""A person's unfinished work on an item, as stored in the database."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Segmentation:
     """Settings of a mask.
 
     Attributes:
-        prompt: what is segmented; empty for a mask drawn by hand.
-        threshold: 0 to 1.
-        enlarge: pixels in x and y.
-        added: file of the brush strokes that were added, white on black.
-        erased: file of the brush strokes that were erased; they win.
+        prompt: Text that names what to segment. Empty for a mask drawn by hand.
+        threshold: Minimum probability, 0 to 1.
+        enlarge: Enlargement of the mask in x and y, in pixels.
+        added: File of the added brush strokes, white on black.
+        erased: File of the erasing brush strokes. They take precedence over the added ones.
     """
 
     prompt: str
@@ -40,7 +40,7 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An image to choose."""
+    """A painted image to choose from."""
 
     file: str
     seed: int
@@ -48,10 +48,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Painting:
-    """Candidates, with the mask and prompt that they were made with.
+    """Candidates with the mask and the prompt that they were painted with.
 
     Attributes:
-        mask: its file.
+        mask: File of the mask.
         candidates: Sorted by their seeds.
     """
 
@@ -63,15 +63,15 @@ class Painting:
 
 @dataclass(frozen=True)
 class PageDraft:
-    """What a person has made of an item so far.
+    """A person's work on an item so far.
 
     Attributes:
-        original: caption of the item that the new one is based on.
-        caption: the new one.
-        painting: the last candidates.
-        chosen: index of one of them.
+        original: The item's caption that the new caption is based on.
+        caption: The new caption.
+        painting: The latest candidates.
+        chosen: Index of the chosen candidate.
         next_seed: First seed of the next candidates.
-        note: Message to the person, such as why a reviewer sent the item back.
+        note: Message to the person, such as the reason why a reviewer sent the item back.
     """
 
     original: str
@@ -94,11 +94,11 @@ class PageDraft:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a caption offers to replace.
+    """The replacements that a caption offers.
 
     Attributes:
-        mask_prompt: Phrase that the keyword is part of.
-        prompts: Inpainting prompts by the word that replaces the keyword.
+        mask_prompt: Phrase that contains the keyword.
+        prompts: Inpainting prompts, keyed by the word that replaces the keyword.
     """
 
     keyword: str
@@ -107,9 +107,9 @@ class Offer:
 
 
 def offer(item: Item, caption: str) -> Offer:
-    """What a caption of an item offers to replace: its keyword, by the words that `replacements` allows."""
+    """Offers to replace the keyword of an item's caption by each word that `replacements` allows."""
     keyword = dict(zip(item.captions, item.keywords, strict=True)).get(caption, item.keywords[0])
-    match = next((one for one in editable_keywords(caption, item.concept) if one.keyword == keyword), None)
+    match = next((match for match in editable_keywords(caption, item.concept) if match.keyword == keyword), None)
     if match is None:
         return Offer(keyword, keyword, {word: word for word in replacements(item.concept, keyword)})
     words = replacements(item.concept, keyword)
@@ -117,14 +117,14 @@ def offer(item: Item, caption: str) -> Offer:
 
 
 def first_draft(item: Item) -> PageDraft:
-    """The draft that an item begins with: its first caption, the keyword's phrase and the first replacement.
+    """Returns the initial draft of an item: its first caption, the keyword's phrase and a replacement.
 
-    Which replacement comes first differs from item to item, else most would become what heads the list.
+    The initial replacement differs from item to item. Otherwise, most edits would use the first word in the list.
     """
     caption = item.captions[0]
     offered = offer(item, caption)
     prompts = list(offered.prompts.values())
-    # A sum of bytes instead of `hash`, which differs between processes.
+    # Use a sum of bytes instead of `hash`, which differs between processes.
     prompt = prompts[sum(item.id.encode()) % len(prompts)] if prompts else ""
     return PageDraft(
         original=caption,
@@ -134,29 +134,29 @@ def first_draft(item: Item) -> PageDraft:
     )
 
 
-def following(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
-    """A draft whose caption follows the inpainting prompt and the base, unless somebody has changed it by hand."""
-    # A caption that is neither our proposal nor the original was typed by a person, and stays.
+def update_caption(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
+    """Adapts the caption of a draft to its inpainting prompt and base caption, unless a person has edited it."""
+    # A caption that is neither our proposal nor the original was typed by a person, so keep it.
     proposed = proposed_caption(before.original, item.concept, before.prompt)
     if draft.caption != before.caption or before.caption not in (proposed, before.original):
         return draft
     return replace(draft, caption=proposed_caption(draft.original, item.concept, draft.prompt))
 
 
-def draft_of(edit: Edit, inverse: str | None, note: str = "") -> PageDraft:
-    """The draft that would be submitted as an edit.
+def draft_from_edit(edit: Edit, inverse: str | None, note: str = "") -> PageDraft:
+    """Returns the draft that would be submitted as the given edit.
 
     Args:
-        inverse: file of the pixels outside its mask, for a mask that was corrected by hand.
+        inverse: File of the pixels outside the mask, if the mask was corrected by hand.
     """
     strokes = {"added": edit.mask, "erased": inverse} if edit.is_corrected else {}
-    made = Segmentation(edit.mask_prompt, edit.threshold, edit.enlarge, **strokes)
+    segmentation = Segmentation(edit.mask_prompt, edit.threshold, edit.enlarge, **strokes)
     return PageDraft(
         original=edit.original,
-        segmentation=made,
+        segmentation=segmentation,
         prompt=edit.inpaint_prompt,
         caption=edit.caption,
-        painting=Painting(made, edit.mask, edit.inpaint_prompt, (Candidate(edit.image, edit.seed),)),
+        painting=Painting(segmentation, edit.mask, edit.inpaint_prompt, (Candidate(edit.image, edit.seed),)),
         chosen=0,
         quality=edit.quality,
         next_seed=edit.seed + 1,

@@ -1,4 +1,4 @@
-"""Passwords of the page: one for everybody, or one for each person in a file of hashes."""
+"""Passwords for the page: one shared password, or a file of hashes with one password per person."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _VERSION = 1
 
 
 class Passwords(Protocol):
-    """What lets people in.
+    """Checks names and passwords.
 
     Attributes:
-        what: What a person enters, in words.
+        what: Description of the password that a person enters.
     """
 
     what: str
 
     def person(self, name: str, password: str) -> str | None:
-        """The person who signs in; None for a wrong name or password."""
+        """Returns the name of the person who signs in, or None if the name or password is wrong."""
 
 
 class SharedPassword:
-    """One password for everybody: whoever knows it may use any name."""
+    """One shared password: anyone who knows it may use any name."""
 
     what = "the password of this project"
 
@@ -47,14 +47,14 @@ class SharedPassword:
 
     def person(self, name: str, password: str) -> str | None:
         try:
-            found = person_name(name)
+            person = person_name(name)
         except ValueError:
             return None
-        return found if hmac.compare_digest(password.encode("utf-8", "replace"), self._password) else None
+        return person if hmac.compare_digest(password.encode("utf-8", "replace"), self._password) else None
 
 
 class PeopleFile:
-    """A password for each person: a JSON file with a salted scrypt hash of each, which `add_person` writes."""
+    """One password per person: a JSON file of salted scrypt hashes, written by `add_person`."""
 
     what = "your own password"
 
@@ -65,18 +65,18 @@ class PeopleFile:
         self._nobody = hash_password(secrets.token_hex(16))
 
     def person(self, name: str, password: str) -> str | None:
-        """The person as the file spells the name, if the password is theirs."""
-        # Long texts are rejected before any work is done for them.
+        """Returns the name as spelled in the file if the password matches, or None."""
+        # Reject long texts before doing any work for them.
         if len(name) > 4 * LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             return None
-        found = next((one for one in self._people if person_key(one) == person_key(name)), None)
+        person = next((known for known in self._people if person_key(known) == person_key(name)), None)
         # An unknown name takes as long as a known one.
-        is_right = is_password(password, self._nobody if found is None else self._people[found])
-        return found if is_right else None
+        is_right = is_password(password, self._nobody if person is None else self._people[person])
+        return person if is_right else None
 
 
 def check_password(password: str) -> None:
-    """Raises ValueError for a password that is too short or too long."""
+    """Raises ValueError if a password is too short or too long."""
     if len(password) < SHORTEST_PASSWORD:
         raise ValueError(f"The password has {len(password)} characters, expected {SHORTEST_PASSWORD} or more.")
     if len(password) > LONGEST_PASSWORD:
@@ -84,23 +84,23 @@ def check_password(password: str) -> None:
 
 
 def add_person(path: Path, name: str, password: str) -> str:
-    """Adds a person to a file, which is made if it is missing, or changes their password; returns the name."""
+    """Adds a person to a file or changes their password, and returns the name as stored. Creates a missing file."""
     check_password(password)
     people = read_people(path) if path.exists() else {}
-    found = person_name(name)
-    before = next((one for one in people if person_key(one) == person_key(found)), found)
-    people[before] = hash_password(password)
+    person = person_name(name)
+    stored = next((known for known in people if person_key(known) == person_key(person)), person)
+    people[stored] = hash_password(password)
     content = {"version": _VERSION, "people": dict(sorted(people.items()))}
-    # Created with its mode before any hash is written: nobody else can read it, not even for a moment.
+    # Set the mode before writing any hash, so nobody else can read the file even for a moment.
     with replacing(path) as part:
         part.touch(mode=0o600)
         part.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    return before
+    return stored
 
 
 def read_people(path: Path) -> dict[str, str]:
-    """The hash of each person in a file."""
-    advice = "Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
+    """Reads the password hash of each person from a file."""
+    advice = "Create a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -108,19 +108,19 @@ def read_people(path: Path) -> dict[str, str]:
     people = content.get("people") if isinstance(content, Mapping) else None
     if not isinstance(people, Mapping) or content.get("version") != _VERSION:
         raise ValueError(f"{path} is not a file of people. {advice}")
-    # Names that differ in case or in letters that look alike are one person.
+    # Names that differ only in case or in look-alike letters are the same person.
     keys: dict[str, str] = {}
     for name, hashed in people.items():
         other = keys.setdefault(person_key(person_name(name)), name)
         if other != name:
             raise ValueError(f"{path}: {other!r} and {name!r} are the same name. Remove one of them.")
         if not isinstance(hashed, str) or _parts(hashed) is None:
-            raise ValueError(f"{path}: the hash of {name!r} is not one of hfcomp. {advice}")
+            raise ValueError(f"{path}: the hash of {name!r} was not written by this version of hfcomp. {advice}")
     return dict(people)
 
 
 def hash_password(password: str) -> str:
-    """A salted scrypt hash, as `scrypt$n$r$p$salt$hash` with base64."""
+    """Returns a salted scrypt hash in the form `scrypt$n$r$p$salt$hash`, with salt and hash in base64."""
     salt = secrets.token_bytes(16)
     return f"scrypt${COST}${BLOCK}${PARALLEL}${_text(salt)}${_text(_derive(password, salt))}"
 
@@ -136,8 +136,8 @@ def _derive(password: str, salt: bytes) -> bytes:
 
 
 def _parts(hashed: str) -> tuple[bytes, bytes] | None:
-    """Salt and hash; None for a text of another form, or of other costs."""
-    # A hash of other costs is rejected: cheap ones would silently weaken the sign-in.
+    """Returns the salt and the hash, or None if the text has another form or other costs."""
+    # Reject hashes with other costs: a cheaper hash would silently weaken the sign-in.
     begin = f"scrypt${COST}${BLOCK}${PARALLEL}$"
     if not hashed.startswith(begin):
         return None

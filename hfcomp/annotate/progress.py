@@ -1,4 +1,4 @@
-"""Progress of a project and agreement of its people, for the terminal and the page."""
+"""Progress of a project and agreement between its people, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import UNKNOWN, decimal, with_interval
 from hfcomp.reporting.report import Report, Section, Table
 
-# Number of decisions that are listed.
+# Number of decisions to list.
 NEWEST = 20
-# Longest text of a decision, in characters.
+# Maximum length of a decision's text, in characters.
 LONGEST_TEXT = 60
 
 
 def progress_report(decisions: Decisions) -> Report:
-    rows = [("all", decisions.counts()), *((one, decisions.counts(concept=one)) for one in decisions.concepts())]
+    rows = [("all", decisions.counts()), *((name, decisions.counts(concept=name)) for name in decisions.concepts())]
     items = Table(
         "",
         ("Concept", *STATES, "total"),
-        [(name, *(f"{one[state]:,}" for state in STATES), f"{sum(one.values()):,}") for name, one in rows],
+        [(name, *(f"{counts[state]:,}" for state in STATES), f"{sum(counts.values()):,}") for name, counts in rows],
     )
     entries = list(decisions.log())
     log = Table(
         "",
         ("Time", "Person", "Decision", "Item", "Content"),
-        [_row(one) for one in reversed(entries[-NEWEST:])],
+        [_log_row(entry) for entry in reversed(entries[-NEWEST:])],
         labels=5,
     )
     report = agreement_report(annotation_statistics(entries))
@@ -45,19 +45,19 @@ def progress_report(decisions: Decisions) -> Report:
     return replace(report, sections=sections)
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _log_row(entry: Entry) -> tuple[str, ...]:
     time = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M")
     text = next((str(entry.content[name]) for name in ("reason", "caption", "quality") if name in entry.content), "")
-    shown = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-    return time, entry.person, entry.action, entry.item, shown
+    short = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return time, entry.person, entry.action, entry.item, short
 
 
 LEGEND = (
-    "Same rating: share of accepted edits that annotator and reviewer rated equally, each without seeing the other's "
-    "rating, in percent. Kappa: Cohen's kappa of these ratings, 0 for agreement by chance and 1 for full agreement; "
-    "undefined where all ratings are the same. In brackets: 95% intervals over items. Sent back: share of reviews. "
-    "The row of all people leaves out automatic edits. Seconds: median from being given an item to the decision. "
-    "Decisions that were undone are not counted."
+    "Same rating: percentage of accepted edits that annotator and reviewer rated the same without seeing each other's "
+    "rating. Kappa: Cohen's kappa of these ratings, 0 for chance agreement and 1 for full agreement; undefined if all "
+    "ratings are the same. Brackets: 95% intervals over items. Sent back: share of reviews. The row for all people "
+    "excludes automatic edits. Seconds: median time from receiving an item to the decision. Undone decisions are not "
+    "counted."
 )
 
 
@@ -65,7 +65,7 @@ def agreement_report(statistics: AnnotationStatistics) -> Report:
     agreement = Table(
         "",
         ("Annotator", "Reviewer", "Accepted", "Same rating", "Kappa", "Sent back"),
-        [_agreement_row(one) for one in (statistics.overall, *statistics.pairs)],
+        [_agreement_row(pair) for pair in (statistics.overall, *statistics.pairs)],
         labels=2,
     )
     work = Table(
@@ -73,12 +73,12 @@ def agreement_report(statistics: AnnotationStatistics) -> Report:
         ("Person", *(f"{action[0].upper()}{action[1:]}" for action in DECISIONS), "Seconds to submit", "to review"),
         [
             (
-                one.person,
-                *(f"{one.decisions[action]:,}" for action in DECISIONS),
-                _seconds(one.annotating_seconds),
-                _seconds(one.reviewing_seconds),
+                person.person,
+                *(f"{person.decisions[action]:,}" for action in DECISIONS),
+                _seconds(person.annotating_seconds),
+                _seconds(person.reviewing_seconds),
             )
-            for one in statistics.people
+            for person in statistics.people
         ],
     )
     sent_back: dict[str, int] = {}
@@ -112,5 +112,5 @@ def _seconds(value: float | None) -> str:
 
 
 def _reasons(title: str, reasons: Mapping[str, int]) -> Table:
-    rows = sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
+    rows = sorted(reasons.items(), key=lambda row: (-row[1], row[0]))
     return Table(title, ("Reason", "Items"), [(reason, f"{number:,}") for reason, number in rows])

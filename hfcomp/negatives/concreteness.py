@@ -4,8 +4,9 @@ Source: Brysbaert, Warriner, Kuperman, "Concreteness ratings for 40 thousand gen
 Behavior Research Methods 46 (2014), 904-911, doi:10.3758/s13428-013-0403-5: mean ratings of 37,058 words and 2,896
 two-word expressions, all known by at least 85% of the raters.
 
-The ratings are listed under CC BY-NC-ND, which forbids passing them on changed. So this package does not hold them:
-the user names a file, they are joined when a training set is loaded and never written into a set that is pushed.
+The ratings are listed under CC BY-NC-ND, which forbids distributing modified copies. This package therefore does not
+include them: the user passes a file, and the ratings are joined when a training set is loaded and never written to a
+dataset that is pushed.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from hfcomp.writing import write_bytes
 WORD, RATING, PART_OF_SPEECH = "Word", "Conc.M", "Dom_Pos"
 MINIMUM, MAXIMUM = 1.0, 5.0
 NAMED = 40
-"""Words without a rating that a log line names: more than the sandbox has keywords."""
+"""Maximum number of words without a rating named in a log line; more than the number of keywords in the sandbox."""
 HOW_TO_GET = (
     "Get the supplementary table of doi:10.3758/s13428-013-0403-5 (39,954 rows) and save it as tab-separated UTF-8 "
-    "text; its license (CC BY-NC-ND) does not allow this package to bring it along."
+    "text; its license (CC BY-NC-ND) does not allow this package to include it."
 )
 
 URL = "http://crr.ugent.be/papers/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
 """The authors' page (Center for Reading Research, Ghent University)."""
 SHA256 = "0b4082dbd38585b0ee1fd258145b7a50592f8d0d98e5fc6b6844ceef3cd8ecc8"
-"""Of the table of 39,954 rows that hfcomp is tested with; the address has no encryption, so the hash decides."""
+"""Hash of the table of 39,954 rows used in tests. The address is not encrypted, so the hash is checked."""
 FILE = "Concreteness_ratings_Brysbaert_et_al_BRM.txt"
 LICENSE = (
     "Concreteness ratings: Brysbaert, Warriner, Kuperman 2014, doi:10.3758/s13428-013-0403-5. Their license is listed "
-    "as CC BY-NC-ND 3.0 (https://creativecommons.org/licenses/by-nc-nd/3.0/): name the authors, no commercial use, do "
-    "not pass on changed copies. hfcomp writes no rating into a set that it builds."
+    "as CC BY-NC-ND 3.0 (https://creativecommons.org/licenses/by-nc-nd/3.0/): credit the authors, no commercial use, "
+    "no distribution of modified copies. hfcomp writes no ratings to the datasets that it builds."
 )
 TIMEOUT = 60.0
-"""Seconds for the whole file of 1.6 MB."""
+"""Time limit in seconds for downloading the whole file (1.6 MB)."""
 _MAX_BYTES = 16 * 1024**2
 
 # The last word of "in front of" or "look up" is not a head: its rating is unrelated to the expression.
@@ -55,13 +56,13 @@ _NOT_A_HEAD = frozenset(
 
 @dataclass(frozen=True)
 class RatingMatch:
-    """How a rating was found.
+    """A rating and how it was found.
 
     Attributes:
         rating: 1 (abstract) to 5 (concrete).
-        entry: The entry of the table, lower-cased.
-        source: `surface`, `lemma`, `head` or `head_lemma`, see `ConcretenessRatings.match`; `expression` where a parse
-            says which words belong together.
+        entry: The matching entry of the table, in lower case.
+        source: `surface`, `lemma`, `head` or `head_lemma`, see `ConcretenessRatings.match`; `expression` if a parse
+            determines which words belong together.
     """
 
     rating: float
@@ -71,11 +72,11 @@ class RatingMatch:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many keywords got a rating. Empty keywords (masked negatives) are counted apart and are not missing.
+    """Number of keywords with a rating. Empty keywords (masked negatives) are counted separately, not as missing.
 
     Attributes:
-        sources: Number of keywords found, by source; see `ConcretenessRatings.match`.
-        missing: Number of times each keyword without rating occurs.
+        sources: Number of rated keywords by source; see `ConcretenessRatings.match`.
+        missing: Number of occurrences of each keyword without a rating.
         empty: Number of empty keywords.
     """
 
@@ -105,15 +106,15 @@ class Coverage:
 
 
 class ConcretenessRatings:
-    """Ratings by expression.
+    """Looks up ratings by expression.
 
     Args:
-        ratings: Rating by expression; case and surplus spaces play no part.
-        parts_of_speech: Dominant part of speech by expression, in the words of the table's `Dom_Pos` column. An
+        ratings: Rating by expression. Case and extra spaces are ignored.
+        parts_of_speech: Dominant part of speech by expression, in the terms of the table's `Dom_Pos` column. An
             expression without one can be a head; see `match`.
 
     Raises:
-        ValueError: Two expressions are the same up to case and spaces, or a rating is not in 1 to 5.
+        ValueError: If two expressions differ only in case and spaces, or a rating is not between 1 and 5.
     """
 
     def __init__(self, ratings: Mapping[str, float], parts_of_speech: Mapping[str, str] | None = None):
@@ -131,15 +132,15 @@ class ConcretenessRatings:
     def from_file(cls, path: str | PathLike[str]) -> ConcretenessRatings:
         """Reads the published table: tab-separated UTF-8 text with a header line and nine columns.
 
-        Only `Word`, `Conc.M` and `Dom_Pos` are used; they are found by name.
+        Only the columns `Word`, `Conc.M` and `Dom_Pos` are used. They are located by name.
 
         Args:
             path: The user's copy of the table.
 
         Raises:
-            FileNotFoundError: No such file; explains how to get it.
-            ValueError: The file is not text, lacks a column, or holds a row with the wrong number of columns, a rating
-                that is not a number from 1 to 5, or an expression a second time. Names file, row and value.
+            FileNotFoundError: If the file does not exist. The error explains how to get it.
+            ValueError: If the file is not text, lacks a column, or has a row with the wrong number of columns, a
+                rating that is not a number from 1 to 5, or a repeated expression. The error names file, row and value.
         """
         ratings: dict[str, float] = {}
         parts: dict[str, str] = {}
@@ -157,19 +158,19 @@ class ConcretenessRatings:
     def match(self, expression: str) -> RatingMatch | None:
         """Looks up an expression and records how it was found.
 
-        The first of these that is in the table, each lower-cased (the paper that weighs by these ratings, Concrete
-        Jungle, does not say how it looks words up; the order is our choice):
+        Returns the first of the following forms that is in the table, each in lower case. (Concrete Jungle, the paper
+        that weights by these ratings, does not say how it looks up words; the order is our choice.)
 
-        1. `surface`: the whole expression as it is, one word or several ("dogs", "fire hydrant").
-        2. `lemma`: the expression with its last word made singular ("buses", "fire hydrants"). Regular plurals only:
-            -ies to -y, then without -s (not -ss), then without -es; no verb forms, no "knives".
-        3. `head`: the last word of an expression of several words ("stop sign" as "sign"), because an English noun
-            compound or noun phrase is a kind of its last noun. Not if the table calls that word a preposition, an
-            adverb or the like: "in front of" has no rating.
-        4. `head_lemma`: that word made singular ("stop signs").
+        1. `surface`: the whole expression as it is, one or more words ("dogs", "fire hydrant").
+        2. `lemma`: the expression with its last word in the singular ("buses", "fire hydrants"). Covers only regular
+            plurals: -ies to -y, then without -s (not -ss), then without -es; no verb forms, no "knives".
+        3. `head`: the last word of a multi-word expression ("stop sign" as "sign"), because an English noun compound
+            or noun phrase is a kind of its last noun. It is not used if the table lists the word as a preposition, an
+            adverb or similar, so "in front of" has no rating.
+        4. `head_lemma`: the head in the singular ("stop signs").
 
         Args:
-            expression: A word or several, separated by spaces.
+            expression: One or more words, separated by spaces.
 
         Returns:
             The match, or None if there is no rating.
@@ -182,31 +183,31 @@ class ConcretenessRatings:
         return self.first(candidates)
 
     def first(self, forms: Iterable[tuple[str, str]]) -> RatingMatch | None:
-        """The rating of the first form that is in the table as it stands.
+        """Looks up the first form that is in the table unchanged.
 
         Args:
-            forms: What each is, for `RatingMatch.source`, and the form: lower-cased, with single spaces.
+            forms: Pairs of a `RatingMatch.source` and a form, in lower case with single spaces.
 
         Returns:
-            The match, or None if none is there.
+            The match, or None if no form is in the table.
         """
-        # Forms are in the order of trust: the word itself before a form that is derived from it.
+        # Forms are sorted by reliability: the word itself comes before forms derived from it.
         for source, entry in forms:
             if entry in self._ratings:
                 return RatingMatch(rating=self._ratings[entry], entry=entry, source=source)
         return None
 
     def lookup(self, expression: str) -> float | None:
-        """Rating of an expression, found as in `match`.
+        """Returns the rating of an expression, looked up as in `match`.
 
         Args:
-            expression: A word or several, separated by spaces.
+            expression: One or more words, separated by spaces.
 
         Returns:
             1 (abstract) to 5 (concrete), or None if there is no rating.
         """
-        found = self.match(expression)
-        return None if found is None else found.rating
+        match = self.match(expression)
+        return None if match is None else match.rating
 
 
 def concreteness_column(
@@ -214,37 +215,37 @@ def concreteness_column(
 ) -> tuple[list[list[float | None]], Coverage]:
     """Builds `negative_concreteness` from `negative_keywords` or `negative_rated_words`, entry by entry.
 
-    Join it at load and do not push it: see the license in the module's docstring.
+    Join the column when you load the dataset and do not push it: see the license in the module's docstring.
 
     Args:
-        keywords: An empty string belongs to a masked negative, or to a keyword without an entry.
-        ratings: From `ConcretenessRatings.from_file`.
-        column: Which of the two, for errors.
+        keywords: Keywords of each row. An empty string stands for a masked negative or a keyword without an entry.
+        ratings: Ratings, for example from `ConcretenessRatings.from_file`.
+        column: Name of the keyword column, for errors.
 
     Returns:
-        The column, aligned with the keywords and so with `negative_captions`, None where the keyword is empty
-        or has no rating; and what was found and missing, for the log.
+        The column, aligned with the keywords and therefore with `negative_captions`, with None if a keyword is empty
+        or has no rating; and the coverage, for the log.
 
     Raises:
-        TypeError: A row is not a list of strings; names the row.
+        TypeError: If a row is not a list of strings. The error names the row.
     """
     values: list[list[float | None]] = []
     sources: Counter[str] = Counter()
     missing: Counter[str] = Counter()
     empty = 0
     for row, words in enumerate(keywords):
-        # A string is a sequence of strings too, and would be rated letter by letter.
+        # A string is also a sequence of strings and would be rated letter by letter.
         if isinstance(words, str) or words is None or not all(isinstance(word, str) for word in words):
             raise TypeError(f"column {column!r} has {words!r} in row {row}; expected a list of strings.")
-        found = [ratings.match(word) if word else None for word in words]
-        for word, match in zip(words, found, strict=True):
+        matches = [ratings.match(word) if word else None for word in words]
+        for word, match in zip(words, matches, strict=True):
             if match is not None:
                 sources[match.source] += 1
             elif word:
                 missing[word] += 1
             else:
                 empty += 1
-        values.append([None if match is None else match.rating for match in found])
+        values.append([None if match is None else match.rating for match in matches])
     return values, Coverage(sources=dict(sources), missing=dict(missing), empty=empty)
 
 
@@ -253,7 +254,7 @@ def _fold(expression: str) -> str:
 
 
 def _singulars(expression: str) -> list[str]:
-    # The table decides which of these are words: "buses" gives "buse", which it lacks, so the next form is tried.
+    # The table decides which forms are words: "buses" gives "buse", which it lacks, so the next form is tried.
     forms = []
     if expression.endswith("ies"):
         forms.append(expression[:-3] + "y")
@@ -266,31 +267,33 @@ def _singulars(expression: str) -> list[str]:
 
 def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
     if not path.is_file():
-        raise FileNotFoundError(f"no concreteness ratings at {path}. {HOW_TO_GET}")
+        raise FileNotFoundError(f"{path} does not exist, expected concreteness ratings. {HOW_TO_GET}")
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}). {HOW_TO_GET}") from error
     header = lines[0].split("\t")
-    lacking = [name for name in (WORD, RATING, PART_OF_SPEECH) if name not in header]
-    if lacking:
+    missing = [name for name in (WORD, RATING, PART_OF_SPEECH) if name not in header]
+    if missing:
         raise ValueError(
-            f"{path} lacks the column {', '.join(map(repr, lacking))}; its first line, split at tabs, has {header}. "
+            f"{path} lacks the column {', '.join(map(repr, missing))}; its first line, split at tabs, is {header}. "
             f"{HOW_TO_GET}"
         )
-    # Columns are found by name: a copy may have further ones, in any order.
+    # Locate columns by name, because a copy may have additional columns in any order.
     places = header.index(WORD), header.index(RATING), header.index(PART_OF_SPEECH)
     for number, line in enumerate(lines[1:], start=2):
         if not line:
             continue
         cells = line.split("\t")
         if len(cells) != len(header):
-            raise ValueError(f"{path}, line {number} has {len(cells)} columns; expected {len(header)}, as the header.")
+            raise ValueError(
+                f"{path}, line {number} has {len(cells)} columns; expected {len(header)} as in the header."
+            )
         yield number, (cells[places[0]], cells[places[1]], cells[places[2]])
 
 
 def _rating(text: str, *, word: str, where: str) -> float:
-    # A text that is not a number becomes NaN, which fails the comparison: both end in one message.
+    # Text that is not a number becomes NaN, which fails the comparison, so both cases share one message.
     try:
         rating = float(text)
     except ValueError:
@@ -305,16 +308,16 @@ def _rating(text: str, *, word: str, where: str) -> float:
 def download_ratings(
     folder: Path, *, log: Callable[[str], None], url: str = URL, sha256: str = SHA256, timeout: float = TIMEOUT
 ) -> Path:
-    """The table of ratings in a folder, downloaded where it is not there yet. `log` gets the license first.
+    """Downloads the table of ratings to a folder unless it already exists. Logs the license first.
 
-    Call it for a user who asked for it, and for no other.
+    Call this only if the user has asked for the download.
 
-    `log` also gets where the file comes from and goes to. A file with another `sha256` is not kept; `timeout` is in
-    seconds for the whole file. Returns the path, for `ConcretenessRatings.from_file`.
+    The source and the target of the file are also logged. A file with another `sha256` is not kept. `timeout` is the
+    time limit in seconds for the whole file. Returns the path, for `ConcretenessRatings.from_file`.
 
     Raises:
-        OSError: The file could not be downloaded.
-        ValueError: It is not the table with this hash.
+        OSError: If the file cannot be downloaded.
+        ValueError: If the file does not have this hash.
     """
     path = folder / FILE
     log(LICENSE)
@@ -322,38 +325,38 @@ def download_ratings(
         if file_hash(path) == sha256:
             log(f"the ratings are in {path}")
             return path
-        log(f"{path} is damaged: its hash is not {sha256}. It is downloaded again.")
+        log(f"{path} is damaged: its hash is not {sha256}. Downloading it again.")
     log(f"downloading {url} to {path}")
     content = _fetch(url, timeout)
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != sha256:
         raise ValueError(
-            f"{url}: expected the table with sha256 {sha256}, found {len(content):,} bytes with {found}. It is not "
-            f"kept. {HOW_TO_GET} Then name the file as concreteness_ratings."
+            f"{url}: expected the table with sha256 {sha256}, found {len(content):,} bytes with {actual}. The file "
+            f"was not kept. {HOW_TO_GET} Then pass the file as concreteness_ratings."
         )
     write_bytes(path, content)
     return path
 
 
 def _fetch(url: str, timeout: float) -> bytes:
-    # Imported here, with http and ssl, because only a download needs it.
+    # Import this (with http and ssl) here, because only a download needs it.
     import urllib.request
 
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url!r}: expected an address that begins with http:// or https://.")
-    # `timeout` of urlopen is for one read: a server that sends a byte now and then would keep it waiting for ever.
+        raise ValueError(f"{url!r}: expected an address that starts with http:// or https://.")
+    # The `timeout` of urlopen applies to a single read: a server that sends occasional bytes could stall it forever.
     deadline, content = time.monotonic() + timeout, bytearray()
     try:
         with urllib.request.urlopen(url, timeout=timeout) as response:
             while piece := response.read1(1 << 16):
                 content += piece
-                # A download that is cut off here has a wrong hash, which the caller reports.
+                # A download cut off here has a wrong hash, which the caller reports.
                 if len(content) > _MAX_BYTES:
                     break
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"it took more than {timeout:g} s")
+                    raise TimeoutError(f"the download took more than {timeout:g} s")
     except (OSError, ValueError) as error:
         raise OSError(
-            f"{url} could not be downloaded: {error}. {HOW_TO_GET} Then name the file as concreteness_ratings."
+            f"{url} could not be downloaded: {error}. {HOW_TO_GET} Then pass the file as concreteness_ratings."
         ) from error
     return bytes(content)

@@ -1,6 +1,6 @@
-"""Filters for negative captions: by their text, by the scores of a model under evaluation, or by their likelihood.
+"""Filters for negative captions, based on their text, the scores of an evaluated model, or their likelihood.
 
-`hfcomp.factory.text_negatives` applies them, makes up for what they drop and counts it by reason.
+`hfcomp.factory.text_negatives` applies them, replaces the negatives that they drop and counts them by reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAME_SENTENCE, DUPLICATE, SAME_WORDS = "same_sentence", "duplicate", "same_words
 FALSE_NEGATIVE, GRAMMAR = "false_negative", "grammar"
 
 _PUNCTUATION = string.punctuation + "“”‘’„«»…–—"
-# Stripped, not matched: a pattern for the end would be tried at each dot of a row of dots in the middle.
+# Stripped instead of matched: a pattern for the end would be tried at every dot of a long row of dots.
 _FINAL = " .,;:!?…"
 _AN = re.compile(r"\ban\b")
 
@@ -34,31 +34,32 @@ def is_same_sentence(caption: str, text: str) -> bool:
 
 
 def has_same_words(caption: str, text: str) -> bool:
-    """Whether two texts hold the same words equally often, in any order; case and outer punctuation play no part.
+    """Whether two texts contain the same words equally often, in any order, ignoring case and outer punctuation.
 
-    A flag rather than a fault: swaps have the same words on purpose, and only a model that knows the order of words
-    can distinguish them.
+    This is a flag rather than a fault: swaps keep the words on purpose, and only a model that is sensitive to word
+    order can distinguish them.
     """
     return _words(caption) == _words(text)
 
 
 def is_false_negative(true_score: np.ndarray, negative_score: np.ndarray, *, margin: float) -> np.ndarray:
-    """Whether a negative caption fits its image too well to be false, to the model under evaluation.
+    """Whether a negative caption fits its image too well to be false, according to the evaluated model.
 
-    A score at least `margin` above that of the true caption makes it probable that the negative is true as well (a
-    synonym, another object of the scene). Or that the model reads captions as bags of words: then this throws out the
-    hardest negatives, the ones it is trained for. So it is off unless scores are given.
+    If the negative scores at least `margin` above the true caption, it is probably true as well (a synonym, another
+    object in the scene). It may also be that the model reads captions as bags of words. In that case, this filter
+    drops the hardest negatives, which are the ones the model should be trained on. It is therefore off unless scores
+    are given.
 
     Args:
-        true_score: Cosine of each image with its true caption, any shape.
-        negative_score: Cosine with the negative, of a shape that broadcasts with it.
-        margin: Cosine by which the negative must lead; 0 flags ties too, below 0 near misses.
+        true_score: Cosine of each image with its true caption, in any shape.
+        negative_score: Cosine with the negative, in a shape that broadcasts with `true_score`.
+        margin: Cosine margin by which the negative must lead. 0 also flags ties, and a negative value near misses.
 
     Returns:
-        Flags of the shape of both.
+        Flags in the broadcast shape.
 
     Raises:
-        ValueError: A score is NaN.
+        ValueError: If a score is NaN.
     """
     if np.isnan(true_score).any() or np.isnan(negative_score).any():
         raise ValueError("a score is NaN; expected the cosine of every image with both of its captions.")
@@ -66,8 +67,8 @@ def is_false_negative(true_score: np.ndarray, negative_score: np.ndarray, *, mar
 
 
 def folded_sentence(text: str) -> str:
-    """A key that two texts share exactly if `is_same_sentence`."""
-    # NFC, because captions of different sources write "é" as one character or as two, and both look the same.
+    """Returns a key that two texts share exactly if `is_same_sentence` holds."""
+    # Use NFC, because sources write "é" as one character or as two, and both look the same.
     folded = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     return _AN.sub("a", folded.rstrip(_FINAL))
 
@@ -80,24 +81,24 @@ def _words(text: str) -> Counter[str]:
 class GrammarFilter:
     """Compares a negative with its caption by their mean negative log-likelihood per token.
 
-    A language model judges sense along with grammar: "a horse rides a man" loses too, without any break. So the
-    tolerance is wide, and the filter is off unless asked for.
+    A language model judges meaning as well as grammar: "a horse rides a man" also scores worse, although it is
+    grammatical. The tolerance is therefore wide, and the filter is off by default.
 
     Args:
         model: Hub id or folder of a causal language model.
-        tolerance: Nats per token by which a negative may be less likely than its caption. 1.0 is our choice, for
-            captions of about ten words, where one odd word costs some tenths; look at `losses` of your own captions.
-        batch_size: Texts per pass of the model.
-        device: Where the model runs. Default: the GPU if there is one.
+        tolerance: Nats per token by which a negative may be less likely than its caption. 1.0 is our choice for
+            captions of about ten words, in which one odd word costs a few tenths. Check `losses` on your own captions.
+        batch_size: Texts per forward pass.
+        device: Device such as cpu or cuda:1. Defaults to a GPU if available.
         dtype: Precision of the model.
 
     Attributes:
-        name: The model's id, with the commit where the Hub gave one.
-        tolerance: As given.
+        name: Id of the model, followed by the commit if the Hub provides one.
+        tolerance: As passed.
 
     Raises:
-        OSError: The model cannot be found.
-        ValueError: A number is out of range, or the model sees the tokens that it should predict.
+        OSError: If the model cannot be found.
+        ValueError: If a number is out of range, or the model sees the tokens that it should predict.
     """
 
     def __init__(
@@ -126,18 +127,18 @@ class GrammarFilter:
         self._check_causal(model)
 
     def losses(self, texts: Sequence[str]) -> np.ndarray:
-        """Mean negative log-likelihood per token, the first one included.
+        """Computes the mean negative log-likelihood per token, including the first token.
 
-        A text longer than the model's positions is read in windows that overlap by half; each token counts once.
-        Batch size and order move the result by rounding only.
+        A text longer than the model's maximum length is read in windows that overlap by half; each token counts once.
+        Batch size and order change the result only by rounding.
 
         Args:
-            texts: Any texts.
+            texts: Texts to score.
 
         Returns:
             [number of texts] float64, nats per token, 0 or more; NaN for a text without tokens.
         """
-        # Each text once: every negative of a caption is compared with the same caption.
+        # Score each text once, because all negatives of a caption are compared with the same caption.
         distinct = list(dict.fromkeys(texts))
         bodies = self._tokenizer(distinct, add_special_tokens=False, verbose=False)["input_ids"] if distinct else []
         windows = [(row, *window) for row, body in enumerate(bodies) for window in self._windows(body)]
@@ -154,10 +155,10 @@ class GrammarFilter:
         """Whether each text is less likely than its caption by more than `tolerance` nats per token.
 
         Returns:
-            One flag per text; False where the text or its caption has no tokens.
+            One flag per text; False if the text or its caption has no tokens.
 
         Raises:
-            ValueError: The numbers of captions and texts differ.
+            ValueError: If the numbers of captions and texts differ.
         """
         if len(captions) != len(texts):
             raise ValueError(f"{len(captions)} captions for {len(texts)} texts; expected one for each.")
@@ -167,10 +168,10 @@ class GrammarFilter:
         return flags
 
     def _windows(self, body: Sequence[int]) -> list[tuple[list[int], int]]:
-        """Pieces of a text that the model can take, each with how many of its first tokens are context only."""
-        # Half of a window is context: a token in the middle of a long text is then predicted from at least
-        # `limit // 2` tokens before it. Windows without overlap would predict each first token from nothing, and long
-        # texts would look less likely than short ones.
+        """Splits a text into windows that fit the model, each with its number of leading context tokens."""
+        # Half of a window is context, so a token in the middle of a long text is predicted from at least `limit // 2`
+        # preceding tokens. Without overlap, the first token of each window would be predicted from nothing, and long
+        # texts would seem less likely than short ones.
         ids = [self._first, *body]
         windows = []
         start, scored = 0, 1
@@ -184,7 +185,7 @@ class GrammarFilter:
     def _sums(self, sequences: Sequence[Sequence[int]], contexts: Sequence[int]) -> list[float]:
         import torch
 
-        # The token at place t is predicted by the logits at t - 1; padding and context tokens are not summed.
+        # The token at position t is predicted by the logits at t - 1. Padding and context tokens are not summed.
         inputs = pad_right(sequences, self._first, self._network.device)
         logits, targets = self._logits(inputs)[:, :-1], inputs["input_ids"][:, 1:]
         losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2).float(), targets, reduction="none")
@@ -202,8 +203,8 @@ class GrammarFilter:
             return self._network(**inputs, use_cache=False).logits
 
     def _check_causal(self, model: str | Path) -> None:
-        """A model for masked tokens loads as a causal one too, and then sees what it should predict."""
-        # Two inputs that differ in the last token only: a causal model gives both the same logits before it.
+        """Rejects masked language models: they also load as causal models, but see the tokens they should predict."""
+        # Two inputs differ only in the last token, so a causal model gives both the same logits before it.
         last = (self._first + 1) % self._network.config.vocab_size
         logits = self._logits(
             pad_right([[self._first] * 3, [self._first, self._first, last]], 0, self._network.device)

@@ -1,6 +1,6 @@
-"""Language models that judge or fill captions: loading them, and results that do not depend on batching.
+"""Language models that score or fill captions: loading, and results that do not depend on batching.
 
-Torch and transformers are imported inside functions: the package is otherwise text work.
+Torch and transformers are imported inside functions, because the rest of the package only processes text.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# Every token has a vocabulary's worth of logits, so the tokens of a batch are bounded, not only its rows.
+# Every token has logits for the whole vocabulary, so a batch is limited in tokens as well as in rows.
 _TOKENS_PER_ROW = 64
 
 DEFAULT_MODEL = "FacebookAI/roberta-base"
 
-# Marks that byte-level and sentencepiece vocabularies put before a piece that begins a word.
+# Prefixes with which byte-level and sentencepiece vocabularies mark a piece that begins a word.
 _BEGINS_A_WORD = ("Ġ", "▁")
 _CONTINUES = "##"
-# Log-probabilities this close are equal: padding alone moves the sixth decimal, and a tie goes to the lower token id.
+# Log-probabilities are compared after rounding to this many decimals, because padding alone changes the sixth decimal.
+# Ties go to the lower token id.
 _DECIMALS = 3
 
 
 def load_language_model(
     model: str | Path, auto_class: str, *, device: str | None = None, dtype: str = "float32"
 ) -> tuple[Any, Any, str]:
-    """Loads a language model with a transformers class, its tokenizer and its name, with the commit if it has one.
+    """Loads a language model with a transformers class. Returns model, tokenizer, and name with the commit if known.
 
-    Only safetensors are read, and no code from the Hub is run. By default the model runs on a GPU if available.
+    Reads only safetensors files and runs no code from the Hub. By default, the model runs on a GPU if available.
     """
     import torch
     import transformers
@@ -43,7 +44,7 @@ def load_language_model(
             "Pass a folder with config.json, model.safetensors and a tokenizer, or connect to the Hub once to cache "
             "the model."
         ) from error
-    # transformers initializes missing weights at random and only warns; random predictions are useless.
+    # transformers initializes missing weights randomly and only warns, but random predictions are useless.
     if loading["missing_keys"]:
         raise ValueError(
             f"the checkpoint {str(model)!r} lacks {sorted(loading['missing_keys'])[:3]}, without which {auto_class} "
@@ -55,10 +56,10 @@ def load_language_model(
 
 
 def position_limit(network: Any, tokenizer: Any) -> int:
-    """The most tokens that a model takes at once, special ones included."""
+    """Returns the maximum number of tokens per model input, including special tokens."""
     limit: int = min(getattr(network.config, "max_position_embeddings", None) or 10**9, tokenizer.model_max_length)
     for name, module in network.named_modules():
-        # RoBERTa and similar models count positions from the one after padding: 514 embeddings are 512 tokens.
+        # RoBERTa and similar models start positions after the padding index: 514 embeddings allow 512 tokens.
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
             limit = min(limit, module.num_embeddings - padding - 1)
@@ -66,7 +67,7 @@ def position_limit(network: Any, tokenizer: Any) -> int:
 
 
 def length_sorted_batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Batches of indices of rows of about one length, to pad little; long rows come in smaller batches, for memory."""
+    """Yields batches of row indices with similar lengths to save padding, and smaller batches of long rows."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (lengths[index], index)):
         too_wide = (len(batch) + 1) * lengths[index] > _TOKENS_PER_ROW * batch_size
@@ -79,7 +80,7 @@ def length_sorted_batches(lengths: Sequence[int], batch_size: int) -> Iterator[l
 
 
 def pad_right(sequences: Sequence[Sequence[int]], padding: int, device: Any) -> dict[str, Any]:
-    """`input_ids` and `attention_mask` [number, longest] of token ids, padded after their end."""
+    """Pads token ids on the right. Returns `input_ids` and `attention_mask`, each [number, longest]."""
     import torch
 
     longest = max(map(len, sequences))
@@ -94,8 +95,8 @@ def pad_right(sequences: Sequence[Sequence[int]], padding: int, device: Any) -> 
 class MaskedModel:
     """Asks a masked language model for `top_k` words per mask, `batch_size` texts at a time.
 
-    A text longer than the model's positions is shown around its mask, with the same number of tokens on both sides if
-    there are enough; `windowed` counts such texts.
+    If a text is longer than the model's maximum length, the model sees a window around the mask, with the same number
+    of tokens on both sides if possible. `windowed` counts such texts.
     """
 
     def __init__(
@@ -124,12 +125,12 @@ class MaskedModel:
         self._marked = any(token.startswith(_BEGINS_A_WORD) for token in self._tokenizer.get_vocab())
 
     def propose(self, texts: Sequence[tuple[str, str]]) -> list[list[str]]:
-        """The `top_k` proposals for the word between the two parts of each text, best first.
+        """Returns the `top_k` proposals for the word between the two parts of each text, best first.
 
-        Batch size and order change nothing. A proposal that is not a whole word of two letters or more (the middle of
-        a word, punctuation, a special token) is an empty string.
+        Batch size and order do not affect the result. A proposal that is not a whole word of two letters or more (part
+        of a word, punctuation, a special token) is an empty string.
         """
-        # Sorted by length for the passes, and put back into the order of `texts` by index.
+        # Texts are sorted by length for the passes, and results are put back in the order of `texts` by index.
         sequences, places = self._encode(texts)
         proposals: list[list[str]] = [[] for _ in texts]
         for batch in length_sorted_batches([len(ids) for ids in sequences], self._batch_size):
@@ -140,15 +141,15 @@ class MaskedModel:
         return proposals
 
     def _encode(self, texts: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[int]]:
-        """Token ids of each masked text, special ones included, and the place of its mask."""
+        """Returns the token ids of each masked text, including special tokens, and the position of its mask."""
         mask, mask_id = self._tokenizer.mask_token, self._tokenizer.mask_token_id
-        written = [before + mask + after for before, after in texts]
-        bodies = self._tokenizer(written, add_special_tokens=False, verbose=False)["input_ids"] if written else []
+        masked = [before + mask + after for before, after in texts]
+        bodies = self._tokenizer(masked, add_special_tokens=False, verbose=False)["input_ids"] if masked else []
         sequences, places = [], []
         for (before, _), body in zip(texts, bodies, strict=True):
-            # A caption may itself hold the characters of a mask token.
+            # A caption may itself contain the characters of a mask token.
             place = [index for index, token in enumerate(body) if token == mask_id][before.count(mask)]
-            # The window is centered on the mask, and pushed inside the text if the mask is near an end.
+            # Center the window on the mask, and shift it into the text if the mask is near an end.
             first = max(0, min(place - self._room // 2, len(body) - self._room))
             self.windowed += len(body) > self._room
             sequences.append([*self._prefix, *body[first : first + self._room], *self._suffix])
@@ -167,7 +168,7 @@ class MaskedModel:
         if logits.shape[1] > 1:
             logits = logits[torch.arange(len(places), device=logits.device), where].unsqueeze(1)
         scores = logits[:, 0].float().log_softmax(-1)  # [B, V]
-        # Twice as many: ties at the cut are broken by ids and not by the kernel's order.
+        # Take twice as many, so ties at the cutoff are broken by ids and not by the kernel's order.
         values, tokens = scores.topk(min(2 * self._top_k, scores.shape[-1]))
         ranked = [
             sorted((-round(value, _DECIMALS), token) for value, token in zip(*row, strict=True))
@@ -176,8 +177,8 @@ class MaskedModel:
         return [[token for _, token in row[: self._top_k]] for row in ranked]
 
     def _whole_word(self, token: int, *, spaced: bool) -> str:
-        # After a space only a piece that begins a word is one: "ing" after "a " would be written "a ing". A vocabulary
-        # without marks (WordPiece) marks the opposite, pieces that continue a word.
+        # After a space, only a piece that begins a word is a whole word: "ing" after "a " would give "a ing".
+        # WordPiece vocabularies do the opposite and mark the pieces that continue a word.
         piece = self._tokenizer.convert_ids_to_tokens(token)
         begins = piece.startswith(_BEGINS_A_WORD) or not (self._marked and spaced)
         if not begins or piece.startswith(_CONTINUES):
@@ -187,8 +188,8 @@ class MaskedModel:
 
 
 def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The special tokens that a tokenizer puts before and after a text."""
-    # Read off an example, since windows are cut from ids: tokenizers have no common way to name their frame.
+    """Returns the special tokens that a tokenizer adds before and after a text."""
+    # Windows are cut from ids, so the frame is needed. Tokenizers have no common way to name it, so use an example.
     body, whole = (tokenizer(tokenizer.mask_token, add_special_tokens=added)["input_ids"] for added in (False, True))
     first = next(start for start in range(len(whole)) if whole[start : start + len(body)] == body)
     return whole[:first], whole[first + len(body) :]
@@ -196,7 +197,7 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _output_only_at(network: Any, places: Any) -> Iterator[None]:
-    """Inside, the output layer sees one token per row: a vocabulary of logits for each of the others is wasted."""
+    """Within the context, the output layer gets one token per row; logits of other tokens are not needed."""
     layer = network.get_output_embeddings()
     if layer is None:
         yield

@@ -1,23 +1,23 @@
-"""Hard negatives by mask filling: one noun, adjective or verb of a caption is masked and filled by a language model.
+"""Hard negatives by mask filling: a language model replaces one masked noun, adjective or verb of a caption.
 
 Source: Zhang, Awal, Agrawal, "Contrasting Intra-Modal and Ranking Cross-Modal Hard Negatives to Enhance
 Visio-Linguistic Compositional Understanding" (CE-CLIP), CVPR 2024, arXiv:2306.08832, with RoBERTa as language model.
 
-Where the released code of CE-CLIP, and of AHNPL after it, is not followed:
+Differences from the released code of CE-CLIP, and of AHNPL, which builds on it:
 
-* A caption without a word of the asked part became a bare mask token, filled at random and kept as valid. Here it has
-  no negative of that part, so its entry is masked.
-* The fill was the fourth best of distilroberta-base's five, whatever it was, the original word included. Here `top_k`
-  words are proposed, and dropped if not a whole word, a name, a light word, the original in another form or
-  case, a listed synonym of it, or whose Penn tag in the filled caption is not the original's ("dogs" stays a plural,
-  "riding" a participle). One of the rest is drawn by the seed, all alike: our choice.
+* There, a caption without a word of the requested part became a bare mask token, which was filled at random and kept
+  as valid. Here, it has no negative of that part, so its entry is masked.
+* There, the fill was the fourth best of distilroberta-base's five proposals, whatever it was, even the original word.
+  Here, the model proposes `top_k` words. A word is dropped if it is not a whole word, is a name, a light word, the
+  original in another form or case or a listed synonym of it, or if its Penn tag in the filled caption differs from the
+  original's ("dogs" stays a plural, "riding" a participle). One of the rest is sampled uniformly by the seed (our
+  choice).
 
-An "a" or "an" directly before the word is written to fit the fill, outside of the span. A lemma that is unknown to
-both simplemma and the parser can let an inflection through, if it has the same tag.
+An "a" or "an" directly before the word, outside the span, is adapted to the fill. If a lemma is unknown to both
+simplemma and the parser, an inflection of the original with the same tag can pass.
 
-A known weakness: most synonyms and wider words are on no list ("puppy" for "dog") and as true of the image as the
-original. No language model can detect this; `hfcomp.negatives.filters.is_false_negative` asks the model under
-evaluation.
+Known limitation: most synonyms and hypernyms are on no list ("puppy" for "dog") and are as true of the image as the
+original. No language model can detect this; `hfcomp.negatives.filters.is_false_negative` uses the evaluated model.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ KINDS = {"noun": "mask_noun", "adjective": "mask_adj", "verb": "mask_verb"}
 CATEGORIES = {"noun": "object", "adjective": "attribute", "verb": "relation"}
 REJECTIONS = ("not_a_word", "name", "light_word", "same_word", "same_thing", "other_tag")
 
-# Coarse and fine tags of the words that a part is about.
+# Coarse and fine tags of the words of each part.
 _TAGS = {
     "noun": ("NOUN", ("NN", "NNS")),
     "adjective": ("ADJ", ("JJ",)),
     "verb": ("VERB", ("VB", "VBD", "VBG", "VBN", "VBP", "VBZ")),
 }
 _AUXILIARIES = frozenset({"aux", "auxpass", "aux:pass", "cop"})
-# spaCy's stop words that are visible in a picture: "an empty glass", "using a laptop".
+# spaCy stop words that are visible in a picture: "an empty glass", "using a laptop".
 _CONTENT = frozenset(["call", "empty", "give", "keep", "made", "make", "move", "put", "show", "take", "used", "using"])
 _QUANTITIES = frozenset({"bunch", "couple", "kind", "lot", "number", "part", "sort", "type", "variety"})
 _LIGHT = {
@@ -63,7 +63,7 @@ _JOINS_WORDS = frozenset("-‐‑–/_@#&+")
 
 @dataclass(eq=False)
 class _Blank:
-    """One word to replace; `fills` is None until the model was asked, then the words left to try, in order."""
+    """One word to replace. `fills` is None before the model has proposed words, then the words left to try."""
 
     caption: str
     start: int
@@ -80,13 +80,13 @@ class _Blank:
     def after(self) -> str:
         return self.caption[self.start + len(self.original) :]
 
-    def filled(self, word: str) -> str:
+    def fill(self, word: str) -> str:
         return fit_article(self.before, word) + word + self.after
 
 
 @dataclass(eq=False)
 class _Part:
-    """The negatives of one part of one caption, found one after another whatever the other parts and rows need."""
+    """The negatives of one part of one caption, generated one by one, independent of the other parts and rows."""
 
     name: str
     blanks: list[_Blank]
@@ -95,30 +95,30 @@ class _Part:
 
     @property
     def trials(self) -> list[str]:
-        # Most first fills are accepted. If one is not, each further round parses more at once.
+        # Most first fills are accepted. After a rejection, each further round parses more fills at once.
         return (self.blanks[0].fills or [])[: self.width]
 
 
 class MaskFiller:
-    """Replaces words of captions by what a masked language model proposes.
+    """Replaces words of captions with proposals of a masked language model.
 
     Args:
         model: Hub id or folder of a masked language model.
-        parser: Parses filled captions; the one that parsed the captions.
-        parts: Parts to mask, some of `PARTS`; their order is sampled per caption.
-        top_k: Proposals asked of the model per mask, before any is dropped. Our choice.
-        batch_size: Masked captions per pass of the model.
-        device: Where the model runs. Default: the GPU if there is one.
+        parser: Parser for the filled captions. Must be the parser of the original captions.
+        parts: Parts to mask, one or more of `PARTS`. Their order is sampled per caption.
+        top_k: Number of proposals per mask, before any are dropped. Our choice.
+        batch_size: Masked captions per forward pass.
+        device: Device such as cpu or cuda:1. Defaults to a GPU if available.
         dtype: Precision of the model: `float32`, `float16` or `bfloat16`. In half precision, the proposals around the
             `top_k`-th may depend on the batch.
 
     Attributes:
-        name: The model's id, with the commit where the Hub gave one.
-        rejected: Proposals dropped so far, by reason (`hfcomp.negatives.mask_filling.REJECTIONS`).
+        name: Id of the model, followed by the commit if the Hub provides one.
+        rejected: Number of dropped proposals so far, by reason (`hfcomp.negatives.mask_filling.REJECTIONS`).
 
     Raises:
-        OSError: The model cannot be found.
-        ValueError: A part is not known, a number is below 1, or the model is not a masked language model.
+        OSError: If the model cannot be found.
+        ValueError: If a part is unknown, a number is below 1, or the model is not a masked language model.
     """
 
     def __init__(
@@ -133,7 +133,9 @@ class MaskFiller:
         dtype: str = "float32",
     ):
         if isinstance(parts, str) or not parts or set(parts) - set(PARTS) or len(set(parts)) < len(parts):
-            raise ValueError(f"parts is {parts!r}; expected a sequence with some of {', '.join(PARTS)}, each once.")
+            raise ValueError(
+                f"parts is {parts!r}; expected a sequence of one or more of {', '.join(PARTS)}, each once."
+            )
         self._model = MaskedModel(model, top_k=top_k, batch_size=batch_size, device=device, dtype=dtype)
         self._parser = parser
         self.name = self._model.name
@@ -142,52 +144,52 @@ class MaskFiller:
 
     @property
     def windowed(self) -> int:
-        """Masked captions so far that were longer than the model's positions, and shown to it around the mask."""
+        """Number of masked captions so far that were too long for the model and cut to a window around the mask."""
         return self._model.windowed
 
     def fill(self, docs: Sequence[Doc], *, num_negatives: int = 1, seed: int = 0) -> list[list[Negative]]:
-        """Draws negatives of parsed captions.
+        """Samples negatives for parsed captions.
 
-        One of each part in an order drawn per caption, then a second of each, and so on; what a part cannot give, the
-        others make up. So the first negative is of any part that the caption has, all alike (AHNPL, section 3.1:
-        "randomly masking words in the sentence based on their part-of-speech tags"). Inside a part every word gets one
-        fill before any gets a second. Caption, seed and settings decide the result, not the other rows, their order or
-        the batch size. Fewer negatives are the first of more.
+        Takes one negative of each part in an order sampled per caption, then a second of each, and so on. If a part
+        has too few, the other parts make up for it. The first negative therefore comes from any part of the caption
+        with equal probability (AHNPL, section 3.1: "randomly masking words in the sentence based on their
+        part-of-speech tags"). Within a part, every word gets one fill before any word gets a second. The result
+        depends on caption, seed and settings, not on other rows, their order or the batch size. A smaller
+        `num_negatives` gives the first negatives of a larger one.
 
         Args:
             docs: Parsed captions.
-            num_negatives: How many to draw per caption.
-            seed: Any integer.
+            num_negatives: Number of negatives per caption.
+            seed: Random seed, any integer.
 
         Returns:
-            Per caption at most `num_negatives` negatives with distinct texts; none where nothing can be masked or
-            nothing fits.
+            At most `num_negatives` negatives with distinct texts per caption; none if nothing can be masked or nothing
+            fits.
 
         Raises:
-            ValueError: `num_negatives` is below 1.
+            ValueError: If `num_negatives` is below 1.
         """
         if num_negatives < 1:
             raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
         rows = [[_part(doc, name, seed) for name in _drawn_order(self.parts, doc, seed)] for doc in docs]
-        # A round calls the model and the parser once for all captions together, and only for what is still owed.
-        while owing := [part for row in rows for part in _owing(row, num_negatives)]:
-            self._propose([part for part in owing if part.blanks[0].fills is None], seed)
-            trials = [(part, part.trials) for part in owing]
-            parsed = iter(
-                self._parser.parse([part.blanks[0].filled(word) for part, words in trials for word in words])
-            )
+        # Each round calls the model and the parser once for all captions, and only for negatives that are still
+        # missing.
+        while pending := [part for row in rows for part in _pending_parts(row, num_negatives)]:
+            self._propose([part for part in pending if part.blanks[0].fills is None], seed)
+            trials = [(part, part.trials) for part in pending]
+            parsed = iter(self._parser.parse([part.blanks[0].fill(word) for part, words in trials for word in words]))
             for part, words in trials:
                 self._try(part, [(word, next(parsed)) for word in words])
-        return [_in_turn(row) for row in rows]
+        return [_round_robin(row) for row in rows]
 
     def _propose(self, parts: Sequence[_Part], seed: int) -> None:
         blanks = [part.blanks[0] for part in parts]
         proposals = self._model.propose([(blank.before, blank.after) for blank in blanks])
         for part, blank, words in zip(parts, blanks, proposals, strict=True):
-            blank.fills = self._fitting(part.name, blank, words, seed)
+            blank.fills = self._filter_fills(part.name, blank, words, seed)
 
-    def _fitting(self, part: str, blank: _Blank, words: Sequence[str], seed: int) -> list[str]:
-        # A set: the model may propose a word in two cases, or with and without a space, which are one in the caption.
+    def _filter_fills(self, part: str, blank: _Blank, words: Sequence[str], seed: int) -> list[str]:
+        # Use a set: proposals that differ only in case or in a leading space are the same word in the caption.
         fitting: set[str] = set()
         for word in words:
             fitted = fit_case(word, blank.original) if word else ""
@@ -197,15 +199,15 @@ class MaskFiller:
                 self.rejected[reason] += 1
             else:
                 fitting.add(fitted)
-        # Each word draws its own number: one more or less at the edge of the top_k leaves the order of the others.
+        # Each word has its own random number, so a word more or less at the edge of the top_k keeps the others' order.
         place = str(blank.start)
         return sorted(fitting, key=lambda word: caption_rng(seed, blank.caption, "mask", place, word).random())
 
     def _try(self, part: _Part, trials: Sequence[tuple[str, Doc]]) -> None:
-        """Takes the first fill that fits its sentence as the original did; drops an empty blank."""
-        # After a success the blank goes to the end of the line, so that every word gets one fill before any gets a
-        # second. After a failure it goes to the front: its turn is not over. Trials double while all fail, since each
-        # round costs a pass of the parser for the whole set.
+        """Accepts the first fill that fits its sentence as the original did. Drops a blank without fills left."""
+        # After a success, the blank goes to the end of the queue, so that every word gets one fill before any word
+        # gets a second. After a failure, it stays at the front. The number of trials doubles while all fail, because
+        # each round costs a parser pass for the whole dataset.
         blank = part.blanks.pop(0)
         part.width *= 2
         used = 0
@@ -224,7 +226,7 @@ class MaskFiller:
 
 
 def _drawn_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
-    # Sorted first: the order in which a user lists `parts` should not change a set.
+    # Sort first, so that the order in which a user lists `parts` does not change the dataset.
     order = sorted(parts)
     caption_rng(seed, doc.text, "mask", "order of parts").shuffle(order)
     return order
@@ -233,39 +235,41 @@ def _drawn_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
 def _part(doc: Doc, name: str, seed: int) -> _Part:
     tokens, caption = maskable_tokens(doc, name), doc.text
     caption_rng(seed, caption, "mask", name).shuffle(tokens)
-    blanks = [_Blank(caption, one.idx, one.text, lemmas_of(one.text, one.lemma_), one.tag_) for one in tokens]
+    blanks = [
+        _Blank(caption, token.idx, token.text, lemmas_of(token.text, token.lemma_), token.tag_) for token in tokens
+    ]
     return _Part(name, blanks)
 
 
-def _owing(row: Sequence[_Part], num_negatives: int) -> list[_Part]:
-    """The parts of a caption that have to give another negative, if every part gives its share in turn."""
-    # Deal out `num_negatives` like cards, a round over the parts at a time, counting what each has or may yet find.
-    # A part that can give nothing more drops out of later rounds, and its places go to the others.
-    owing: list[_Part] = []
+def _pending_parts(row: Sequence[_Part], num_negatives: int) -> list[_Part]:
+    """Returns the parts of a caption that must provide another negative, if all parts contribute in turn."""
+    # Deal out `num_negatives` like cards, one round over the parts at a time, counting negatives that a part has or
+    # may still find. A part that cannot provide more drops out of later rounds, and its places go to the other parts.
+    pending: list[_Part] = []
     places = num_negatives
     turn = 0
     while places > 0:
         able = [part for part in row if len(part.negatives) > turn or part.blanks][:places]
-        short = [part for part in able if len(part.negatives) <= turn and part not in owing]
-        if not short and all(part in owing for part in able):
+        short = [part for part in able if len(part.negatives) <= turn and part not in pending]
+        if not short and all(part in pending for part in able):
             break
-        owing += short
+        pending += short
         places -= len(able)
         turn += 1
-    return owing
+    return pending
 
 
-def _in_turn(row: Sequence[_Part]) -> list[Negative]:
+def _round_robin(row: Sequence[_Part]) -> list[Negative]:
     longest = max(len(part.negatives) for part in row)
     return [part.negatives[turn] for turn in range(longest) for part in row if turn < len(part.negatives)]
 
 
 def _misfit(blank: _Blank, word: str, doc: Doc) -> str:
-    """Why a word does not stand in the filled and parsed caption as the original did; empty if it does."""
-    # Found again by its place: the article before it may have grown by one letter, and the parser may have split words
-    # elsewhere in another way. A word that is no longer a token of its own is part of a compound or clitic.
+    """Returns the reason why a word does not fit the parsed caption as the original did, or an empty string."""
+    # Locate the word by position: the article before it may be one letter longer, and the parser may have split other
+    # words differently. A word that is no longer a separate token is part of a compound or clitic.
     start = len(fit_article(blank.before, word))
-    token = next((one for one in doc if one.idx == start and one.text == word), None)
+    token = next((token for token in doc if token.idx == start and token.text == word), None)
     if token is None or token.tag_ != blank.tag:
         return "other_tag"
     return "same_word" if lemmas_of(word, token.lemma_) & blank.lemmas else ""
@@ -273,7 +277,7 @@ def _misfit(blank: _Blank, word: str, doc: Doc) -> str:
 
 def _negative(part: str, blank: _Blank, word: str) -> Negative:
     return Negative(
-        text=blank.filled(word),
+        text=blank.fill(word),
         kind=KINDS[part],
         keyword=blank.original,
         replacement=word,
@@ -283,12 +287,12 @@ def _negative(part: str, blank: _Blank, word: str) -> Negative:
 
 
 def maskable_tokens(doc: Doc, part: str) -> list[Token]:
-    """The words of one part of a caption that may be masked, from left to right.
+    """Returns the maskable words of one part of a caption, from left to right.
 
-    Nouns are common nouns (NN, NNS), each word of a compound by itself ("fire" and "hydrant"). Adjectives are JJ,
-    attributive or predicative. Verbs are main verbs of any form, participles before a noun ("a parked car") included,
-    auxiliaries and copulas not. Out are words joined to others by a hyphen or a slash, words with anything but
-    letters, and light words; see `is_light`.
+    Nouns are common nouns (NN, NNS); each word of a compound counts separately ("fire" and "hydrant"). Adjectives are
+    JJ, attributive or predicative. Verbs are main verbs of any form, including participles before a noun ("a parked
+    car") but not auxiliaries and copulas. Words joined to others by a hyphen or a slash, words with characters other
+    than letters, and light words (see `is_light`) are excluded.
     """
     coarse, tags = _TAGS[part]
     caption = doc.text
@@ -305,10 +309,10 @@ def maskable_tokens(doc: Doc, part: str) -> list[Token]:
 
 
 def _stands_alone(caption: str, start: int, end: int) -> bool:
-    # Judged by the caption's characters, not by tokens: parsers split "t-shirt" in different ways.
+    # Use the caption's characters instead of tokens, because parsers split "t-shirt" in different ways.
     before, after = caption[max(start - 1, 0) : start], caption[end : end + 1]
     joined_after = after.isalnum() or after in _JOINS_WORDS
-    # An apostrophe may follow ("the man's hat"), not go before ("'n'").
+    # An apostrophe may follow ("the man's hat") but not precede ("'n'").
     joined_before = before.isalnum() or before in _JOINS_WORDS or before in {"'", "’"}
     return not joined_before and not joined_after
 
@@ -323,14 +327,14 @@ def _stop_words() -> frozenset[str]:
 def is_light(word: str, part: str, lemma: str = "") -> bool:
     """Whether a word is too uninformative about an image to be masked or used as a replacement.
 
-    Stop words, nouns of place, picture and quantity ("in front of", "a photo of", "a lot of"), adjectives that count
-    or compare ("same", "several"), and "be", "have" and "do".
+    This covers stop words, nouns of location, picture and quantity ("in front of", "a photo of", "a lot of"),
+    adjectives that count or compare ("same", "several"), and "be", "have" and "do".
     """
     return bool(lemmas_of(word, lemma) & _LIGHT[part]) or word.lower() in _stop_words()
 
 
 def lemmas_of(word: str, lemma: str = "") -> set[str]:
-    """The word itself and its lemmas, in lower case: simplemma's, and that of a parser where there is one."""
+    """Returns the word itself, its lemma according to simplemma and the parser's lemma, if any, in lower case."""
     from simplemma import lemmatize
 
     word = word.lower()
@@ -338,9 +342,9 @@ def lemmas_of(word: str, lemma: str = "") -> set[str]:
 
 
 def fit_case(word: str, original: str) -> str:
-    """A proposed word in the case of the original; empty if it has capitals where the original has none.
+    """Returns a proposed word in the case of the original, or an empty string if only the proposal has capitals.
 
-    Its own capitals mark a name, which is not a common noun.
+    Capitals of its own mark a proposal as a name rather than a common noun.
     """
     if len(original) > 1 and original.isupper():
         return word.upper()
@@ -350,13 +354,13 @@ def fit_case(word: str, original: str) -> str:
 
 
 def objection(word: str, part: str, *, original: set[str]) -> str:
-    """Why a word may not replace another with the lemmas `original`, before a parse: one of `REJECTIONS`, or nothing.
+    """Returns the reason (one of `REJECTIONS`) why a word may not replace a word with the lemmas `original`, or "".
 
-    A word that simplemma's English dictionary does not know is taken for the beginning of one ("umbr").
+    This check needs no parse. A word missing from simplemma's English dictionary is treated as a fragment ("umbr").
     """
     from simplemma import is_known
 
-    # Cheap checks first, in the order in which they are counted: a word has one reason.
+    # A word has a single reason. Check the cheap ones first, in the order in which they are counted.
     if not is_known(word.lower(), lang="en"):
         return "not_a_word"
     if is_light(word, part):
@@ -364,5 +368,5 @@ def objection(word: str, part: str, *, original: set[str]) -> str:
     lemmas = lemmas_of(word)
     if lemmas & original:
         return "same_word"
-    may_be_one = any(lemmas & MAY_BE_ONE.get(one, frozenset()) for one in original)
+    may_be_one = any(lemmas & MAY_BE_ONE.get(lemma, frozenset()) for lemma in original)
     return "same_thing" if may_be_one else ""

@@ -1,8 +1,8 @@
-"""Words and phrases that say the same in a caption: the table of `hfcomp.negatives.rewordings`.
+"""Paraphrase table for `hfcomp.negatives.rewordings`: words and phrases with the same meaning in a caption.
 
-A pair is listed if a caption stays true with the other word in any context. Not listed, though often given as
-synonyms: "on top of" and "on" (a picture on a wall), "near" and "next to" (how near), "person" and "man", "road" and
-"street", "stove" and "oven", "sitting" and "seated" (a vase is not seated), "in front of" and "before".
+A pair is listed if a caption stays true with the other word in any context. Some common synonyms are not listed: "on
+top of" and "on" (a picture on a wall), "near" and "next to" (how near), "person" and "man", "road" and "street",
+"stove" and "oven", "sitting" and "seated" (a vase is not seated), "in front of" and "before".
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class Synonym:
     """A word or phrase and its paraphrase.
 
     Attributes:
-        words: In small letters, as they follow each other in the caption.
-        other: What is written for them.
-        classes: Word classes the first of them may have; empty for any.
-        not_before: Words that must not come next.
-        not_after: Words that must not come before.
-        before: Allowed word classes of the next word; empty for any.
+        words: The words in lower case, in the order of the caption.
+        other: The paraphrase that replaces them.
+        classes: Allowed word classes of the first word; empty for any.
+        not_before: Words that must not follow.
+        not_after: Words that must not precede.
+        before: Allowed word classes of the following word; empty for any.
     """
 
     words: tuple[str, ...]
@@ -39,11 +39,11 @@ _PHRASE = ("DET", "NOUN", "PROPN", "ADJ", "NUM", "PRON")
 
 
 def _both_ways(pairs: str, **conditions: tuple[str, ...] | frozenset[str]) -> list[Synonym]:
-    found = []
+    synonyms = []
     for pair in pairs.split(","):
-        one, other = pair.strip().split("=")
-        found += [_one_way(one, other, **conditions), _one_way(other, one, **conditions)]
-    return found
+        first, second = pair.strip().split("=")
+        synonyms += [_one_way(first, second, **conditions), _one_way(second, first, **conditions)]
+    return synonyms
 
 
 def _one_way(words: str, other: str, **conditions: tuple[str, ...] | frozenset[str]) -> Synonym:
@@ -51,7 +51,8 @@ def _one_way(words: str, other: str, **conditions: tuple[str, ...] | frozenset[s
 
 
 _TV_THINGS = word_set("monitor set show screen stand station studio tower remote cabinet")
-# "a large number of", "a big deal": no thing has the size; "big sister", "little girl": age.
+# In "a large number of" and "a big deal", the word is not the size of a thing; in "big sister" and "little girl", it
+# is age.
 _NOT_LARGE_THINGS = word_set(
     "amount apple ben bird brother crowd day deal dipper game group hit amounts number numbers portion quantity rig "
     "screen sister smile top toe variety wave wheel"
@@ -96,24 +97,26 @@ SYNONYMS: tuple[Synonym, ...] = (
     _one_way("lots of", "many", before=("NOUN",)),
 )
 SYNONYMS_BY_FIRST_WORD = {
-    word: tuple(one for one in SYNONYMS if one.words[0] == word) for word in {one.words[0] for one in SYNONYMS}
+    word: tuple(synonym for synonym in SYNONYMS if synonym.words[0] == word)
+    for word in {synonym.words[0] for synonym in SYNONYMS}
 }
 # Only a plural may follow these: "many food" is ungrammatical.
 NEEDS_PLURAL = frozenset({"many", "multiple", "several"})
 
-# X R Y means the same as Y S X. Not listed: "in front of" and "behind" (a man in front of a television need not have
-# it behind him), "on" and "under" (a lamp under a ceiling is not a ceiling on a lamp), "inside" and "around".
+# Relations R and S such that X R Y means the same as Y S X. Not listed: "in front of" and "behind" (a man in front of
+# a television need not have it behind him), "on" and "under" (a lamp under a ceiling is not a ceiling on a lamp),
+# "inside" and "around".
 CONVERSES = {
     **{
-        one: other
+        relation: other
         for pair in (("left of", "right of"), ("to the left of", "to the right of"))
-        for one, other in (pair, pair[::-1])
+        for relation, other in (pair, pair[::-1])
     },
-    **{one: other for pair in (("above", "below"), ("over", "under")) for one, other in (pair, pair[::-1])},
+    **{relation: other for pair in (("above", "below"), ("over", "under")) for relation, other in (pair, pair[::-1])},
     **{"on the left of": "on the right of", "on the right of": "on the left of"},
     **{"beneath": "above", "underneath": "over"},
     **{same: same for same in ("next to", "beside", "near", "close to", "adjacent to")},
 }
 
-# Pairs that have one order only.
+# Pairs with a fixed order.
 FIXED_ORDERS = phrase_set("mac cheese,macaroni cheese,salt pepper,bread butter,fish chips,peanut jelly,gin tonic")

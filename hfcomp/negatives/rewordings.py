@@ -1,23 +1,23 @@
-"""Hard positives: other wordings of a caption that are true of the same images.
+"""Hard positives: rewordings of a caption that are true of the same images.
 
-For brittleness (a model should score a caption and its rewording alike) and as positives in training. Few rules, each
-narrow: what does not surely keep the meaning is left out.
+They test brittleness (a model should score a caption and its rewording alike) and serve as positives in training. The
+rules are few and narrow: a change is skipped unless it certainly keeps the meaning.
 
-* `coordination`: "a knife and fork" -> "a fork and knife". Left out: lists of three, and phrases of which one may hold
+* `coordination`: "a knife and fork" -> "a fork and knife". Skips lists of three, and phrases of which one may include
   more than the other ("two men and women", "a man with a cat and a dog", "a sink and a toilet with the lid up").
-* `converse`: "A left of B" -> "B right of A", "A next to B" -> "B next to A". Left out: captions that say more than
-  that, so that the rest would change hands; "in front of" and "behind".
-* `prefix`: "A dog on a mat" -> "A photo of a dog on a mat"; "There is a dog on a mat" both ways. Left out: sentences
-  with a finite verb, captions that speak of a picture.
-* `synonym`: "couch" -> "sofa", "next to" -> "beside". Left out: words with a context-dependent sense (see the table in
+* `converse`: "A left of B" -> "B right of A", "A next to B" -> "B next to A". Skips captions that say more than that,
+  because the rest would then describe the other thing; and "in front of" and "behind".
+* `prefix`: "A dog on a mat" -> "A photo of a dog on a mat"; "There is a dog on a mat" in both directions. Skips
+  sentences with a finite verb and captions that mention a picture.
+* `synonym`: "couch" -> "sofa", "next to" -> "beside". Skips words with a context-dependent sense (see the table in
   `hfcomp.negatives.paraphrases`).
-* `adjectives`: "a black and white cat" -> "a white and black cat". Left out: "black and white photo", adjectives
-  under an adverb or a shade.
-* `contraction`: "a dog that is lying" -> "a dog lying", "A dog is lying on a mat" -> "A dog lying on a mat". Left out:
+* `adjectives`: "a black and white cat" -> "a white and black cat". Skips "black and white photo" and adjectives
+  modified by an adverb or a shade.
+* `contraction`: "a dog that is lying" -> "a dog lying", "A dog is lying on a mat" -> "A dog lying on a mat". Skips
   captions with more than one finite verb.
 
-What no rule sees: what a pronoun behind the change speaks of, names ("Big Ben" is known by its capital only), sarcasm,
-quoted text ("a sign that reads ..." is changed like any words), and errors of the parser.
+No rule considers the reference of a pronoun after the change, names ("Big Ben" is recognized only by its capital),
+sarcasm, quoted text ("a sign that reads ..." is changed like other words) or parser errors.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _LONGEST_OPENING = max(map(len, _OPENINGS))
 
 @dataclass(frozen=True)
 class Positive:
-    """A caption in other words, true of the same images.
+    """A reworded caption that is true of the same images.
 
     Attributes:
         text: The new wording.
         rule: One of `RULES`.
-        spans: `[start, end)` in characters of the original caption: what was replaced, or the parts that changed
-            places, from left to right; an empty span where words were put in.
+        spans: `[start, end)` in characters of the original caption: the replaced text, or the swapped parts from left
+            to right. The span of inserted words is empty.
     """
 
     text: str
@@ -62,23 +62,24 @@ class Positive:
 
 
 def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int = 1, seed: int = 0) -> list[Positive]:
-    """Draws rewordings of one caption, each by one change of one rule.
+    """Samples rewordings of one caption, each with one change by one rule.
 
-    The rule is drawn first, uniformly among those that apply, then the place and the wording. Caption, its parse, seed
-    and `rules` decide the result; fewer positives are the first of more.
+    The rule is sampled first, uniformly among the rules that apply, then the place and the wording. The caption, its
+    parse, the seed and `rules` determine the result. A smaller `num_positives` gives the first positives of a larger
+    one.
 
     Args:
-        doc: A parsed caption, with word classes, Penn tags, lemmas and noun chunks.
-        rules: Some of `RULES`, in any order.
-        num_positives: How many to draw.
-        seed: Any integer.
+        doc: Parsed caption with word classes, Penn tags, lemmas and noun chunks.
+        rules: One or more of `RULES`, in any order.
+        num_positives: Maximum number of positives.
+        seed: Random seed, any integer.
 
     Returns:
-        At most `num_positives` positives with distinct texts, none the caption's own sentence (`is_same_sentence`);
-        none if no rule applies.
+        At most `num_positives` positives with distinct texts that all differ from the caption (`is_same_sentence`).
+        Empty if no rule applies.
 
     Raises:
-        ValueError: A rule is not known, none is given, or `num_positives` is below 1, or the caption is too long
+        ValueError: If a rule is unknown, `rules` is empty, `num_positives` is below 1, or the caption is too long
             (`hfcomp.parsing.captions`).
     """
     check_draw("rules", rules, RULES, num_positives=num_positives)
@@ -89,7 +90,7 @@ def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int
 
     def make(rule: str, edit: Edit) -> Positive | None:
         spans, texts = edit
-        text = rewrite(doc.text, spans, [one.upper() for one in texts] if is_shouted else texts)
+        text = rewrite(doc.text, spans, [new.upper() for new in texts] if is_shouted else texts)
         if folded_sentence(text) in seen:
             return None
         seen.add(folded_sentence(text))
@@ -103,7 +104,7 @@ def _span(doc: Doc, start: int, end: int) -> Span:
 
 
 def _exchange(doc: Doc, first: Span, second: Span) -> Edit:
-    """The edit by which two runs of tokens, each `[start, end)`, change places."""
+    """Returns the edit that swaps two runs of tokens, each `[start, end)`."""
     spans = _span(doc, *first), _span(doc, *second)
     moved = doc[slice(*first)].text
     if first[0] <= _first_word(doc):
@@ -112,17 +113,17 @@ def _exchange(doc: Doc, first: Span, second: Span) -> Edit:
 
 
 def _first_word(doc: Doc) -> int:
-    """Index of the first token that is not a space; the number of tokens if there is none."""
+    """Returns the index of the first token that is not a space, or the number of tokens if there is none."""
     return next((token.i for token in doc if token.pos_ != "SPACE"), len(doc))
 
 
 def _ends_at(doc: Doc, place: int) -> bool:
-    """Whether nothing but full stops and spaces stands from a token on."""
+    """Whether only full stops and spaces remain from a token on."""
     return all(token.pos_ == "SPACE" or token.text in (".", "!") for token in doc[place:])
 
 
 def _last_word(doc: Doc) -> int:
-    """Index behind the last token that is neither a full stop nor a space; 0 if there is none."""
+    """Returns the index after the last token that is neither a full stop nor a space, or 0 if there is none."""
     words = (token.i for token in reversed(doc) if token.pos_ != "SPACE" and token.text not in (".", "!"))
     return next(words, -1) + 1
 
@@ -140,8 +141,8 @@ def _coordination(doc: Doc) -> Iterator[Edit]:
             continue
         if (base_form(first.root), base_form(second.root)) in FIXED_ORDERS:
             continue
-        # "a cat and a dog" has a determiner each, so the phrases move whole, but only if nothing after them can belong
-        # to the second alone. Under one determiner ("a knife and fork") the nouns move.
+        # In "a cat and a dog", each has a determiner, so swap the whole phrases, but only if nothing after them can
+        # belong just to the second one. With a shared determiner ("a knife and fork"), swap the nouns.
         with_determiner = [chunk[0].tag_ == "DT" for chunk in (first, second)]
         if all(with_determiner):
             if _opens_caption(doc, first.start) and _is_end_or_plural_verb(doc, second.end):
@@ -167,12 +168,12 @@ def _is_end_or_plural_verb(doc: Doc, place: int) -> bool:
 
 
 def _nouns_under_one_determiner(doc: Doc, first: Token, second: Token, *, has_determiner: bool) -> Iterator[Edit]:
-    """The edit of "a knife and fork" or "knives and forks", if nothing else can belong to one of them."""
+    """Yields the edit of "a knife and fork" or "knives and forks" if nothing else can belong to only one of them."""
     if first.tag_ != second.tag_ or first.tag_ not in ("NN", "NNS"):
         return
     if has_determiner and {base_form(first), base_form(second)} & MASS_NOUNS:
         return
-    # In "a cup of coffee and cake" the cup holds only the coffee.
+    # In "a cup of coffee and cake", the cup contains only the coffee.
     if not has_determiner and first.i and doc[first.i - 1].lower_ == "of":
         return
     behind = doc[second.i + 1] if second.i + 1 < len(doc) else None
@@ -201,7 +202,7 @@ def _converse(doc: Doc) -> Iterator[Edit]:
 
 
 def _is_background(doc: Doc, place: int) -> bool:
-    """Whether the rest is "on a white background", which is of the whole image."""
+    """Whether the rest is like "on a white background", which describes the whole image."""
     words = [token for token in doc[place:] if token.pos_ not in ("PUNCT", "SPACE")]
     return (
         2 <= len(words) <= 4
@@ -220,7 +221,7 @@ def _prefix(doc: Doc) -> Iterator[Edit]:
             ((_span(doc, start + 1, start + 2),), (other,)) for other in _PICTURE_PREFIXES if other != words[1]
         )
         return
-    # A caption with a verb of its own is a sentence: "a photo of a dog runs" is not English.
+    # A caption with a finite verb is a sentence: "a photo of a dog runs" is ungrammatical.
     finite = sum(_is_finite(token) for token in doc)
     if words[:2] in (("there", "is"), ("there", "are")) and words[2:] and finite == 1 and _is_counted(doc[start + 2]):
         yield ((doc[start].idx, doc[start + 2].idx),), ("",)
@@ -238,7 +239,7 @@ def _prefix(doc: Doc) -> Iterator[Edit]:
 
 
 def _is_finite(token: Token) -> bool:
-    """Whether a verb makes a sentence; a base form without "to" does, as in "people line up"."""
+    """Whether a verb can form a sentence. This includes a base form without "to", as in "people line up"."""
     return token.tag_ in FINITE_TAGS or (token.tag_ == "VB" and token.i > 0 and token.nbor(-1).lower_ != "to")
 
 
@@ -303,7 +304,7 @@ def _contraction(doc: Doc) -> Iterator[Edit]:
             continue
         if verb.lower_ in ("is", "are") and (behind.tag_ in ("VBG", "VBN") or behind.pos_ == "ADP"):
             yield ((pronoun.idx, behind.idx),), ("",)
-    # The same for the whole caption: without "is" a sentence becomes the noun phrase that it was made of.
+    # The same applies to the whole caption: without "is", the sentence becomes a noun phrase.
     phrase = next(iter(noun_phrases(doc)), None)
     if phrase is not None and _is_one_progressive_sentence(doc, phrase):
         verb = doc[phrase.end]
@@ -311,7 +312,7 @@ def _contraction(doc: Doc) -> Iterator[Edit]:
 
 
 def _is_one_progressive_sentence(doc: Doc, subject: Part) -> bool:
-    """Whether "is" can go from "A dog is lying on a mat.": it is the only finite verb and its subject comes first."""
+    """Whether "is" can be dropped, as in "A dog is lying on a mat.", where it is the only finite verb."""
     if subject.start != _first_word(doc) or subject.end + 1 >= len(doc):
         return False
     verb, behind = doc[subject.end], doc[subject.end + 1]

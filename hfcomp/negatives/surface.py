@@ -1,4 +1,4 @@
-"""Writing words back into a caption: the capital at its start, and "a" or "an" before a word."""
+"""Writes words back into a caption: handles the capital at its start, and "a" or "an" before a word."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _SPOKEN_BUT_NOT_SPELLED_LIKE_A_VOWEL = re.compile(r"hour|heir|honest|honou?r|8|1
 
 
 def starts_like_a_vowel(text: str) -> bool:
-    """Whether "an" stands before this text rather than "a"; quotes and brackets before its first letter do not count.
+    """Whether a text takes "an" rather than "a". Quotes and brackets before its first letter are ignored.
 
-    By sound where a short list knows it ("an hour", "a unicorn"), else by the first letter. Two to four capitals
-    without a vowel behind the first are taken as letters spelled out ("an LG phone", "a TV").
+    The decision follows the sound for words on a short list ("an hour", "a unicorn"), otherwise the first letter. Two
+    to four capitals without a vowel after the first are treated as spelled-out letters ("an LG phone", "a TV").
     """
-    found = _WORD.search(text)
-    if found is None:
+    match = _WORD.search(text)
+    if match is None:
         return False
-    word = found.group()
+    word = match.group()
     if word.isupper() and 2 <= len(word) <= 4 and not set(word[1:]) & set("AEIOU"):
         return word[0].lower() in _SPOKEN_LIKE_A_VOWEL
     lower = word.lower()
@@ -37,45 +37,45 @@ def starts_like_a_vowel(text: str) -> bool:
 
 
 def fit_article(before: str, text: str) -> str:
-    """Fits an "a" or "an" at the end of some text to what follows it.
+    """Adapts an "a" or "an" at the end of a text to the text that follows it.
 
     Returns:
-        `before`, with another article where the one at its end does not fit; its capital is kept.
+        `before`, with the other article if the one at its end does not fit. Its capital is kept.
     """
-    # Only an article at the very end is fitted: another word ("a big", "an open") may follow the article, and then its
-    # sound decides.
-    found = _ARTICLE_AT_END.search(before)
-    if found is None:
+    # Change only an article at the very end: if another word follows it ("a big", "an open"), that word determines
+    # the article.
+    match = _ARTICLE_AT_END.search(before)
+    if match is None:
         return before
-    written, article = found.group(), "an" if starts_like_a_vowel(text) else "a"
+    written, article = match.group(), "an" if starts_like_a_vowel(text) else "a"
     if written.lower() == article:
         return before
     if written[0] == "A":
         article = article.upper() if len(text) > 1 and text.isupper() else article.capitalize()
-    return before[: found.start()] + article + before[found.end() :]
+    return before[: match.start()] + article + before[match.end() :]
 
 
 def start_of_text(caption: str) -> int:
-    """Index of the first character that is not a space; the length of the caption if there is none."""
+    """Returns the index of the first character that is not a space, or the caption's length if there is none."""
     return len(caption) - len(caption.lstrip())
 
 
 def has_no_small_letters(caption: str) -> bool:
-    """Whether a caption of several words is written in capitals."""
+    """Whether a caption of several words is written entirely in capitals."""
     return caption.isupper() and " " in caption.strip()
 
 
 def has_capital_of_place(caption: str) -> bool:
-    """Whether the caption starts with a capital that belongs to the place; in a caption all in capitals none does."""
+    """Whether the caption starts with a capital only because it starts there. False if it is all in capitals."""
     first = start_of_text(caption)
     return caption[first : first + 1].isupper() and not has_no_small_letters(caption)
 
 
 def without_capital_of_place(caption: str, span: Span, *, is_name: bool = False) -> str:
-    """The text of a span as it is written anywhere else in the sentence.
+    """Returns the text of a span as it would be written elsewhere in the sentence.
 
-    Its first letter becomes small if only the start of the caption gave it its capital; a name keeps its own. "TV",
-    "McCartney" and "A's" show by their other letters that theirs is their own.
+    Its first letter becomes lower case if it is a capital only because it starts the caption. A name keeps its
+    capital. "TV", "McCartney" and "A's" also keep theirs, as their other letters show that it is their own.
     """
     text = caption[span[0] : span[1]]
     if is_name or span[0] > start_of_text(caption) or not has_capital_of_place(caption):
@@ -87,13 +87,13 @@ def without_capital_of_place(caption: str, span: Span, *, is_name: bool = False)
 
 
 def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
-    """Writes new texts in the places of spans.
+    """Replaces spans of a caption by new texts.
 
-    A capital at the start of a caption stays there, whatever word comes there, and an "a" or "an" directly before a
-    new text is fitted to it. All else is left as it is.
+    A capital at the start of the caption stays there, whichever word starts it now, and an "a" or "an" directly before
+    a new text is adapted to it. Everything else stays unchanged.
 
-    Spans are `[start, end)` in characters, from left to right, not overlapping, with a text each. An empty span
-    inserts its text, an empty text removes its span.
+    Spans are `[start, end)` in characters, from left to right and without overlap, each with its text. An empty span
+    inserts its text, and an empty text removes its span.
     """
     written, place = "", 0
     for (start, end), text in zip(spans, texts, strict=True):
@@ -102,7 +102,7 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
                 f"spans {list(spans)} of caption {caption!r} overlap, are out of order or outside the caption; "
                 "expected [start, end) in characters, from left to right."
             )
-        # "a" before the span may need to become "an": what is written so far ends right before the new text.
+        # "a" before the span may have to become "an"; the text written so far ends right before the new text.
         written += caption[place:start]
         if text:
             written = fit_article(written, text) + text
@@ -110,6 +110,6 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
     written += caption[place:]
     if not has_capital_of_place(caption):
         return written
-    # The old capital left with its word, or is in the middle now. The place gets its own again.
+    # The original capital was removed or has moved, so capitalize the start again.
     first = start_of_text(written)
     return written[:first] + written[first : first + 1].upper() + written[first + 1 :]

@@ -1,38 +1,39 @@
-"""Swap negatives: two nouns, adjectives, noun phrases or verbs of a caption change places.
+"""Swap negatives: swaps two nouns, adjectives, noun phrases or verbs of a caption.
 
 Source: Yuksekgonul, Bianchi, Kalluri, Jurafsky, Zou, "When and why vision-language models behave like bags-of-words,
 and what to do about it?", ICLR 2023, arXiv:2210.01936 (NegCLIP), whose negatives keep the words and change who is what
-to whom. What the authors' script and ours do differently:
+to whom. Differences from the authors' script:
 
-* **By place.** The script replaces text, so that every "man" of "woman" moves too; here two spans change places.
-* **Form.** The script writes phrases in small letters and puts spaces before full stops, by which a model can
-  recognize a negative without reading it. Here everything outside the two parts stays, except for "a" or "an" before
-  them and for the capital at the start, which keeps its place.
-* **False negatives.** The script swaps any two of a kind. Here a swap must change the caption's meaning; see below.
-* **Adverbs** are not swapped: few captions have two, and those that have rarely turn false.
-* **Phrases of any length**; the script asks for three words.
+* **Position.** The script replaces text, so every "man" in "woman" moves too. Here, two spans are swapped.
+* **Form.** The script writes phrases in lower case and puts spaces before full stops, so a model can recognize a
+  negative without reading it. Here, everything outside the two parts stays, except for "a" or "an" before them; a
+  capital at the start of the caption stays at the start.
+* **False negatives.** The script swaps any two parts of a kind. Here, a swap must change the caption's meaning; see
+  below.
+* **Adverbs** are not swapped: few captions have two, and those that do rarely become false.
+* **Phrases** may have any length; the script requires three words.
 
-What is not swapped, since the caption would stay true:
+The following are not swapped, because the caption would stay true:
 
-* Equal words, and words that may name one thing ("man" and "person", "couch" and "sofa"; `MAY_BE_ONE`).
+* Equal words, and words that may name the same thing ("man" and "person", "couch" and "sofa"; `MAY_BE_ONE`).
 * **Coordinated things**: "a cat and a dog", lists. Only a part of a phrase may move there: "a black cat and a white
-  dog" becomes "a black dog and a white cat". What stands between decides, not the parser's `conj`: in "a cat on a mat
-  and a dog" the swap of cat and dog changes who is on the mat.
-* **Symmetric relations**: next to, beside, near, by, close to, across from, opposite, alongside, and the like, also
+  dog" becomes "a black dog and a white cat". The words in between decide, not the parser's `conj`: in "a cat on a mat
+  and a dog", swapping cat and dog changes who is on the mat.
+* **Symmetric relations**: next to, beside, near, by, close to, across from, opposite, alongside and similar, also
   with a verb of posture ("is sitting next to", "parked by"); "facing", "kissing", "talking to"; "has a bowl next to
-  it". "with" counts as one of them ("a man with a dog"), but not behind another participle ("a bowl filled with
-  fruit"). "A dog running next to a bike" is swapped: who runs has changed.
+  it". "with" is one of them ("a man with a dog"), but not after another participle ("a bowl filled with fruit"). "A
+  dog running next to a bike" is swapped, because the swap changes who runs.
 * **Loose quantities**: "several dogs and cats", "a group of people next to some bags".
-* **Parallel parts**: "a man in a hat and a woman in a hat", where the swap only reorders what "and" joins.
+* **Parallel parts**: "a man in a hat and a woman in a hat", where a swap only reorders what "and" joins.
 
-What is not swapped, since the caption would no longer be English: singular with plural; names with nouns; a noun that
-has a determiner with one that has none ("a dog on grass"); a noun without plural to a place behind "a" ("a snow");
-verbs of different form, or one with an object for one without ("sitting on a bench eating a sandwich"). A second size
-or color is not put before a noun that keeps its own. The result can still be absurd ("a bench sitting on a man"), as
-in the paper.
+The following are not swapped, because the caption would become ungrammatical: singular with plural; names with nouns;
+a noun with a determiner and a noun without one ("a dog on grass"); a mass noun into a position after "a" ("a snow");
+verbs of different form, or a verb with an object and one without ("sitting on a bench eating a sandwich"). A second
+size or color is not put before a noun that keeps its own. The result can still be absurd ("a bench sitting on a man"),
+as in the paper.
 
-What it cannot see: whether the swapped caption happens to be true as well ("a large dog and a white cat", the dog
-being white, too), and errors of the parser. Filters by likelihood and by the model's own scores come after it.
+The swaps cannot detect whether the swapped caption happens to be true as well ("a large dog and a white cat" if the
+dog is also white), nor parser errors. Filters by likelihood and by the model's own scores run afterwards.
 """
 
 from __future__ import annotations
@@ -87,38 +88,38 @@ _KINDS = {
 }
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
-# A part changes places with at most this many following parts: all pairs would grow with a caption's square.
+# Each part is paired with at most this many following parts, because the number of all pairs would grow quadratically.
 _MOST_NEIGHBORS = 64
 _PARTICIPLES = ("VBG", "VBN")
-# "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned.
+# "that is also sitting right next to": longer sequences are not symmetric relations and need not be scanned.
 _MOST_WORDS_OF_A_RELATION = 10
-# Separators of pieces of a caption whose order is irrelevant.
+# Separators between pieces of a caption whose order is irrelevant.
 _BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
 
 
 def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int = 1, seed: int = 0) -> list[Negative]:
-    """Draws hard negatives of one caption by letting two of its parts change places.
+    """Samples hard negatives of one caption by swapping two of its parts.
 
-    The sort of swap is drawn first, uniformly among those the caption allows, then the pair, so that the many pairs of
-    nouns do not crowd out the few of verbs. A part changes places with one of the 64 next of its sort, which is any of
-    them in all but very long captions. No pair is drawn twice. Caption, its parse, seed and `swaps` decide the
-    result; fewer negatives are the first of more.
+    The type of swap is sampled first, uniformly among those that the caption allows, then the pair. Otherwise the many
+    noun pairs would crowd out the few verb pairs. A part is swapped with one of the next 64 of its type, which
+    includes all of them except in very long captions. No pair is sampled twice. The caption, its parse, the seed and
+    `swaps` determine the result. A smaller `num_negatives` gives the first negatives of a larger one.
 
     Args:
-        doc: A parsed caption, with word classes, Penn tags, lemmas and noun chunks.
-        swaps: Some of `SWAPS`, in any order: `nouns` (kind `swap_obj`, category object), `adjectives` (`swap_att`,
-            attribute), `noun_phrases` (`swap_obj`, object), `verbs` (`swap_rel`, relation).
-        num_negatives: How many to draw.
-        seed: Any integer.
+        doc: Parsed caption with word classes, Penn tags, lemmas and noun chunks.
+        swaps: One or more of `SWAPS`, in any order: `nouns` (kind `swap_obj`, category object), `adjectives`
+            (`swap_att`, attribute), `noun_phrases` (`swap_obj`, object), `verbs` (`swap_rel`, relation).
+        num_negatives: Maximum number of negatives.
+        seed: Random seed, any integer.
 
     Returns:
-        At most `num_negatives` negatives with distinct texts, none equal to the caption; fewer, or none, if the
-        caption allows no more. `spans` are the two parts in the caption; `keyword` is the first of them and
-        `replacement` the second, which now stands there, both as the caption writes them.
+        At most `num_negatives` negatives with distinct texts that all differ from the caption; fewer or none if the
+        caption allows no more. `spans` are the two parts in the caption. `keyword` is the first part and `replacement`
+        the second part, which takes its place; both are written as in the caption.
 
     Raises:
-        ValueError: A sort of swap is not known, none is given, `num_negatives` is below 1, or the caption is too long
-            (`hfcomp.parsing.captions`).
+        ValueError: If a type of swap is unknown, `swaps` is empty, `num_negatives` is below 1, or the caption is too
+            long (`hfcomp.parsing.captions`).
     """
     check_draw("swaps", swaps, SWAPS, num_negatives=num_negatives)
     check_caption(doc.text)
@@ -128,7 +129,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
     def make(swap: str, pair: Pair) -> Negative | None:
         first, second = pair
         spans = first.span, second.span
-        # The capital at the start belongs to the place: "Dogs chase a cat" must not become "A cat chase Dogs".
+        # The capital at the start belongs to the position: "Dogs chase a cat" must not become "A cat chase Dogs".
         moved = without_capital_of_place(doc.text, first.span, is_name=first.is_name)
         text = rewrite(doc.text, spans, (second.text, moved))
         if folded_sentence(text) in seen or _same_pieces(doc.text, text):
@@ -141,7 +142,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
 
 
 def _same_pieces(caption: str, text: str) -> bool:
-    """Whether two captions say the same pieces in another order: "a cat in a box and a dog in a box"."""
+    """Whether two captions consist of the same pieces in another order: "a cat in a box and a dog in a box"."""
     return _pieces(caption) == _pieces(text)
 
 
@@ -152,27 +153,27 @@ def _pieces(caption: str) -> Counter[str]:
 
 def _may_be_one(first: Part, second: Part) -> bool:
     """Whether two parts may name the same thing, property or action."""
-    one, other = first.lemma, second.lemma
-    return one == other or other in MAY_BE_ONE.get(one, ()) or first.text.casefold() == second.text.casefold()
+    lemma, other = first.lemma, second.lemma
+    return lemma == other or other in MAY_BE_ONE.get(lemma, ()) or first.text.casefold() == second.text.casefold()
 
 
 def _pairs(parts: Iterable[Part]) -> Iterator[Pair]:
-    """Each part with the next `_MOST_NEIGHBORS`, as `combinations` orders them."""
+    """Yields pairs of each part with the next `_MOST_NEIGHBORS` parts, in the order of `combinations`."""
     some = list(parts)
     for place, first in enumerate(some):
         yield from ((first, second) for second in some[place + 1 : place + 1 + _MOST_NEIGHBORS])
 
 
-def _telling(doc: Doc) -> list[int]:
-    """Places of the words that can say how two things stand to each other, in order."""
-    # Once per caption: each of n^2 pairs then finds the words between by bisection, not by a scan of the caption.
+def _relation_words(doc: Doc) -> list[int]:
+    """Returns the positions of the words that can express a relation between two things, in order."""
+    # Compute this once per caption, so each of n^2 pairs finds the words in between by bisection instead of a scan.
     return [token.i for token in doc if token.pos_ not in _LIST_CLASSES]
 
 
 def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
-    """Whether "X ... Y" differs in meaning from "Y ... X", judged by the words between two noun phrases.
+    """Whether "X ... Y" differs in meaning from "Y ... X", based on the words between the two noun phrases.
 
-    Other things between them do not count: in "a plate with an orange and a fork" only "with" does.
+    Other things between them do not count: in "a plate with an orange and a fork", only "with" does.
     """
     start = bisect_left(telling, first.end)
     between = telling[start : start + _MOST_WORDS_OF_A_RELATION]
@@ -189,26 +190,26 @@ def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
 
 
 def _is_had_nearby(verb: Token, second: Part) -> bool:
-    """Whether "X has Y" continues only with where Y is: "the laptop has a phone next to it"."""
+    """Whether "X has Y" only continues with the location of Y: "the laptop has a phone next to it"."""
     behind = [token.lower_ for token in second.doc[second.end : second.end + 4]]
     own = next((place for place, word in enumerate(behind) if word in ("it", "him", "her", "them")), 0)
     return base_form(verb) == "have" and tuple(behind[:own]) in SYMMETRIC_RELATIONS
 
 
 def _is_mutual(verb: Token, relation: tuple[str, ...]) -> bool:
-    """Whether a verb and what follows are symmetric: "sits beside", "playing with", "kissing"."""
+    """Whether a verb with the words after it is symmetric: "sits beside", "playing with", "kissing"."""
     name = base_form(verb)
     if not relation:
         return name in MUTUAL_VERBS or name in POSTURES
     if relation in (("to",), ("with",)) and name in TALKING_VERBS:
         return True
-    # "filled with" and "covered with" say who holds whom; "playing with" does not.
+    # "filled with" and "covered with" are directed; "playing with" is not.
     joins = relation == ("with",) and verb.tag_ != "VBN"
     return joins or (name in POSTURES and relation in SYMMETRIC_RELATIONS)
 
 
 def _determiner(part: Part) -> str | None:
-    """The determiner before a noun, in small letters; None for a bare one."""
+    """Returns the determiner before a noun in lower case, or None if there is none."""
     doc, place = part.doc, part.start - 1
     while place >= 0 and (doc[place].pos_ in ("ADJ", "NUM") or _is_hyphen_or_participle(doc[place])):
         place -= 1
@@ -223,35 +224,35 @@ def _is_hyphen_or_participle(token: Token) -> bool:
 
 
 def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part, Part]:
-    """The noun phrase that holds each part; the part itself if no phrase does."""
-    # A table by word, since a search of all phrases for each part would take the product of their numbers.
-    of_word = {place: phrase for phrase in phrases for place in range(phrase.start, phrase.end)}
-    around = {part: of_word.get(part.start, part) for part in parts}
+    """Maps each part to the noun phrase that contains it, or to itself if no phrase does."""
+    # Use a table by word, because searching all phrases for each part would take the product of their numbers.
+    phrase_by_word = {place: phrase for phrase in phrases for place in range(phrase.start, phrase.end)}
+    around = {part: phrase_by_word.get(part.start, part) for part in parts}
     return {part: phrase if part.end <= phrase.end else part for part, phrase in around.items()}
 
 
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
-    """The content of a phrase besides a part of it: its words without determiners and loose quantities."""
+    """Returns the words of a phrase outside one of its parts, without determiners and loose quantities."""
     places = (place for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
-    # "group of people" holds nothing besides "people": an "of" that is left over belonged to the quantity.
+    # "group of people" contains nothing except "people": the remaining "of" belonged to the quantity.
     words = [phrase.doc[place] for place in places if phrase.doc[place].pos_ not in ("DET", "PRON")]
     telling = [word.lower_ for word in words if word.lower_ not in VAGUE_QUANTITIES]
     return [word for word in telling if word != "of" or len(telling) == len(words)]
 
 
 def _noun_pairs(doc: Doc) -> Iterable[Pair]:
-    around, telling = _phrases_around(nouns(doc), noun_phrases(doc)), _telling(doc)
+    around, telling = _phrases_around(nouns(doc), noun_phrases(doc)), _relation_words(doc)
     determiners = {part: _determiner(part) for part in around}
     rests = {part: _rest_of_phrase(phrase, part) for part, phrase in around.items()}
     for first, second in _pairs(around):
-        one, other = around[first], around[second]
-        if first.tag != second.tag or one is other or _may_be_one(first, second):
+        phrase, other = around[first], around[second]
+        if first.tag != second.tag or phrase is other or _may_be_one(first, second):
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
-        # The words between make the swap false, or what the nouns leave behind does: in "a black cat and a white dog"
-        # cat and dog may change places, since their colors stay.
-        if _order_matters(one, other, telling) or rests[first] != rests[second]:
+        # The swap is false because of the words in between, or because of what the nouns leave behind: in "a black cat
+        # and a white dog", cat and dog may be swapped, because the colors stay.
+        if _order_matters(phrase, other, telling) or rests[first] != rests[second]:
             yield first, second
 
 
@@ -268,17 +269,17 @@ def _determiners_fit(first: Part, before_first: str | None, second: Part, before
 
 def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
     described = {part: described_noun(part) for part in adjectives(doc)}
-    around, telling = _phrases_around(described, noun_phrases(doc)), _telling(doc)
+    around, telling = _phrases_around(described, noun_phrases(doc)), _relation_words(doc)
     for first, second in _pairs(described):
-        one, other = described[first], described[second]
-        if one is None or other is None or one.i == other.i or _may_be_one(first, second):
+        noun, other = described[first], described[second]
+        if noun is None or other is None or noun.i == other.i or _may_be_one(first, second):
             continue
-        if names_the_picture(one) or names_the_picture(other):
+        if names_the_picture(noun) or names_the_picture(other):
             continue
-        if not _fits_beside(first, second, one) or not _fits_beside(second, first, other):
+        if not _fits_beside(first, second, noun) or not _fits_beside(second, first, other):
             continue
-        # "a black cat and a white cat" says the same after the swap unless something tells the two cats apart.
-        if base_form(one) != base_form(other) or _order_matters(around[first], around[second], telling):
+        # "a black cat and a white cat" keeps its meaning after the swap unless something distinguishes the two cats.
+        if base_form(noun) != base_form(other) or _order_matters(around[first], around[second], telling):
             yield first, second
 
 
@@ -287,7 +288,7 @@ def _class_of(word: str) -> frozenset[str]:
 
 
 def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
-    """Whether an adjective can take another's place before a noun: no second color or size, and none out of "and"."""
+    """Whether an adjective can replace another before a noun: no second color or size, and "and" joins equals."""
     doc, others = old.doc, _class_of(new.doc[new.head].lower_)
     run = [token for token in doc[max(0, old.start - 3) : noun.i] if not old.start <= token.i < old.end]
     after = next((token for token in run if token.i >= old.end), None)
@@ -297,19 +298,19 @@ def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
         # "black and white cat": only another color can replace "black", not "white".
         is_there = any(token.lower_ == new.doc[new.head].lower_ for token in run)
         return not is_there and bool(others) and others == _class_of(doc[old.head].lower_)
-    # A color that stands farther to the left belongs to a noun of its own.
+    # A color farther to the left belongs to another noun.
     beside = [token for token in run if token.i >= old.end or _reaches(token, old)]
     return not any(token.lower_ in others for token in beside)
 
 
 def _reaches(token: Token, adjective: Part) -> bool:
-    """Whether only adjectives stand from a token to an adjective."""
+    """Whether only adjectives occur between a token and an adjective, including the token."""
     return all(adjective.doc[place].pos_ == "ADJ" for place in range(token.i, adjective.start))
 
 
 def _phrase_pairs(doc: Doc) -> Iterable[Pair]:
     forms = {part: (_number(part), _is_bare(part)) for part in noun_phrases(doc)}
-    telling = _telling(doc)
+    telling = _relation_words(doc)
     for first, second in _pairs(forms):
         alike = forms[first] == forms[second] and not _may_be_one(first, second)
         if alike and _order_matters(first, second, telling):
@@ -324,7 +325,7 @@ def _is_bare(phrase: Part) -> bool:
 
 
 def _number(phrase: Part) -> str:
-    """`singular` or `plural`, by the verb behind the phrase where it shows that ("a group of people are")."""
+    """Returns `singular` or `plural`, according to the verb after the phrase if possible ("a group of people are")."""
     words_behind = (token for token in phrase.doc[phrase.end :] if token.tag_ not in ("WDT", "WP", "RB"))
     behind = next((token.tag_ for token in words_behind), "")
     if behind in ("VBZ", "VBP"):
@@ -333,33 +334,33 @@ def _number(phrase: Part) -> str:
 
 
 def _verb_pairs(doc: Doc) -> Iterable[Pair]:
-    found = verbs(doc)
-    frames = {part: _frame(part) for part in found}
+    parts = verbs(doc)
+    frames = {part: _frame(part) for part in parts}
     things = [token.i for token in doc if token.pos_ in NOUN_CLASSES]
     joints = [token.i for token in doc if token.pos_ in ("CCONJ", "SCONJ")]
-    for first, second in _pairs(found):
+    for first, second in _pairs(parts):
         if _may_be_one(first, second) or not _any_between(things, first, second):
             continue
-        # "eating a cake" cannot change places with "smiling": an object needs its verb. A place may follow or not.
+        # "eating a cake" cannot be swapped with "smiling", because an object needs its verb. A place is optional.
         if frames[first] != frames[second] and {frames[first], frames[second]} != {"place", "nothing"}:
             continue
-        # "sitting at a table smiling": if one is intransitive, both are true of one subject in any order.
+        # "sitting at a table smiling": if one verb is intransitive, both are true of one subject in any order.
         joined = _any_between(joints, first, second)
         if "nothing" in (frames[first], frames[second]) and not (_has_own_subject(second) and joined):
             continue
-        pair = _of_one_form(first, second)
+        pair = _match_forms(first, second)
         if pair is not None:
             yield pair
 
 
 def _any_between(places: Sequence[int], first: Part, second: Part) -> bool:
-    """Whether one of some places, in order, is behind the first part and before the second."""
+    """Whether one of the sorted places is after the first part and before the second."""
     following = bisect_left(places, first.end)
     return following < len(places) and places[following] < second.start
 
 
 def _frame(verb: Part) -> str:
-    """What follows a verb: an `object`, a `place` or the like behind a preposition, an `infinitive`, or `nothing`."""
+    """Returns what follows a verb: `object`, `place` (any prepositional phrase), `infinitive` or `nothing`."""
     for token in verb.doc[verb.end :]:
         if token.pos_ == "ADV":
             continue
@@ -374,13 +375,16 @@ def _has_own_subject(verb: Part) -> bool:
     return start > 0 and verb.doc[start - 1].pos_ in (*NOUN_CLASSES, "PRON")
 
 
-def _of_one_form(first: Part, second: Part) -> Pair | None:
-    """The main verbs if they have one form ("is sitting", "standing"), else the groups ("is sitting", "stands")."""
+def _match_forms(first: Part, second: Part) -> Pair | None:
+    """Returns the main verbs if they have the same form ("is sitting", "standing"), else the groups if those match.
+
+    An example of matching groups is "is sitting" and "stands".
+    """
     if first.tag == second.tag:
         return first, second
-    one, other = with_auxiliaries(first), with_auxiliaries(second)
-    form = one.doc[one.start].tag_
-    return (one, other) if form in FINITE_TAGS and form == other.doc[other.start].tag_ else None
+    group, other = with_auxiliaries(first), with_auxiliaries(second)
+    form = group.doc[group.start].tag_
+    return (group, other) if form in FINITE_TAGS and form == other.doc[other.start].tag_ else None
 
 
 _PAIRS: dict[str, Callable[[Doc], Iterable[Pair]]] = {

@@ -1,9 +1,9 @@
-"""Captions to spaCy's `Doc`s: by any spaCy pipeline for English, or by rules that need no download.
+"""Parses captions to spaCy `Doc`s, with any English spaCy pipeline or with rules that need no download.
 
-* `load_parser`: the face of the package; a parser is anything with the methods of `Parser`.
-* `rules`: the grammar of the parser without a model, behind the tagger of textblob.
-* `noun_phrases`, `phrases`: what the generators of negatives and the columns of concepts read off a `Doc`.
-* `words`, `captions`, `tokens`: small lists of words, which captions are read, and their length in tokens.
+* `load_parser`: main entry point; a parser is any object with the methods of `Parser`.
+* `rules`: the grammar of the model-free parser, which follows the textblob tagger.
+* `noun_phrases`, `phrases`: extract what negative generators and concept columns need from a `Doc`.
+* `words`, `captions`, `tokens`: small word lists, checks of captions, and their length in tokens.
 """
 
 from hfcomp.parsing.parsers import DEFAULT_PARSER, Parser, RuleParser, SpacyParser, cached_parser, load_parser

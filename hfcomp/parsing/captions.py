@@ -1,11 +1,11 @@
-"""Which captions text functions read: valid Unicode, of limited length, and in English.
+"""Checks of captions for text functions: valid Unicode, limited length, and English.
 
-The text functions take time in proportion to the length of a caption. What a caption of these lengths costs at most is
-in docs/parsing.md. All three lengths are our choice: a page of text fits, a file taken for a caption does not.
+Text functions take time proportional to the length of a caption. docs/parsing.md lists the maximum cost at these
+limits. All three limits are our choice: a page of text fits, but a whole file mistaken for a caption does not.
 
-The parsers, keyword tables and word lists read English only. A caption counts as foreign on evidence only: most of its
-letters are not Latin, or it has no English function word but one of another language, or a letter that English lacks.
-"red cube" counts as English. Of COCO's 25,014 validation captions one counts as foreign, so the threshold leaves room
+Parsers, keyword tables and word lists support only English. A caption counts as foreign only on evidence: most of its
+letters are not Latin, or it has no English function word but one of another language or a letter that English lacks.
+"red cube" counts as English. Of COCO's 25,014 validation captions, one counts as foreign, so the threshold leaves room
 for names and quotations.
 """
 
@@ -19,23 +19,24 @@ Span = tuple[int, int]
 """`[start, end)` in characters of a caption."""
 
 MAX_CHARACTERS = 10_000
-"""Characters of one caption. The longest of DOCCI and ImageInWords have about 3,000."""
+"""Maximum number of characters of a caption. The longest in DOCCI and ImageInWords have about 3,000."""
 MAX_WORDS = 2_000
-"""Words of one caption, as white space parts them."""
+"""Maximum number of words of a caption, separated by white space."""
 MAX_RUN = 1_000
-"""Characters without white space between. spaCy's tokenizer takes signs off a run one by one, 10,000 commas in 7 s."""
+"""Maximum number of characters without white space. spaCy's tokenizer removes punctuation marks from such a run one by
+one and takes 7 s for 10,000 commas."""
 TOO_LONG, NOT_UNICODE = "caption too long", "caption is not valid Unicode"
 ANOTHER_SCRIPT = "caption not in Latin script"
 FOREIGN_SHARE = 0.2
-"""Share of captions in another language from which on a set is reported. Our choice."""
+"""Share of captions in another language from which a dataset is reported. Our choice."""
 SAMPLED = 1000
-"""Captions that are looked at, evenly spaced."""
+"""Number of captions to check, evenly spaced."""
 _WORD = re.compile(r"[^\W\d_]+")
 ENGLISH = """
 the of with and are his its their this that these there from near next while being two has have into onto who which
 standing sitting
 """
-"""English words that none of the languages below has."""
+"""English words that do not exist in any of the languages below."""
 OTHERS = """
 der das und ein eine einen einem einer mit auf dem im zwei sich ist vor neben über zum zur
 le la les une des du et avec dans sur est deux qui devant
@@ -49,17 +50,17 @@ bir ve ile
 yang dan dengan sebuah atas
 """
 """Frequent words of German, French, Spanish, Portuguese, Italian, Dutch, Scandinavian languages, Polish, Turkish and
-Indonesian. Those that English has too, such as "van", "die" and "met", are left out."""
+Indonesian. Words that also exist in English, such as "van", "die" and "met", are excluded."""
 _ENGLISH, _OTHERS = frozenset(ENGLISH.split()), frozenset(OTHERS.split())
 
 
 def caption_problem(caption: str) -> str | None:
-    """Why no text function works on a caption: the kind of problem, and after a colon its details; or None.
+    """Returns why text functions cannot process a caption (kind of problem, colon, details), or None if they can.
 
-    Lone surrogates, halves of a character as in a text that was cut, are a problem too: they cannot be written to a
-    file or given to a tokenizer.
+    Lone surrogates (halves of a character, as in a truncated text) are a problem too, because they cannot be written
+    to a file or passed to a tokenizer.
     """
-    # In the order of their cost: a file of gigabytes must not be split into words first.
+    # Check in the order of cost: a text of gigabytes must not be split into words first.
     if len(caption) > MAX_CHARACTERS:
         return f"{TOO_LONG}: {len(caption):,} characters, at most {MAX_CHARACTERS:,}"
     words = caption.split()
@@ -73,15 +74,15 @@ def caption_problem(caption: str) -> str | None:
 
 
 def check_caption(caption: str, where: str = "the caption") -> None:
-    """Raises ValueError for a caption that no text function works on; `where` is its name in the message."""
+    """Raises ValueError if text functions cannot process a caption; `where` names the caption in the message."""
     problem = caption_problem(caption)
     if problem is not None:
         raise ValueError(f"{where}, {caption[:60]!a}: {problem}. Shorten or correct it, or remove the row.")
 
 
 def lone_surrogate(text: str) -> int:
-    """The index of the first half of a character, as in a text that was cut in UTF-16; -1 for none."""
-    # Encoding is the fastest search: UTF-8 has no bytes for a surrogate, so the codec stops at the first.
+    """Returns the index of the first lone surrogate, as in a text truncated in UTF-16, or -1 if there is none."""
+    # Encoding is the fastest search: UTF-8 cannot encode a surrogate, so the codec stops at the first one.
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -90,7 +91,7 @@ def lone_surrogate(text: str) -> int:
 
 
 def script_problem(caption: str) -> str | None:
-    """Why a caption cannot be English: most of its letters are of another script."""
+    """Returns the problem of a caption that cannot be English, because most letters are not Latin, or None."""
     if caption.isascii():
         return None
     letters = [letter for letter in caption if letter.isalpha()]
@@ -102,8 +103,8 @@ def script_problem(caption: str) -> str | None:
 
 def is_foreign(caption: str) -> bool:
     """Whether a caption shows evidence of a language other than English; see the module's docstring."""
-    # One English function word decides: a German name or dish may stand in an English sentence, an English article
-    # hardly ever in a German one.
+    # A single English function word decides: a German name or dish may occur in an English sentence, but an English
+    # article hardly ever occurs in a German one.
     if script_problem(caption) is not None:
         return True
     words = set(_WORD.findall(caption.lower()))
@@ -113,16 +114,16 @@ def is_foreign(caption: str) -> bool:
 
 
 def language_note(captions: Sequence[str]) -> str | None:
-    """A line about captions that are not English; None if fewer than `FOREIGN_SHARE` of a sample are."""
-    # Evenly spaced, since sets are often joined from parts of one language each.
+    """Returns a line about foreign captions, or None if they are fewer than `FOREIGN_SHARE` of a sample."""
+    # Sample evenly, because datasets are often concatenated from parts in one language each.
     step = max(1, len(captions) / SAMPLED)
-    looked_at = [captions[int(place * step)] for place in range(min(SAMPLED, len(captions)))]
-    found = [caption for caption in looked_at if is_foreign(caption)]
-    if not found or len(found) < FOREIGN_SHARE * len(looked_at):
+    sample = [captions[int(place * step)] for place in range(min(SAMPLED, len(captions)))]
+    foreign = [caption for caption in sample if is_foreign(caption)]
+    if not foreign or len(foreign) < FOREIGN_SHARE * len(sample):
         return None
-    short = found[0] if len(found[0]) <= 60 else f"{found[0][:57]}..."
+    short = foreign[0] if len(foreign[0]) <= 60 else f"{foreign[0][:57]}..."
     return (
-        f"{len(found):,} of {len(looked_at):,} captions looked at do not read as English, such as {short!r}: parsers, "
-        "keywords and word lists read English only, and what they make of other languages is wrong. Translate the "
+        f"{len(foreign):,} of {len(sample):,} sampled captions do not seem to be English, such as {short!r}. Parsers, "
+        "keywords and word lists support only English and give wrong results for other languages. Translate the "
         "captions first."
     )

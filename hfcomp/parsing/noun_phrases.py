@@ -1,17 +1,17 @@
-"""Noun phrases of parsed captions: the concepts of C2LIP (section 4.1 of the paper), read off the dependency tree.
+"""Noun phrases of parsed captions: the concepts of C2LIP (section 4.1 of the paper), extracted from dependency trees.
 
-A phrase is a noun with its preceding modifiers: determiner, adjectives with their adverbs, numbers and
-compounds ("a very large traffic light"). Clauses and prepositional phrases are left to nouns of their own: "a man with
-a hat riding a horse" gives "a man", "a hat" and "a horse". The paper leaves the rest open; our choices:
+A phrase is a noun with its preceding modifiers: determiner, adjectives with their adverbs, numbers and compounds ("a
+very large traffic light"). Nouns in clauses and prepositional phrases form their own phrases: "a man with a hat riding
+a horse" gives "a man", "a hat" and "a horse". The paper leaves the rest open. Our choices:
 
-* Of possessives the owner stays in the phrase ("the man's hat"), being its determiner, and has none of its own.
-  Pronouns go ("his red hat" gives "red hat"): they speak of something outside the phrase.
-* Quantities stay with what they count ("a group of people", "two slices of pizza"): alone "a group" is uninformative,
-  and "pizza" loses its number. Containers are things: "a bowl of fruit" gives "a bowl" and "fruit".
-* Nouns joined by "and" have a phrase each. Adjectives so joined make one ("a red and blue cup" is one cup), unless the
-  second has its own determiner or number: "a red and a blue cup" gives "a red cup" and "a blue cup". Nouns that the
-  tree puts under one noun make one as well ("salt and pepper shakers").
-* What a caption negates ("no furniture", "without a shirt") is not a concept: it is not in the image.
+* In possessives, the owner stays in the phrase as its determiner ("the man's hat") and has no phrase of its own.
+  Pronouns are dropped ("his red hat" gives "red hat"), because they refer to something outside the phrase.
+* Quantities stay with what they count ("a group of people", "two slices of pizza"): "a group" by itself is
+  uninformative, and "pizza" loses its number. Containers are things: "a bowl of fruit" gives "a bowl" and "fruit".
+* Nouns joined by "and" have one phrase each. Adjectives joined by "and" share one ("a red and blue cup" is one cup),
+  unless the second has its own determiner or number: "a red and a blue cup" gives "a red cup" and "a blue cup". Nouns
+  that the tree puts under one noun also form a single phrase ("salt and pepper shakers").
+* What a caption negates ("no furniture", "without a shirt") is not a concept, because it is not in the image.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hfcomp.parsing.words import EXCLUDED_WORDS, ExcludedWords
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-# Reasons for which a phrase is left out; the others are the fields of `ExcludedWords`.
+# Reasons for skipping a phrase, in addition to the fields of `ExcludedWords`.
 PRONOUN, DENIED, REPEATED = "pronoun", "denied", "repeated"
 
 _HEADING = frozenset((*NOUNS, "ADJ", "PRON"))
 _DESCRIBING = ("amod", "nummod", "compound", "nmod")
-# Labels of adjectives that are said of a noun elsewhere.
+# Labels of adjectives that describe a noun elsewhere.
 _PREDICATES = ("acomp", "amod", "advcl", "oprd", "pcomp", "xcomp")
 _LINKS = JOINTS | {","}
 _COUNTS_ONE = ("a", "an", "one", "another", "each", "every")
@@ -42,11 +42,11 @@ class NounPhrase(NamedTuple):
     """A noun phrase of a caption.
 
     Attributes:
-        text: Its words as the caption has them, one space between; a plural noun that phrases share is put into the
-            singular where one is meant ("one red cup" of "one red and two blue cups").
-        spans: `[start, end)` in characters of the caption, from left to right; more than one where phrases share a
-            noun: "a red cup" of "a red and a blue cup" is at "a red" and at "cup".
-        head: Dictionary form, in small letters, of the head noun: "people" of "a group of people".
+        text: Words as written in the caption, separated by single spaces. A plural noun shared by several phrases is
+            made singular if the phrase counts one ("one red cup" in "one red and two blue cups").
+        spans: `[start, end)` in characters of the caption, from left to right. There are several if phrases share a
+            noun: "a red cup" in "a red and a blue cup" has the spans of "a red" and "cup".
+        head: Dictionary form of the head noun in lower case: "people" in "a group of people".
     """
 
     text: str
@@ -55,7 +55,7 @@ class NounPhrase(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """First word and noun of a phrase, and its last word: the noun, or another behind "of"."""
+    """First word and noun of a phrase, and its last word, which is the noun itself or a noun after "of"."""
 
     start: int
     noun: int
@@ -63,47 +63,47 @@ class _Place(NamedTuple):
 
 
 def noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> list[NounPhrase]:
-    """The noun phrases of a caption, from left to right, without duplicates; defined in the module's docstring.
+    """Extracts the noun phrases of a caption, as defined in the module's docstring.
 
     Args:
-        doc: A parsed caption, with word classes, Penn tags, lemmas and a tree labeled as spaCy's pipelines do.
-        excluded: Nouns that make no concept.
+        doc: Parsed caption with word classes, Penn tags, lemmas and a tree with the labels of spaCy's pipelines.
+        excluded: Nouns that are not concepts.
 
     Returns:
-        No two cover the same word, except phrases that share their noun. None where the caption names no thing: the
-        caption itself is the concept then, by whoever reads the empty list
-        (`hfcomp.data.collators.CompositionalCollator`).
+        The phrases from left to right, without duplicates. No two cover the same word, except phrases that share their
+        noun. Empty if the caption names no thing; readers of the empty list, such as
+        `hfcomp.data.collators.CompositionalCollator`, then use the caption itself as the concept.
     """
     return sift_noun_phrases(doc, excluded=excluded)[0]
 
 
 def sift_noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> tuple[list[NounPhrase], Counter[str]]:
-    """As `noun_phrases`, with the number of phrases that were left out, by reason.
+    """Extracts noun phrases like `noun_phrases`, and counts the skipped phrases by reason.
 
     Returns:
         The phrases, and counts under `PRONOUN`, `DENIED`, `REPEATED` and the fields of `ExcludedWords`.
     """
     tree = CaptionTree(doc)
-    left_out: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     phrases: dict[str, NounPhrase] = {}
-    for place in _longest(_places(tree, excluded, left_out)):
+    for place in _longest(_places(tree, excluded, skipped)):
         for phrase in _phrases_at(tree, place):
             folded = phrase.text.casefold()
             if folded in phrases:
-                left_out[REPEATED] += 1
+                skipped[REPEATED] += 1
             else:
                 phrases[folded] = phrase
-    return list(phrases.values()), left_out
+    return list(phrases.values()), skipped
 
 
-def _places(tree: CaptionTree, excluded: ExcludedWords, left_out: Counter[str]) -> Iterator[_Place]:
-    # Left to right, past the last word of each phrase: "people" in "a group of people" heads no second one.
+def _places(tree: CaptionTree, excluded: ExcludedWords, skipped: Counter[str]) -> Iterator[_Place]:
+    # Go from left to right and continue after each phrase: "people" in "a group of people" heads no second phrase.
     counted = -1
     for word, word_class in enumerate(tree.classes):
         if word <= counted or word_class not in _HEADING:
             continue
         if word_class == "PRON" and tree.tags[word] in ("PRP", "NN", "DT"):
-            left_out[PRONOUN] += 1
+            skipped[PRONOUN] += 1
         if not (tree.heads_phrase(word) or _owns_what_is_excluded(tree, word, excluded)):
             continue
         place = _place(tree, word)
@@ -112,26 +112,27 @@ def _places(tree: CaptionTree, excluded: ExcludedWords, left_out: Counter[str]) 
         if reason is None:
             yield place
         else:
-            left_out[reason] += 1
+            skipped[reason] += 1
 
 
 def _place(tree: CaptionTree, noun: int) -> _Place:
     last = noun
-    while (measured := tree.measured(last)) >= 0:
+    while (measured := tree.measured_noun(last)) >= 0:
         last = measured
     start = tree.start_of(noun)
-    # "a cat left of a dog", where a parser sees a left of cats
+    # "a cat left of a dog", if a parser treats "left" as the head noun
     if tree.lower[noun] in ("left", "right") and start < noun and tree.classes[noun - 1] in NOUNS:
         noun = last = noun - 1
-    # "a black and silver car", where a parser sees "a black" joined to "silver car"
+    # "a black and silver car", if a parser joins "a black" to "silver car"
     while tree.tags[start] not in DETERMINERS and (adjective := _joined_adjective(tree, start, noun)) >= 0:
         start = tree.start_of(adjective)
     return _Place(start, noun, last)
 
 
 def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords) -> bool:
-    """Whether a noun's phrase counts because its possession's is not a concept: "the cow" of "the cow's side"."""
-    # If the possession is a concept, the owner is a part of "the cow's tail" and heads no phrase of its own.
+    """Whether an owner is a concept because its possession is not: "the cow" in "the cow's side"."""
+    # If the possession is a concept, as in "the cow's tail", the owner is part of its phrase and heads none of its
+    # own.
     if tree.labels[noun] != "poss" or tree.classes[noun] not in NOUNS:
         return False
     owned = tree.heads[noun]
@@ -139,7 +140,7 @@ def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords
 
 
 def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> str | None:
-    # Judged by the last word, which says what is meant: "a group" in "a group of people" is not a region.
+    # Check the last word, which carries the meaning: "a group" in "a group of people" is not a region.
     last, word = place.last, tree.base_form(place.last)
     if tree.is_denied(place.noun) or (last != place.noun and tree.is_denied(last)):
         return DENIED
@@ -159,27 +160,27 @@ def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> 
 
 
 def _longest(places: Iterator[_Place]) -> list[_Place]:
-    """The places without those inside another, which only an odd tree gives."""
-    # Places come by their noun, so a later one may begin before those that it holds: they are dropped from the end,
-    # each at most once.
-    found: list[_Place] = []
+    """Drops places inside other places, which occur only in malformed trees."""
+    # Places are sorted by noun, so a later place may start before the places it contains. These are dropped from the
+    # end, each at most once.
+    kept: list[_Place] = []
     for place in places:
-        while found and found[-1].start >= place.start:
-            found.pop()
-        if not found or found[-1].last < place.start:
-            found.append(place)
-    return found
+        while kept and kept[-1].start >= place.start:
+            kept.pop()
+        if not kept or kept[-1].last < place.start:
+            kept.append(place)
+    return kept
 
 
 def _phrases_at(tree: CaptionTree, place: _Place) -> Iterator[NounPhrase]:
-    """The phrase of a place, after those that share its noun."""
+    """Yields the phrases that share the noun of a place, and then the phrase of the place itself."""
     sharing, start = _sharing(tree, place)
     end = tree.end_of(place.last)
     if not sharing:
         yield _phrase(tree, place.last, (start, end))
         return
     # The phrases share the noun with its compounds ("fire hydrant"), but not the adjective before it, which belongs
-    # only to the last of them.
+    # only to the last phrase.
     described = start
     while tree.tags[described] in DETERMINERS:
         described += 1
@@ -187,45 +188,45 @@ def _phrases_at(tree: CaptionTree, place: _Place) -> Iterator[NounPhrase]:
     while shared - 1 > described and (tree.labels[shared - 1] == "compound" or tree.is_glued(shared)):
         shared -= 1
     for first, last in sharing:
-        yield _of_one(tree, noun, _phrase(tree, noun, (first, last), (shared, end)))
-    yield _of_one(tree, noun, _phrase(tree, noun, (start, end)))
+        yield _make_singular(tree, noun, _phrase(tree, noun, (first, last), (shared, end)))
+    yield _make_singular(tree, noun, _phrase(tree, noun, (start, end)))
 
 
 def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], int]:
-    """What shares a noun with the phrase that ends in it: "a red" of "a red and a blue cup".
+    """Finds what shares a noun with the phrase that ends in it: "a red" in "a red and a blue cup".
 
-    Parsers see it in two ways: all words under the noun, or "a red" as a phrase, to which the noun is joined.
+    Parsers analyze this in two ways: all words are under the noun, or "a red" is a phrase to which the noun is joined.
 
     Returns:
-        First and last word of each, and the first word of the phrase itself.
+        First and last word of each sharing part, and the first word of the phrase itself.
     """
     start, noun, last = place
-    found: list[tuple[int, int]] = []
+    sharing: list[tuple[int, int]] = []
     if last != noun or not tree.has_joints:
-        return found, start
+        return sharing, start
     # First way: all is under one noun, and a joint with a determiner begins a new phrase ("a red and | a blue cup").
     for joint in range(start + 1, noun - 1):
         if tree.lower[joint] in _LINKS and tree.tags[joint + 1] in DETERMINERS and tree.tags[joint - 1] != "CD":
             end = joint - 1
             while tree.lower[end] in _LINKS:
                 end -= 1
-            found.append((start, end))
+            sharing.append((start, end))
             start = joint + 1
-    # "other" does not count: in "an orange and some other fruit" the orange is a noun of its own.
-    if found or tree.tags[start] not in DETERMINERS or not tree.has_modifier(noun, ("amod",), besides=("other",)):
-        return found, start
-    # Second way: "a red" is a phrase whose head is an adjective. Follow the joints to the left through such phrases.
+    # "other" does not count: in "an orange and some other fruit", the orange is a separate noun.
+    if sharing or tree.tags[start] not in DETERMINERS or not tree.has_modifier(noun, ("amod",), besides=("other",)):
+        return sharing, start
+    # Second way: "a red" is a phrase headed by an adjective. Follow the joints to the left through such phrases.
     first = start
     while (adjective := _joined_adjective(tree, first, noun)) >= 0:
         first = tree.start_of(adjective)
         if tree.tags[first] not in DETERMINERS:
             break
-        found.insert(0, (first, adjective))
-    return found, start
+        sharing.insert(0, (first, adjective))
+    return sharing, start
 
 
 def _joined_adjective(tree: CaptionTree, start: int, noun: int) -> int:
-    """The adjective that "and" or a comma joins to a noun whose words begin at `start`; else -1."""
+    """Returns the adjective joined by "and" or a comma to a noun whose phrase begins at `start`, or -1."""
     word = start - 1
     if not tree.has_joints or word < 1:
         return -1
@@ -242,8 +243,8 @@ def _phrase(tree: CaptionTree, noun: int, *pieces: tuple[int, int]) -> NounPhras
     return NounPhrase(" ".join(text.split()), spans, tree.base_form(noun))
 
 
-def _of_one(tree: CaptionTree, noun: int, phrase: NounPhrase) -> NounPhrase:
-    """In the singular where it counts one: "one red cup" of "one red and two blue cups"."""
+def _make_singular(tree: CaptionTree, noun: int, phrase: NounPhrase) -> NounPhrase:
+    """Makes a phrase singular if it counts one: "one red cup" in "one red and two blue cups"."""
     if tree.tags[noun] != "NNS" or phrase.text.split()[0].lower() not in _COUNTS_ONE:
         return phrase
     return phrase._replace(text=phrase.text.removesuffix(tree.words[noun]) + phrase.head)

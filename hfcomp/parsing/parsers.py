@@ -1,4 +1,4 @@
-"""Captions to spaCy `Doc`s: by a trained spaCy pipeline or by rules, as asked for, never silently."""
+"""Parses captions to spaCy `Doc`s with the requested parser, a trained spaCy pipeline or rules, without fallback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spacy.vocab import Vocab
 
 DEFAULT_PARSER = "spacy:en_core_web_sm"
-# Components that write nothing that a generator reads. All others stay, the user's own too.
+# Components whose output no generator reads. All others are kept, including the user's own.
 _UNUSED_FACTORIES = word_set(
     "ner beam_ner entity_linker entity_ruler future_entity_ruler span_ruler span_finder spancat "
     "spancat_singlelabel textcat textcat_multilabel senter sentencizer"
@@ -33,18 +33,18 @@ _NEEDED = {
     "token.dep": "a dependency parser",
     "token.lemma": "a lemmatizer",
 }
-# DocBin adds words and the spaces after them; sentences follow from the heads. `Doc.to_bytes`, which `nlp.pipe` uses
-# between processes, and user data call srsly once per `Doc`, which searches all installed packages each time.
+# DocBin adds words and the spaces after them; sentences follow from the heads. `Doc.to_bytes` (which `nlp.pipe` uses
+# between processes) and user data call srsly once per `Doc`, and srsly searches all installed packages each time.
 _ATTRIBUTES = ("TAG", "POS", "MORPH", "LEMMA", "HEAD", "DEP")
-# Batches under way per process: one in work, one waiting, and no more, so that captions are not read long before.
+# Pending batches per process: one in progress and one waiting. With more, captions would be read long before use.
 _AHEAD = 2
 
 
 class Parser(Protocol):
-    """Captions in, `Doc`s out. A parser can be pickled, so that it can be handed to worker processes.
+    """Parses captions to `Doc`s. A parser can be pickled and passed to worker processes.
 
     Attributes:
-        name: Which parser and which version, to be recorded with whatever is made from its `Doc`s.
+        name: Name and version of the parser, to be recorded with everything built from its `Doc`s.
     """
 
     name: str
@@ -53,18 +53,18 @@ class Parser(Protocol):
         """Parses captions.
 
         Args:
-            captions: Any number of them; they are read as they are needed.
-            num_processes: Processes that parse. `Doc`s cost about as much to send as to make, so work that is done
-                per caption is better handed to processes whole, with the parser in it and one process here.
-            batch_size: Captions that go through the pipeline, or to a process, together.
+            captions: Any number of captions; they are read lazily.
+            num_processes: Number of parsing processes. Sending a `Doc` costs about as much as creating it, so work per
+                caption is better run as a whole in other processes, each with the parser and one process here.
+            batch_size: Number of captions per batch for the pipeline or a process.
 
         Returns:
-            One `Doc` per caption, in order; its text is the caption to the character. Its tokens have `pos_`, `tag_`
-            (Penn Treebank), `lemma_`, `head`, `dep_` and `idx`, and it has `noun_chunks`.
+            One `Doc` per caption, in order, whose text is exactly the caption. Its tokens have `pos_`, `tag_` (Penn
+            Treebank), `lemma_`, `head`, `dep_` and `idx`, and it has `noun_chunks`.
 
         Raises:
-            TypeError: `captions` is one string.
-            ValueError: `num_processes` or `batch_size` is below 1.
+            TypeError: If `captions` is a single string.
+            ValueError: If `num_processes` or `batch_size` is below 1.
         """
 
 
@@ -72,12 +72,13 @@ def load_parser(spec: str = DEFAULT_PARSER) -> Parser:
     """Loads a parser.
 
     Args:
-        spec: `spacy:NAME`, an installed spaCy pipeline or a folder with one, or `rules`, which needs no model.
+        spec: `spacy:NAME`, with an installed spaCy pipeline or a folder that contains one, or `rules`, which needs no
+            model.
 
     Raises:
-        ValueError: The spec has neither form, or the pipeline lacks a component that is needed.
-        ModuleNotFoundError: spaCy, or what the rules build on, is not installed.
-        OSError: The pipeline is not installed.
+        ValueError: If the spec has neither form, or the pipeline lacks a required component.
+        ModuleNotFoundError: If spaCy or a package that the rules require is not installed.
+        OSError: If the pipeline is not installed.
     """
     kind, _, name = spec.partition(":")
     if kind == "spacy" and name:
@@ -86,19 +87,19 @@ def load_parser(spec: str = DEFAULT_PARSER) -> Parser:
         return with_extra(RuleParser)
     guess = f" Did you mean spacy:{spec}?" if spec.startswith("en_") else ""
     raise ValueError(
-        f"parser {spec!r} is not known.{guess} Expected spacy:NAME, an installed spaCy pipeline or a folder with one, "
-        f"such as {DEFAULT_PARSER}, or rules, which needs no model."
+        f"parser {spec!r} is unknown.{guess} Expected spacy:NAME with an installed spaCy pipeline or its folder, such "
+        f"as {DEFAULT_PARSER}, or rules, which needs no model."
     )
 
 
 @lru_cache(maxsize=2)
 def cached_parser(spec: str | None = None) -> Parser:
-    """`load_parser`, once per process; by default of `DEFAULT_PARSER`."""
+    """Calls `load_parser` once per process and spec. Defaults to `DEFAULT_PARSER`."""
     return load_parser(spec or DEFAULT_PARSER)
 
 
 class _ProcessParser:
-    """Checks a request, and parses here or in worker processes; a parser says how one process does it."""
+    """Checks a request and parses in this process or in workers; subclasses define how a single process parses."""
 
     _nlp: Language
 
@@ -107,7 +108,9 @@ class _ProcessParser:
 
     def parse(self, captions: Iterable[str], *, num_processes: int = 1, batch_size: int = 256) -> Iterator[Doc]:
         if isinstance(captions, str):
-            raise TypeError(f"captions is the string {captions[:40]!r}; expected several captions, such as [caption].")
+            raise TypeError(
+                f"captions is the string {captions[:40]!r}; expected a sequence of captions, such as [caption]."
+            )
         if num_processes < 1 or batch_size < 1:
             raise ValueError(
                 f"num_processes is {num_processes} and batch_size {batch_size}; expected 1 or more of each."
@@ -118,7 +121,7 @@ class _ProcessParser:
 
 
 class SpacyParser(_ProcessParser):
-    """`spacy:NAME`: an installed pipeline or a folder with one, without the components that no generator reads."""
+    """`spacy:NAME`: an installed pipeline or its folder, without the components whose output no generator reads."""
 
     def __init__(self, pipeline: str) -> None:
         import spacy
@@ -128,12 +131,12 @@ class SpacyParser(_ProcessParser):
             self._nlp = spacy.load(pipeline)
         except OSError as error:
             raise OSError(
-                f"the spaCy pipeline {pipeline!r} is not installed, nor is it a folder with one: "
+                f"the spaCy pipeline {pipeline!r} is neither installed nor a pipeline folder. Install it with: "
                 f"python -m spacy download {pipeline}   (the parser 'rules' needs no model)"
             ) from error
         meta = self._nlp.meta
         self.name = f"spacy:{meta['lang']}_{meta['name']} {meta['version']}"
-        # Checked before components are removed: the message names what the user's pipeline has.
+        # Check before removing components, because the message lists what the user's pipeline has.
         self._check_parts()
         for part, factory in self._factories().items():
             if factory in _UNUSED_FACTORIES:
@@ -147,7 +150,7 @@ class SpacyParser(_ProcessParser):
 
     def _check_parts(self) -> None:
         factories = {part: name for part, name in self._factories().items() if part in self._nlp.pipe_names}
-        # Judged by what components declare to write, not by their names, which users may choose.
+        # Use what components declare to write, not their names, which users may choose.
         written = {what for part in factories for what in self._nlp.get_pipe_meta(part).assigns}
         if "attribute_ruler" in factories.values():
             # The attribute ruler declares nothing, because it can write anything.
@@ -156,13 +159,13 @@ class SpacyParser(_ProcessParser):
         if missing:
             raise ValueError(
                 f"the spaCy pipeline {self._pipeline!r} lacks {' and '.join(missing)}; it has "
-                f"{', '.join(factories) or 'no components'}. Expected one that tags, parses and lemmatizes, such as "
+                f"{', '.join(factories) or 'no components'}. Use a pipeline that tags, parses and lemmatizes, such as "
                 "en_core_web_sm."
             )
         if self._nlp.vocab.get_noun_chunks is None:
             raise ValueError(
                 f"the spaCy pipeline {self._pipeline!r} is for the language {self._nlp.lang!r}, for which spaCy has "
-                "no noun chunks. Expected one for English, such as en_core_web_sm."
+                "no noun chunks. Use an English pipeline such as en_core_web_sm."
             )
 
     def _parse_here(self, captions: Iterable[str], batch_size: int) -> Iterator[Doc]:
@@ -176,7 +179,7 @@ class RuleParser(_ProcessParser):
         import spacy
 
         self.name = f"rules (textblob {version('textblob')}, simplemma {version('simplemma')})"
-        # This loads the dictionaries. If they are not installed, it fails here and not at the first caption.
+        # Load the dictionaries. If they are not installed, this fails here instead of at the first caption.
         penn_tags(["a"])
         lemma("dogs", "NNS")
         self._nlp = spacy.blank("en")
@@ -197,7 +200,7 @@ class RuleParser(_ProcessParser):
         return Doc(self._nlp.vocab, words=words, spaces=spaces, **annotations)
 
 
-# The parser of a worker process: handed over once as the process starts, since loading a pipeline takes seconds.
+# Parser of a worker process. It is set once when the process starts, because loading a pipeline takes seconds.
 _parser: _ProcessParser | None = None
 
 
@@ -210,7 +213,7 @@ def _parse_batch(captions: list[str]) -> bytes:
     from spacy.tokens import DocBin
 
     if _parser is None:
-        raise RuntimeError("the worker process has no parser; only _parse_in_processes starts it.")
+        raise RuntimeError("the worker process has no parser. Start workers only with _parse_in_processes.")
     docs = _parser.parse(captions, batch_size=len(captions))
     return bytes(DocBin(attrs=_ATTRIBUTES, docs=docs).to_bytes())
 
@@ -218,17 +221,17 @@ def _parse_batch(captions: list[str]) -> bytes:
 def _parse_in_processes(
     parser: _ProcessParser, vocab: Vocab, captions: Iterable[str], num_processes: int, batch_size: int
 ) -> Iterator[Doc]:
-    # `_ATTRIBUTES` holds everything that `Parser` promises. Custom extension attributes of `Doc`s are not carried
-    # over.
+    # `_ATTRIBUTES` covers everything that `Parser` promises. Custom extension attributes of `Doc`s are not
+    # transferred.
     from spacy.tokens import DocBin
 
-    under_way: deque[Future[bytes]] = deque()
+    pending: deque[Future[bytes]] = deque()
     with ProcessPoolExecutor(num_processes, initializer=_start, initargs=(parser,)) as pool:
         remaining = iter(captions)
         while batch := list(islice(remaining, batch_size)):
-            under_way.append(pool.submit(_parse_batch, batch))
-            # Waits for the oldest batch, not for the first one that is ready: results keep the order of the captions.
-            if len(under_way) >= _AHEAD * num_processes:
-                yield from DocBin().from_bytes(under_way.popleft().result()).get_docs(vocab)
-        while under_way:
-            yield from DocBin().from_bytes(under_way.popleft().result()).get_docs(vocab)
+            pending.append(pool.submit(_parse_batch, batch))
+            # Wait for the oldest batch instead of the first finished one, so results keep the order of the captions.
+            if len(pending) >= _AHEAD * num_processes:
+                yield from DocBin().from_bytes(pending.popleft().result()).get_docs(vocab)
+        while pending:
+            yield from DocBin().from_bytes(pending.popleft().result()).get_docs(vocab)

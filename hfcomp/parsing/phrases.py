@@ -1,8 +1,8 @@
-"""The parts of a parsed caption that can change places: nouns, adjectives, noun phrases and verbs.
+"""Swappable parts of a parsed caption: nouns, adjectives, noun phrases and verbs.
 
-All of it reads spaCy's `Doc`. Word classes and noun chunks are relied on; of the tree, only what a shallow parser
-gives as well. Where a parse leaves a doubt, the part is left out: a caption without a negative costs less than a wrong
-one.
+The functions read spaCy's `Doc`. They rely on word classes and noun chunks, and use from the tree only what a shallow
+parser provides as well. A part is skipped if its parse is doubtful, because a caption without a negative is better
+than one with a wrong negative.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 NOUN_CLASSES = ("NOUN", "PROPN")
 FINITE_TAGS = ("VBZ", "VBP", "VBD", "MD")
 _GLUE = frozenset("-'’/_&–—+@#")
-# "carriage.on": a space is missing, and the tokenizer saw one word.
+# "carriage.on": a space is missing, so the tokenizer found a single word.
 _RUN_TOGETHER = re.compile(r"\w[.,;:!?]+[^\W\d]")
-# A noun further from its adjective is not searched for.
+# Maximum number of words between an adjective and its noun.
 _LONGEST_RUN = 32
 _NOT_MAIN_VERBS = word_set("be can could do get have let may might must seem shall should will would")
 
@@ -67,7 +67,7 @@ class Part:
 
     @cached_property
     def lemma(self) -> str:
-        """The base form of the head, in small letters."""
+        """The base form of the head, in lower case."""
         return base_form(self.doc[self.head])
 
     @cached_property
@@ -82,16 +82,16 @@ class Part:
 
 
 def base_form(token: Token) -> str:
-    """The lemma in small letters; the word itself where a parser gives none."""
+    """Returns the lemma in lower case, or the word itself if the parser provides no lemma."""
     return (token.lemma_ or token.text).lower()
 
 
 def is_whole(doc: Doc | Sequence[Token], start: int, end: int) -> bool:
-    """Whether the tokens stand apart from what is before and behind: no "shirt" of "t-shirt", no "dog" of "dog's"."""
+    """Whether the tokens are separate from the text around them, unlike "shirt" in "t-shirt" or "dog" in "dog's"."""
     texts = [doc[place].text for place in range(start, end)]
     if any(not text.isalpha() and _RUN_TOGETHER.search(text) for text in texts):
         return False
-    # Judged by neighbors: building the whole text for each part would take its length times their number.
+    # Check only the neighbors: building the whole text for each part would take its length times their number.
     if start and not doc[start - 1].whitespace_ and _ties(doc[start - 1].text[-1]):
         return False
     return end == len(doc) or bool(doc[end - 1].whitespace_) or not _ties(doc[end].text[0])
@@ -102,7 +102,7 @@ def _ties(sign: str) -> bool:
 
 
 def names_the_picture(token: Token) -> bool:
-    """Whether a word refers to the picture itself: "photo", "close-up", and "up" of "a close up"."""
+    """Whether a word refers to the picture itself: "photo", "close-up", and "up" in "a close up"."""
     return base_form(token) in PICTURE_NOUNS or (
         token.lower_ == "up" and token.i > 0 and token.nbor(-1).lower_ == "close"
     )
@@ -114,14 +114,14 @@ def _is_thing(token: Token) -> bool:
 
 
 def noun_phrases(doc: Doc) -> list[Part]:
-    """The longest noun phrases of the things in a caption, from left to right.
+    """Returns the longest noun phrases that name things in a caption, from left to right.
 
-    A noun chunk with its determiner and modifiers, and with it every chunk that "of" joins to it: "a group of people",
-    "the roof of a red car". Left out are chunks that name no thing of their own: pronouns, places ("the middle" of "in
-    the middle of a field"), the picture itself ("a photo" of "a photo of a dog"), and phrases with a possessive
-    pronoun ("his hat"), which would lose the one they speak of.
+    A phrase is a noun chunk with its determiner and modifiers and all chunks joined to it by "of": "a group of
+    people", "the roof of a red car". Chunks that do not name a thing are skipped: pronouns, locations ("the middle" in
+    "in the middle of a field"), the picture itself ("a photo" in "a photo of a dog"), and phrases with a possessive
+    pronoun ("his hat"), which would lose their reference.
     """
-    # Chunks with an "of" between are one part: exchanging only "a group" would give "a dog of people".
+    # Chunks joined by "of" form one part: swapping only "a group" would give "a dog of people".
     chunks = list(doc.noun_chunks)
     phrases: list[Part] = []
     index = 0
@@ -139,12 +139,12 @@ def noun_phrases(doc: Doc) -> list[Part]:
 
 
 def nouns(doc: Doc) -> list[Part]:
-    """The nouns of the things in a caption, compounds as one ("fire hydrant", "t-shirt", "hot dog").
+    """Returns the nouns that name things in a caption; compounds are one noun ("fire hydrant", "hot dog", "t-shirt").
 
-    Left out are nouns that name no thing of their own (see `noun_phrases`), nouns with an "of" behind them ("group of
-    people": the "of" carries the relation), and nouns before "'s".
+    Skips nouns that do not name a thing (see `noun_phrases`), nouns before "of" ("group of people", where "of" carries
+    the relation), and nouns before "'s".
     """
-    found = []
+    parts = []
     start = 0
     while start < len(doc):
         end = _end_of_compound(doc, start)
@@ -155,16 +155,16 @@ def nouns(doc: Doc) -> list[Part]:
         first = start
         if first and (doc[first - 1].lower_, base_form(doc[first])) in FIXED_PAIRS:
             first -= 1
-        # "the dog of the man" would have to keep its "of", and the exchange would change who owns what in odd ways.
+        # "the dog of the man" would have to keep its "of", and a swap would change who owns what in odd ways.
         before_of = end < len(doc) and doc[end].lower_ in ("of", "'s", "’s")
         if not before_of and _is_thing(head) and is_whole(doc, first, end):
-            found.append(Part(doc, first, end, head.i))
+            parts.append(Part(doc, first, end, head.i))
         start = end
-    return found
+    return parts
 
 
 def _end_of_compound(doc: Doc, start: int) -> int:
-    # Judged by word class, not by the tree: parsers disagree on the arcs inside compounds, and all tag them as nouns.
+    # Use word classes instead of the tree: parsers disagree on the arcs inside compounds but all tag them as nouns.
     end = start
     while end < len(doc) and doc[end].pos_ in NOUN_CLASSES:
         end += 1
@@ -177,12 +177,12 @@ def _end_of_compound(doc: Doc, start: int) -> int:
 
 
 def adjectives(doc: Doc) -> list[Part]:
-    """The adjectives that describe a thing, a color with its shade as one ("dark blue").
+    """Returns the adjectives that describe a thing; a color with its shade is one adjective ("dark blue").
 
-    Left out are those that count, compare or point ("many", "same", "left"), those that name a thing together with
-    their noun ("hot dog", and words in -ing as of "shopping center"), comparatives and superlatives.
+    Skips adjectives that count, compare or point ("many", "same", "left"), adjectives that name a thing together with
+    their noun ("hot dog", and words in -ing as in "shopping center"), comparatives and superlatives.
     """
-    found = []
+    parts = []
     for token in doc:
         if token.pos_ != "ADJ" or token.tag_ != "JJ" or token.lower_ in NOT_DESCRIBING or token.lower_.endswith("ing"):
             continue
@@ -195,14 +195,14 @@ def adjectives(doc: Doc) -> list[Part]:
         if token.lower_ in COLORS and start and doc[start - 1].lower_ in SHADES:
             start -= 1
         if is_whole(doc, start, token.i + 1):
-            found.append(Part(doc, start, token.i + 1, token.i))
-    return found
+            parts.append(Part(doc, start, token.i + 1, token.i))
+    return parts
 
 
 def described_noun(adjective: Part) -> Token | None:
-    """The last noun of the run that an adjective stands before ("red" of "a red and white fire hydrant"), or None.
+    """Returns the noun that an adjective describes ("hydrant" for "red" in "a red and white fire hydrant"), or None.
 
-    None too where more than 32 words stand between.
+    This is the last noun of the compound after the adjective. It is None if more than 32 words are in between.
     """
     doc = adjective.doc
     place, furthest = adjective.end, min(len(doc), adjective.end + _LONGEST_RUN)
@@ -213,11 +213,12 @@ def described_noun(adjective: Part) -> Token | None:
 
 
 def verbs(doc: Doc) -> list[Part]:
-    """The main verbs of a caption with their particle ("holding up"), not auxiliaries, nor participles before nouns.
+    """Returns the main verbs of a caption with their particles ("holding up").
 
-    "be", "have", "do", "get", "seem" and modals say too little to be exchanged and are left out.
+    Skips auxiliaries and participles before nouns, and also "be", "have", "do", "get", "seem" and modals, which are
+    too uninformative to be swapped.
     """
-    found = []
+    parts = []
     for token in doc:
         if token.pos_ != "VERB" or base_form(token) in _NOT_MAIN_VERBS or describes_a_noun(token):
             continue
@@ -225,12 +226,12 @@ def verbs(doc: Doc) -> list[Part]:
         if end < len(doc) and (doc[end].tag_ == "RP" or doc[end].dep_ == "prt"):
             end += 1
         if is_whole(doc, token.i, end):
-            found.append(Part(doc, token.i, end, token.i))
-    return found
+            parts.append(Part(doc, token.i, end, token.i))
+    return parts
 
 
 def describes_a_noun(verb: Token) -> bool:
-    """Whether a participle stands before a noun as an adjective would: "a parked car", "in running water"."""
+    """Whether a participle precedes a noun like an adjective: "a parked car", "in running water"."""
     if verb.tag_ not in ("VBN", "VBG"):
         return False
     if verb.dep_ in ("amod", "compound"):
@@ -243,8 +244,8 @@ def describes_a_noun(verb: Token) -> bool:
 
 
 def with_auxiliaries(verb: Part) -> Part:
-    """The verb with the auxiliaries before it: "is sitting", "has been parked"."""
-    # "not" and other adverbs may stand among auxiliaries, but one before the first belongs to something else.
+    """Returns the verb with the auxiliaries before it: "is sitting", "has been parked"."""
+    # "not" and other adverbs may occur among auxiliaries, but an adverb before the first belongs to something else.
     start = verb.start
     while start and verb.doc[start - 1].pos_ in ("AUX", "ADV") and verb.doc[start - 1].tag_ != "WRB":
         start -= 1

@@ -1,7 +1,7 @@
-"""Noun phrases in the dependency tree of a caption: which nouns head a phrase, and its first and last word.
+"""Noun phrases in the dependency tree of a caption: finds the nouns that head phrases, and their first and last words.
 
-Plain lists by token index stand in for spaCy's objects: a training set has millions of captions, and a `Token` for
-each question costs more than the answer.
+The tree uses plain lists by token index instead of spaCy objects: a training set has millions of captions, and
+creating a `Token` for every lookup costs more than the lookup itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 NOUNS = ("NOUN", "PROPN")
-# Tags of the words that a phrase opens with.
+# Tags of words that open a phrase.
 DETERMINERS = ("DT", "PDT", "PRP$", "WP$", "CD")
 JOINTS = frozenset(("and", "or", "&"))
 # Labels of words before a noun that belong to its phrase.
 _MODIFIERS = frozenset(
     ("det", "predet", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "punct", "cc")
 )
-# Labels of nouns that are inside another's phrase, or say when or how far.
+# Labels of nouns that are inside another noun's phrase, or express time or distance.
 _INNER = frozenset(("det", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "advmod", "intj"))
 _OWNERS = ("PRP$", "WP$")
 _TIES = frozenset(("-", "/"))
@@ -35,7 +35,7 @@ _NOT_ANY = frozenset(("no", "neither"))
 _DENYING = LACKING | {"without"}
 
 _UNSIGNED = (1 << 64) - 1
-# Strings by their numbers, which are the same in every `StringStore`. Looking them up there is half of the work.
+# Strings by hash, which is the same in every `StringStore`. Looking them up there would take half of the time.
 _strings: dict[int, str] = {}
 _MOST_STRINGS = 200_000
 
@@ -58,10 +58,10 @@ def _strings_of(numbers: list[int], store: StringStore) -> list[str]:
 
 
 class CaptionTree:
-    """A caption parsed with the labels of spaCy's English pipelines, as lists by token."""
+    """A caption parsed with the labels of spaCy's English pipelines, stored as lists by token."""
 
     def __init__(self, doc: Doc) -> None:
-        # One call for all: a `Doc` that gives its attributes token by token takes three times as long. The array holds
+        # Get all attributes in one call, because reading them token by token takes three times as long. The array has
         # unsigned numbers, but offsets to the head are signed.
         columns = doc.to_array(_attributes()).view("int64").T.tolist()
         orths, spaces, classes, tags, labels, offsets, lemmas = columns
@@ -77,7 +77,7 @@ class CaptionTree:
         self.heads = [word + offset for word, offset in enumerate(offsets)]
         if labels and not any(labels):
             raise ValueError(
-                f"the caption {self.caption[:60]!r} has no dependency tree; parse it with hfcomp.parsing.load_parser."
+                f"the caption {self.caption[:60]!r} has no dependency tree. Parse it with hfcomp.parsing.load_parser."
             )
         self._has_ties = not _TIES.isdisjoint(self.words)
         self.has_joints = not JOINTS.isdisjoint(self.lower)
@@ -93,7 +93,7 @@ class CaptionTree:
         return {head for label, word, head in words if label == "neg" or word in _NOT_ANY}
 
     def _join_coverings(self) -> None:
-        """Puts "snow covered" of "snow covered ground" under its noun where a parser reads "snow" that is covered."""
+        """Attaches "snow covered" in "snow covered ground" to its noun if a parser reads it as covered snow."""
         for verb in range(1, len(self.words) - 1):
             if self.lower[verb] not in COVERINGS or self.labels[verb] != "acl" or self.heads[verb] != verb - 1:
                 continue
@@ -106,7 +106,7 @@ class CaptionTree:
 
     @cached_property
     def _dependants(self) -> list[list[int]]:
-        # Built once and kept in step by `_attach`: scanning all heads per question would cost the square of a caption.
+        # Built once and updated by `_attach`: scanning all heads for every lookup would take quadratic time.
         under: list[list[int]] = [[] for _ in self.heads]
         for word, head in enumerate(self.heads):
             under[head].append(word)
@@ -129,26 +129,26 @@ class CaptionTree:
         return self.starts[first], self.starts[last] + len(self.words[last])
 
     def first_joined(self, word: int) -> int:
-        """The first of the words that "and" or a comma joins to this one."""
-        # Parsers chain the rest to it, each to the one before or all to the first.
+        """Returns the first of the words joined to this one by "and" or a comma."""
+        # Parsers attach the other words each to the previous one or all to the first.
         while self.labels[word] == "conj" and self.heads[word] < word:
             word = self.heads[word]
         return word
 
     def is_glued(self, word: int) -> bool:
-        """Whether a hyphen or slash, and no space, ties a word to the one two before it: "shirt" of "t-shirt"."""
+        """Whether a hyphen or slash without spaces joins a word to the word before it: "shirt" in "t-shirt"."""
         if not (self._has_ties and 1 < word < len(self.words)) or self.words[word - 1] not in _TIES:
             return False
         return self.span(word - 2, word - 2)[1] == self.starts[word - 1] == self.starts[word] - 1
 
     def end_of(self, word: int) -> int:
-        """The last word that hyphens or slashes tie to this one: "by" of "passers-by"."""
+        """Returns the last word joined to this one by hyphens or slashes: "by" in "passers-by"."""
         while self.is_glued(word + 2):
             word += 2
         return word
 
     def heads_phrase(self, word: int) -> bool:
-        """Whether a word is a noun with a phrase that is not inside another noun's."""
+        """Whether a word is a noun whose phrase is not part of another noun's phrase."""
         word_class = self.classes[word]
         if word_class not in NOUNS and not (word_class == "ADJ" and self._is_used_as_noun(word)):
             return False
@@ -159,7 +159,7 @@ class CaptionTree:
         return self.labels[first] not in _INNER or self.heads[first] <= word
 
     def _is_used_as_noun(self, word: int) -> bool:
-        """Whether an adjective must be a noun that a tagger did not know, as in "there is a platter with fish"."""
+        """Whether an adjective must be a noun that the tagger did not know, as in "there is a platter with fish"."""
         return (
             self.labels[word] in ("ROOT", "attr", "dobj", "pobj", "nsubj")
             and self.lower[self.start_of(word)] in ("a", "an")
@@ -167,14 +167,18 @@ class CaptionTree:
         )
 
     def start_of(self, head: int) -> int:
-        """The first word of the phrase of a noun or adjective, without pronouns: "hat" of "his hat"."""
-        # Leftwards from the noun while a word is in its subtree by a modifier's arc. Punctuation, spaces and "and" are
-        # passed but begin no phrase: `start` moves only at words that do.
+        """Returns the first word of the phrase of a noun or adjective, without pronouns: "hat" in "his hat"."""
+        # Move left from the noun while words are in its subtree by a modifier's arc. Punctuation, spaces and "and" are
+        # passed but cannot begin a phrase, so `start` moves only at words that can.
         start = word = tied = head
         while word:
             if self.is_glued(word):
                 word = tied = word - 2
-            elif self._is_of(word - 1, head) or self._is_of(word - 1, tied) or self.classes[word - 1] == "SPACE":
+            elif (
+                self._is_modifier_in(word - 1, head)
+                or self._is_modifier_in(word - 1, tied)
+                or self.classes[word - 1] == "SPACE"
+            ):
                 word -= 1
             else:
                 break
@@ -184,8 +188,8 @@ class CaptionTree:
                 start = word
         return start
 
-    def _is_of(self, word: int, head: int) -> bool:
-        # A chain of heads that reaches the root, or a word behind the noun, has left the phrase.
+    def _is_modifier_in(self, word: int, head: int) -> bool:
+        # A chain of heads that reaches the root or a word after the noun has left the phrase.
         above = self.heads[word]
         while above != head:
             if above == word or above > head:
@@ -193,11 +197,11 @@ class CaptionTree:
             word, above = above, self.heads[above]
         return self.labels[word] in _MODIFIERS
 
-    def measured(self, noun: int) -> int:
-        """The noun that another counts or portions, by way of "of": "people" of "a group of people"; else -1."""
+    def measured_noun(self, noun: int) -> int:
+        """Returns the noun that another counts or portions with "of" ("people" in "a group of people"), or -1."""
         if not self.is_before_of(noun) or self.base_form(noun) not in MEASURES:
             return -1
-        # "the parking lot of a shop" counts no shops.
+        # "the parking lot of a shop" does not count shops.
         if self.has_modifier(noun, ("compound",)):
             return -1
         for word in self._children(noun + 1, "pobj"):
@@ -212,7 +216,7 @@ class CaptionTree:
         return word + 1 < len(self.lower) and self.lower[word + 1] == "of"
 
     def has_modifier(self, noun: int, labels: Collection[str], *, besides: Collection[str] = ()) -> bool:
-        """Whether a word before a noun has one of these labels; some words do not count."""
+        """Whether a modifier before a noun has one of these labels, ignoring the words in `besides`."""
         return any(
             word < noun and self.labels[word] in labels and self.lower[word] not in besides
             for word in self._dependants[noun]
@@ -224,7 +228,7 @@ class CaptionTree:
             return False
         if noun in self._denied:
             return True
-        # The negation reaches over "and": "without a hat or a shirt" denies the shirt too.
+        # Negation extends across "and" and "or": "without a hat or a shirt" denies the shirt too.
         first = self.first_joined(noun)
         governor = self.heads[first]
         if self.labels[first] == "pobj":

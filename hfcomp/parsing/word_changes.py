@@ -1,4 +1,4 @@
-"""The words in which two texts differ, for showing a negative caption beside its caption."""
+"""Word-level differences between two texts, for showing a negative next to its caption."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 
 
 class WordRun(NamedTuple):
-    """Words that follow one another.
+    """Consecutive words with the same kind of change.
 
     Attributes:
-        kind: Whether both texts have the words, only the first one or only the second.
-        text: The words; if both texts have them, as in the second.
+        kind: Whether the words are in both texts, only in the first or only in the second.
+        text: The words. Words in both texts are written as in the second.
     """
 
     kind: Literal["same", "removed", "added"]
@@ -21,22 +21,22 @@ class WordRun(NamedTuple):
 
 
 def word_changes(before: str, after: str) -> list[WordRun]:
-    """The runs of words that lead from a text to another one, in order.
+    """Returns the runs of words that turn one text into another, in order.
 
-    Words are compared without their capitals and punctuation.
+    Case and punctuation are ignored in the comparison.
     """
     words, others = before.split(), after.split()
-    found: list[WordRun] = []
+    runs: list[WordRun] = []
     for tag, start, end, other, other_end in _matcher(words, others).get_opcodes():
         if tag != "equal" and end > start:
-            found.append(WordRun("removed", " ".join(words[start:end])))
+            runs.append(WordRun("removed", " ".join(words[start:end])))
         if other_end > other:
-            found.append(WordRun("same" if tag == "equal" else "added", " ".join(others[other:other_end])))
-    return found
+            runs.append(WordRun("same" if tag == "equal" else "added", " ".join(others[other:other_end])))
+    return runs
 
 
 def changed_words(text: str, other: str) -> frozenset[int]:
-    """Indices of a text's words that are missing from the other text in that place."""
+    """Returns the indices of a text's words that the other text lacks at that position."""
     words = text.split()
     blocks = _matcher(words, other.split()).get_matching_blocks()
     kept = {number for block in blocks for number in range(block.a, block.a + block.size)}
@@ -44,10 +44,10 @@ def changed_words(text: str, other: str) -> frozenset[int]:
 
 
 def _matcher(words: Sequence[str], others: Sequence[str]) -> SequenceMatcher[str]:
-    # autojunk would take a word that is frequent in a long caption, such as "a", for noise and call it changed.
-    return SequenceMatcher(None, list(map(_folded, words)), list(map(_folded, others)), autojunk=False)
+    # With autojunk, frequent words of a long caption, such as "a", would be treated as noise and reported as changed.
+    return SequenceMatcher(None, list(map(_fold, words)), list(map(_fold, others)), autojunk=False)
 
 
-def _folded(word: str) -> str:
-    # Otherwise a text that begins or ends elsewhere would have changed the words at its ends too.
+def _fold(word: str) -> str:
+    # Otherwise, the first and last words of a text that starts or ends elsewhere would count as changed too.
     return re.sub(r"\W", "", word.casefold()) or word

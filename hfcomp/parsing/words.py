@@ -11,23 +11,23 @@ def word_set(text: str) -> frozenset[str]:
 
 
 def phrase_set(text: str) -> frozenset[tuple[str, ...]]:
-    """The phrases of a text that commas part, each as its words."""
+    """Splits a comma-separated text into phrases, each a tuple of its words."""
     return frozenset(tuple(phrase.split()) for phrase in text.split(","))
 
 
-# "in front of", "the middle of", "to the left": parts of a preposition rather than things in the image.
+# Parts of a preposition rather than things in the image: "in front of", "the middle of", "to the left".
 LOCATION_NOUNS = word_set(
     "back backdrop background base bottom center centre corner distance edge end foreground front inside left line "
     "middle outside rear right row side top way direction day evening moment morning night time"
 )
-# "a photo of a dog": about the image, not in it.
+# Words about the image rather than in it: "a photo of a dog".
 PICTURE_NOUNS = word_set(
     "angle close-up closeup drawing illustration image painting photo photograph picture portrait scene shot view"
 )
 # Words for a thing named elsewhere, or for nothing visible.
 EMPTY_NOUNS = word_set("one other another something someone thing stuff each many")
 
-# Nouns that take no "a"; only those that are frequent in captions.
+# Nouns that do not take "a"; only those that are frequent in captions.
 MASS_NOUNS = word_set(
     "air baggage bacon bread broccoli butter cereal cheese chicken clothing coffee corn dirt equipment fabric fog "
     "food foliage fruit furniture garbage grass gravel hair hay ice jewelry juice ketchup lettuce luggage meat "
@@ -42,7 +42,7 @@ COLORS = word_set(
 SHADES = word_set("bright dark deep light pale")
 SIZES = word_set("big enormous giant gigantic huge large little long medium short small tall tiny")
 
-# Adjectives that count, compare or point; "a same dog and two red balls" is not false.
+# Adjectives that count, compare or point. Swapping them does not make a caption false: "a same dog and two red balls".
 NOT_DESCRIBING = word_set(
     "able adjacent adjoining available back bottom central certain close colored different eastern else entire far "
     "few first front full half last left main many middle more most much multiple near nearby nearest next numerous "
@@ -50,13 +50,13 @@ NOT_DESCRIBING = word_set(
     "third top total various very visible whole"
 )
 
-# Quantities so loose that "a group of people beside bags" and "a group of bags beside people" hardly differ.
+# Quantities so vague that "a group of people beside bags" and "a group of bags beside people" hardly differ.
 VAGUE_QUANTITIES = word_set(
     "array assortment bunch couple few group lot lots many multiple number numerous plenty several some variety "
     "various"
 )
 
-# Adjective and noun that name one thing together.
+# Pairs of adjective and noun that together name one thing.
 FIXED_PAIRS = phrase_set(
     "bald eagle,brussel sprout,brussels sprout,french fry,french toast,fried rice,grizzly bear,green bean,"
     "high chair,hot dog,hot sauce,hot tub,living room,mashed potato,mobile phone,open air,orange juice,polar bear,"
@@ -71,8 +71,8 @@ _ROLES = (
     "individual motorcyclist pedestrian people person passenger player rider skateboarder skater skier snowboarder "
     "someone spectator student surfer swimmer team walker worker"
 )
-# Pairs of sets: a word on the left may name the same thing as any on the right. Groups that name kinds of one another
-# ("animal", "dog") are not transitive: "dog" and "cat" are both animals and never one.
+# Pairs of sets: a word on the left may name the same thing as any word on the right. Groups of kinds ("animal", "dog")
+# are not transitive: "dog" and "cat" are both animals, but never the same thing.
 _MAY_BE_ONE = tuple(
     (word_set(left), word_set(right))
     for left, right in (
@@ -125,17 +125,17 @@ _MAY_BE_ONE = tuple(
 
 def _both_ways() -> dict[str, frozenset[str]]:
     table: dict[str, frozenset[str]] = {}
-    for one, other in _MAY_BE_ONE:
-        for left, right in ((one, other), (other, one)):
+    for words, others in _MAY_BE_ONE:
+        for left, right in ((words, others), (others, words)):
             table.update({word: table.get(word, frozenset()) | right for word in left})
     return table
 
 
-# A word and those that may name the same thing, so that their exchange may leave a caption true: "man" and "person",
+# Maps a word to the words that may name the same thing. Swapping these may leave a caption true: "man" and "person",
 # but not "man" and "woman" or "cat" and "dog".
 MAY_BE_ONE = _both_ways()
 
-# If A "is", "sits" or "is parked" next to B, so is B next to A.
+# If A "is", "sits" or "is parked" next to B, then B is also next to A.
 POSTURES = word_set("be hang lay lean lie park perch pose rest seat sit stand")
 # "A kisses B" hardly differs from "B kisses A".
 MUTUAL_VERBS = word_set("embrace face fight hug kiss match meet resemble touch")
@@ -145,36 +145,36 @@ SYMMETRIC_RELATIONS = phrase_set(
     "adjacent to,in addition to,across from,opposite,as well as,plus,and,or,nor,and also,then,&,like,as"
 )
 
-# Words that mean what "of" joins to them: "a group of people" is people, "two slices of pizza" is pizza. No
-# containers: "a vase of flowers" shows a vase and flowers.
+# Words that refer to what follows "of": "a group of people" is people, "two slices of pizza" is pizza. Containers are
+# not included: "a vase of flowers" shows a vase and flowers.
 MEASURES = word_set(
     "amount array assortment batch bit block body bunch bundle chunk clump cluster collection couple crowd dozen "
     "ear family flight flock form game group half handful head heap herd hundred kind line lineup load loaf lot "
     "mix mixture mode mound number pack pair piece pile portion quarter row scoop section selection series set "
     "sheet slab slice sort stack strip swarm team thousand trio type variety"
 )
-# A noun before them describes, as in "snow covered ground", where a parser may see "snow" that is covered.
+# A noun before these words describes, as in "snow covered ground", which a parser may read as covered snow.
 COVERINGS = word_set("capped coated covered crusted dusted filled frosted infested lined strewn topped")
-# "empty of people": there are none.
+# Words that express absence: "empty of people".
 LACKING = word_set("bare devoid empty free lack")
 
 
 @dataclass(frozen=True)
 class ExcludedWords:
-    """Nouns, as dictionary forms in small letters, whose phrases are not concepts; the field is the reason.
+    """Nouns whose phrases are not concepts, as dictionary forms in lower case. The field name gives the reason.
 
-    The paper names no such words. The prompt of the released code leaves out generic places ("home or street or
-    school"). Change a field with `dataclasses.replace`; an empty set keeps all of its kind.
+    The paper lists no such words. The prompt of the released code excludes generic places ("home or street or
+    school"). Change a field with `dataclasses.replace`; an empty set keeps all nouns of that kind.
 
     Attributes:
-        picture: The picture itself, not what it shows: "a photo" of "a photo of a dog", "the background". Several are
-            things ("pictures on a wall"), unless "of" follows.
-        region: A part of the picture or of a thing, a location: "the left side", "front", "a row".
-            Kept as the last word of a compound: "a tank top", "a street corner", "a city scene".
-        place: A place that is uninformative alone; kept with any distinguishing word: "a snowy
-            street", "a hotel room".
-        time: "a sunny day": there is nothing one could point at.
-        empty: A word for a thing named elsewhere or for nothing visible: "others", "fun".
+        picture: The picture itself instead of its content: "a photo" in "a photo of a dog", "the background". Plurals
+            are things ("pictures on a wall") unless "of" follows.
+        region: Part of the picture or of a thing, or a location: "the left side", "front", "a row". Kept as the last
+            word of a compound: "a tank top", "a street corner", "a city scene".
+        place: Place that is uninformative without a distinguishing word; kept with one: "a snowy street", "a hotel
+            room".
+        time: Time, which nobody could point at: "a sunny day".
+        empty: Word for a thing named elsewhere or for nothing visible: "others", "fun".
     """
 
     picture: frozenset[str] = word_set(

@@ -69,10 +69,10 @@ def test_gallery(advice, pairs_file, tmp_path):
     assert (tmp_path / "applied").is_dir()
 
 
-@pytest.mark.follows("hfcomp/annotate/command.py", "nothing can be annotated. Add candidates with --source.")
-@pytest.mark.follows("hfcomp/annotate/command.py", "Pass it, or leave these options out; --concept limits the page")
-@pytest.mark.follows("hfcomp/annotate/candidates.py", "or pass --any_license for a set that is not published.")
-@pytest.mark.follows("hfcomp/annotate/command.py", "it is not an annotation project. Begin one with --source.")
+@pytest.mark.follows("hfcomp/annotate/command.py", "to annotate. Add candidates with --source.")
+@pytest.mark.follows("hfcomp/annotate/command.py", "or remove these options; --concept limits the page to")
+@pytest.mark.follows("hfcomp/annotate/candidates.py", "or pass --any_license if you will not publish")
+@pytest.mark.follows("hfcomp/annotate/command.py", "it is not an annotation project. Create one with --source.")
 def test_annotate(advice, photographs, tmp_path, monkeypatch):
     served = []
     monkeypatch.setattr(annotate, "_run", lambda project, options, password: served.append(project.folder.name))

@@ -67,7 +67,7 @@ def test_outputs(advice, clip, pairs_file, tmp_path):
     cli.main([*words, str(tmp_path / "merged")])
 
 
-@follows(TABLES, "has no words. Give it one of any_other, pairs, one_way.")
+@follows(TABLES, "has no words. Add one of any_other, pairs, one_way.")
 @follows(TABLES, "a concept lists each keyword once. Remove one of them.")
 def test_keyword_tables(advice, tmp_path):
     def read(words: object):
@@ -262,9 +262,9 @@ def test_statistics(advice):
 
 @follows(
     "hfcomp/negatives/concreteness.py",
-    "It is not kept. {HOW_TO_GET} Then name the file",
+    "was not kept. {HOW_TO_GET} Then pass the file",
 )
-@follows("hfcomp/negatives/concreteness.py", "could not be downloaded: {error}. {HOW_TO_GET} Then name the file as")
+@follows("hfcomp/negatives/concreteness.py", "could not be downloaded: {error}. {HOW_TO_GET} Then pass the file as")
 @follows("hfcomp/factory/magic/similarity.py", "Or choose --encoder {BY_CAPTIONS}, which needs no model.")
 def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
     def download() -> object:

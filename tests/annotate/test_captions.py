@@ -6,9 +6,9 @@ import pytest
 
 from hfcomp.annotate.captions import (
     check_caption,
+    concept_keywords,
     editable_keywords,
     inpaint_prompt,
-    keywords_of,
     mask_prompt,
     proposed_caption,
     replacements,
@@ -134,7 +134,7 @@ def test_keywords_are_edited_where_they_have_the_sense_of_their_concept(caption,
 
 
 def test_keywords_are_found_in_any_case_and_number():
-    assert [one.keyword for one in keywords_of("Mice, KNIVES and a Hot Dog", "object")] == [
+    assert [one.keyword for one in concept_keywords("Mice, KNIVES and a Hot Dog", "object")] == [
         "mouse",
         "knife",
         "hot dog",
@@ -149,7 +149,7 @@ def test_an_empty_caption_is_refused(caption):
 
 @pytest.mark.parametrize("caption", ["A red car.", "a  RED car", " A red car. ", "A red ｃａｒ"])
 def test_the_original_caption_is_refused_however_it_is_written(caption):
-    with pytest.raises(ValueError, match="is the original one"):
+    with pytest.raises(ValueError, match="same as the original"):
         check_caption(caption, "A red car.", "color")
 
 
@@ -162,6 +162,6 @@ def test_a_caption_that_no_model_reads_is_refused(caption):
 def test_an_object_of_another_super_category_is_refused_with_those_allowed():
     check_caption("A cat on a sofa.", "A dog on a sofa.", "object")
     check_caption("A wolf on a sofa.", "A dog on a sofa.", "object")
-    with pytest.raises(ValueError, match=r"'car' is not of the super-category.*\(animal\).*cat, dog, horse"):
+    with pytest.raises(ValueError, match=r"'car' .*\(animal\).*cat, dog, horse"):
         check_caption("A car on a sofa.", "A dog on a sofa.", "object")
     check_caption("A red dog on a sofa.", "A brown dog on a sofa.", "color")

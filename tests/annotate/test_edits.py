@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.annotate.captions import is_same_caption, names, replacements
+from hfcomp.annotate.captions import contains_word, is_same_caption, replacements
 from hfcomp.annotate.edits import NO_MORE, Proposal, RuleProposer, read_proposal
 from hfcomp.data.annotations.entries import Item
 from hfcomp.factory.writers.requests import EditAnswer, Refused
@@ -49,7 +49,7 @@ def test_words_that_only_ever_replace_are_proposed_and_read():
     assert found.caption == "A tiny cat and a tiny dog" and found.inpaint_prompt == "tiny cat"
     answer = EditAnswer(mask="cat", paint="a tiny cat", caption=found.caption)
     assert read_proposal(one, answer).caption == found.caption
-    assert names("Tiny cats", "size", "tiny") and not names("destiny", "size", "tiny")
+    assert contains_word("Tiny cats", "size", "tiny") and not contains_word("destiny", "size", "tiny")
 
 
 def test_answers_are_read_as_one_of_the_edits_offered():
@@ -76,5 +76,5 @@ def test_answers_are_read_as_one_of_the_edits_offered():
 )
 def test_objects_of_other_super_categories_and_further_changes_are_refused(caption):
     one = item("object", "A bird is on a car.")
-    with pytest.raises(Refused, match="not one of the replacements"):
+    with pytest.raises(Refused, match="not an offered replacement"):
         read_proposal(one, EditAnswer(mask="bird", paint="cat bench person", caption=caption))

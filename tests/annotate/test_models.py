@@ -112,7 +112,7 @@ def test_weights_without_safetensors_are_refused_with_how_to_convert_them(folder
     place = shutil.copytree(folder, tmp_path / "model")
     torch.save(load_file(place / "model.safetensors"), place / "pytorch_model.bin")
     (place / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"(?s)safetensors.*pytorch_model.bin alone.*save_pretrained"):
+    with pytest.raises(ValueError, match=r"(?s)safetensors.*pytorch_model.bin.*save_pretrained"):
         Segmenter(str(place))
 
 
@@ -222,7 +222,7 @@ def test_too_little_memory_is_a_clear_error(inpainter, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(inpainter, "_pipeline", call)
-    with pytest.raises(ValueError, match=r"memory of cpu is too small to paint 64 x 40.*smaller size than 64"):
+    with pytest.raises(ValueError, match=r"cpu .*64 x 40 pixels.*below 64"):
         inpainter.paint(photograph(), middle(photograph()), "a red cube", [0])
 
 
@@ -273,7 +273,7 @@ def test_a_pipeline_of_other_arguments_is_refused(painting_folder, monkeypatch):
             """Another call."""
 
     monkeypatch.setattr("hfcomp.annotate.models.load_pipeline", lambda *_, **__: Other())
-    with pytest.raises(ValueError, match="Other does not take guidance_scale, height, num_inference_steps, width"):
+    with pytest.raises(ValueError, match="Other .*guidance_scale, height, num_inference_steps, width"):
         Inpainter(str(painting_folder), **SETTINGS)
 
 

@@ -53,25 +53,25 @@ def test_a_name_that_nobody_may_have_is_not_added(tmp_path, name):
 
 @pytest.mark.parametrize("password", ["short", "x" * 1025])
 def test_a_password_has_some_length(tmp_path, password):
-    with pytest.raises(ValueError, match=r"The password has [\d,]+ characters, expected"):
+    with pytest.raises(ValueError, match=r"[\d,]+ characters, expected"):
         add_person(tmp_path / "people.json", "Anna", password)
-    with pytest.raises(ValueError, match=r"The password has [\d,]+ characters, expected"):
+    with pytest.raises(ValueError, match=r"[\d,]+ characters, expected"):
         SharedPassword(password)
 
 
 @pytest.mark.follows(
-    "hfcomp/annotate/people_file.py", "Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
+    "hfcomp/annotate/people_file.py", "Create a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
 )
 def test_a_new_file_takes_the_place_of_another(tmp_path, monkeypatch):
     (tmp_path / "people.txt").write_text("Anna: secret")
-    with pytest.raises(ValueError, match="Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"):
+    with pytest.raises(ValueError, match="people.txt .*hfcomp annotate add_person NAME --people NEW_FILE"):
         PeopleFile(tmp_path / "people.txt")
     monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
     main(["annotate", "add_person", "Anna", "--people", str(tmp_path / "people.json")])
     assert PeopleFile(tmp_path / "people.json").person("Anna", "correct horse") == "Anna"
 
 
-@pytest.mark.follows("hfcomp/annotate/options.py", "gives one for all. Omit one.")
+@pytest.mark.follows("hfcomp/annotate/options.py", "Remove one of them.")
 @pytest.mark.follows("hfcomp/annotate/app/server.py", "pass --password_file or --people, or omit --host.")
 @pytest.mark.follows("hfcomp/annotate/app/server.py", "pass --password_file or --people, or omit --public_names.")
 def test_each_way_to_a_password_that_an_error_names_opens_the_page_to_others(tmp_path, monkeypatch):
@@ -87,7 +87,7 @@ def test_each_way_to_a_password_that_an_error_names_opens_the_page_to_others(tmp
         for way in ways:
             options = ServeOptions(**open_to, **way)
             server.check_access(options.host, options.passwords(), options.public_names)
-    with pytest.raises(ValueError, match="Omit one"):
+    with pytest.raises(ValueError, match="Remove one"):
         ServeOptions(**ways[0], **ways[1]).passwords()
     monkeypatch.setenv(PASSWORD, "correct horse")
     server.check_access("0.0.0.0", ServeOptions(host="0.0.0.0").passwords())
@@ -99,7 +99,7 @@ def test_each_way_to_a_password_that_an_error_names_opens_the_page_to_others(tmp
         ("nonsense", "is not a file of people"),
         ("[]", "is not a file of people"),
         ('{"version": 2, "people": {}}', "is not a file of people"),
-        ('{"version": 1, "people": {"Anna": "secret in plain text"}}', "the hash of 'Anna' is not one of hfcomp"),
+        ('{"version": 1, "people": {"Anna": "secret in plain text"}}', "hash of 'Anna'"),
         ('{"version": 1, "people": {}}', "has no people. Add one with: hfcomp annotate add_person NAME --people "),
     ],
 )
@@ -116,7 +116,7 @@ def test_two_spellings_of_a_name_in_a_file_are_refused(tmp_path):
     content = json.loads(path.read_text())
     content["people"]["ANNA"] = content["people"]["Anna"]
     path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="'Anna' and 'ANNA' are the same name"):
+    with pytest.raises(ValueError, match="'Anna' and 'ANNA'"):
         PeopleFile(path)
 
 
@@ -128,5 +128,5 @@ def test_options_choose_between_one_password_and_one_for_each(tmp_path, monkeypa
     assert ServeOptions(people=people).passwords().person("anna", "correct horse") == "Anna"
     monkeypatch.setenv(PASSWORD, "for everybody")
     assert ServeOptions().passwords().person("Cal", "for everybody") == "Cal"
-    with pytest.raises(ValueError, match=f"people: each person has a password there, and {PASSWORD} gives one"):
+    with pytest.raises(ValueError, match=f"people and {PASSWORD}"):
         ServeOptions(people=people).passwords()

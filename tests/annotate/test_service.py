@@ -35,7 +35,7 @@ def test_a_draft_is_read_back_as_it_was_kept(service):
     item, draft = finish(service, "Ann", caption="A blue box.")
     assert service.draft("Ann", item) == draft
     assert PageDraft.from_json(asdict(draft), "draft") == draft
-    with pytest.raises(ValueError, match="draft 7: not a draft of this version"):
+    with pytest.raises(ValueError, match="draft 7: "):
         PageDraft.from_json({"caption": 3}, "draft 7")
 
 
@@ -85,7 +85,7 @@ def test_the_brush_adds_and_erases_and_the_last_stroke_wins(service):
     assert not service.mask(item, erased)[strokes].any()
     alone = Segmentation("", added=added.added)
     assert np.array_equal(service.mask(item, alone), strokes)
-    with pytest.raises(ValueError, match="4 x 3 pixels, the image 320 x 240"):
+    with pytest.raises(ValueError, match="4 x 3 .* 320 x 240"):
         service.brush(item, made, np.ones((3, 4), dtype=bool), erases=False)
 
 
@@ -102,7 +102,7 @@ def test_nothing_is_painted_where_nothing_would_change(tmp_path):
 
     service = stand_ins.service(stand_ins.project(tmp_path / "boxes", 1), Same())
     item = service.next_item("Ann")
-    with pytest.raises(ValueError, match="safety checker blanked 1, and 2 show no change"):
+    with pytest.raises(ValueError, match="safety checker blanked 1, and 2 "):
         service.paint(item, service.draft("Ann", item))
     service.close()
 
@@ -145,13 +145,13 @@ def test_a_model_is_tried_again_and_loaded_again(tmp_path):
     queue.close()
 
 
-@pytest.mark.follows("hfcomp/annotate/service.py", "inpainting. Wait until one is done.")
+@pytest.mark.follows("hfcomp/annotate/service.py", "Wait until one is done.")
 def test_a_person_waits_for_few_candidates_at_a_time(tmp_path):
     service = stand_ins.service(stand_ins.project(tmp_path / "boxes", 1))
     with ExitStack() as turns:
         for name in ("Ann", "ann", " ANN"):
             turns.enter_context(service.turn(name))
-        with pytest.raises(ValueError, match="3 of your requests and 3 of all people wait"), service.turn("Ann"):
+        with pytest.raises(ValueError, match="^3 .* 3 of them yours"), service.turn("Ann"):
             pass
         with service.turn("Ben"):
             pass

@@ -144,7 +144,7 @@ def test_a_table_of_ones_own_is_used(listing, tmp_path):
     dataset, _ = rows(listing, keyword_negatives=["furniture"], keyword_table=str(path))
     assert dataset["negative_captions"][:] == [["A red dog under a small shelf."], [""], [""]]
     assert dataset["negative_kinds"][0] == ["other"]
-    with pytest.raises(ValueError, match="'color' is not known. The concepts are furniture"):
+    with pytest.raises(ValueError, match="'color' .*furniture"):
         rows(listing, keyword_negatives=["color"], keyword_table=str(path))
 
 
@@ -285,7 +285,7 @@ def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
 
 
 def test_concepts_that_cannot_be_made_are_refused(listing):
-    with pytest.raises(ValueError, match="parser 'stanza' is not known"):
+    with pytest.raises(ValueError, match="parser 'stanza'"):
         rows(listing, concept_parser="stanza")
     with pytest.raises(ValueError, match="concept_parser .*sandbox, whose rows already have concepts"):
         sandbox(concept_parser="rules")

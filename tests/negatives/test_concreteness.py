@@ -326,5 +326,5 @@ def test_no_server_at_all(tmp_path):
 
 
 def test_other_addresses_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="begins with http"):
+    with pytest.raises(ValueError, match="http://"):
         download_ratings(tmp_path, log=lambda line: None, url=f"file://{tmp_path}/x", sha256=HASH)

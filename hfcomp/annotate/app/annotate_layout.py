@@ -1,4 +1,4 @@
-"""The components of the tab where items are annotated."""
+"""Layout of the Annotate tab."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ SKIP_REASONS = (
 
 
 def _stroke_files(self: gr.ImageEditor, payload: Any) -> dict[str, list[str]] | None:
-    """The files that were sent, of which the handler decodes the layers once it has validated them."""
+    """Returns the uploaded files without decoding them; the handler decodes the layers after validating them."""
     if payload is None:
         return None
     layers = [layer.path for layer in payload.layers or () if layer is not None]
-    others = [one.path for one in (payload.background, payload.composite) if one is not None]
+    others = [image.path for image in (payload.background, payload.composite) if image is not None]
     return {"layers": layers, "files": [*layers, *others]}
 
 
-# A `gradio.ImageEditor` that decodes nothing. Gradio itself decodes whatever was sent, and builds new components for
-# each session, so only a class can change that. Its own metaclass would write a .pyi file next to this one.
+# A `gradio.ImageEditor` that decodes nothing. Gradio decodes whatever a browser sends and builds new components for
+# each session, so only a subclass can change that. Gradio's own metaclass would write a .pyi file next to this one.
 StrokeEditor = ABCMeta.__new__(
     type(gr.ImageEditor),
     "StrokeEditor",
@@ -43,7 +43,7 @@ StrokeEditor = ABCMeta.__new__(
 
 
 def layout(session: gr.State) -> SimpleNamespace:
-    """Adds the components to the tab that is open, and returns them by name."""
+    """Adds the components to the current tab and returns them by name."""
     at = SimpleNamespace(session=session)
     with gr.Row(elem_classes="messages"):
         at.message = gr.HTML(elem_id="message", min_width=300, scale=5)
@@ -63,7 +63,7 @@ def layout(session: gr.State) -> SimpleNamespace:
             at.reason = gr.Dropdown(
                 SKIP_REASONS,
                 value=None,
-                label="Reason for a skip (S): choose or write",
+                label="Reason for skipping (S): choose or write",
                 allow_custom_value=True,
                 elem_id="reason",
                 min_width=220,
@@ -116,7 +116,7 @@ def _mask(at: SimpleNamespace) -> None:
 def _prompt(at: SimpleNamespace) -> None:
     at.title = gr.HTML(elem_id="title")
     at.captions = gr.HTML(elem_id="captions")
-    at.word = gr.Radio([], label="2 · Replace the keyword by", elem_id="word")
+    at.word = gr.Radio([], label="2 · Replace the keyword with", elem_id="word")
     at.prompt = gr.Textbox(
         label="Inpainting prompt (I): what to paint",
         max_lines=2,
@@ -174,7 +174,7 @@ def _caption(at: SimpleNamespace) -> None:
     with gr.Row(elem_classes="fields"):
         at.base = gr.Radio([], label="5 · Base caption", elem_id="base", min_width=200, scale=1)
         at.caption = gr.Textbox(
-            label="New caption (C), true of the chosen image",
+            label="New caption (C), must fit the chosen image",
             lines=2,
             max_lines=3,
             max_length=1000,

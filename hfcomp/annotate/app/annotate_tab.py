@@ -1,4 +1,4 @@
-"""The tab where items are annotated: its components and what happens in them."""
+"""Event handlers of the Annotate tab."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import gradio as gr
 from PIL import Image
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, shows_errors
-from hfcomp.annotate.app.uploads import Uploads, strokes
+from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, show_errors
+from hfcomp.annotate.app.uploads import Uploads, read_strokes
 from hfcomp.annotate.captions import proposed_caption
-from hfcomp.annotate.page_draft import PageDraft, Segmentation, following, offer
+from hfcomp.annotate.page_draft import PageDraft, Segmentation, offer, update_caption
 from hfcomp.annotate.service import CANDIDATES, AnnotationService, ModelError, is_outdated
 from hfcomp.data.annotations.entries import Item, Quality
 from hfcomp.data.annotations.masks import overlay
 
-OUTDATED = "The mask or the prompt was changed after these candidates were painted. They are kept as they are."
+OUTDATED = "The mask or the prompt was changed after these candidates were painted. The candidates are kept unchanged."
 
 
 class AnnotateTab(Tab):
-    """Handlers of the tab."""
+    """Event handlers of the Annotate tab."""
 
     noun = "item"
 
@@ -37,32 +37,32 @@ class AnnotateTab(Tab):
 
     @property
     def fields(self) -> list[Any]:
-        """All that is submitted, behind the item that it is about."""
+        """All submitted fields, preceded by the item they belong to."""
         at = self.at
         return [at.item, *self.mask_fields, at.prompt, at.base, at.caption, at.chosen, at.quality]
 
     def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
-        """The message of an error, with a retry button where trying again may help."""
+        """Shows an error message, with a retry button if trying again may help."""
         may_help = bool(repeats) and isinstance(error, OSError | ModelError)
         session.failed = repeats if may_help else ""
         return self.error_message(error) | {self.at.retry: gr.update(visible=may_help), self.at.session: session}
 
-    @shows_errors("next")
+    @show_errors("next")
     def show_next(self, session: Session, request: gr.Request) -> Updates:
         person = acting_person(session, request)
         item = self.service.next_item(person)
         if item is None:
             session.item, session.failed = None, "next"
             counts = self.service.project.decisions.counts(concept=self.service.concept)
-            others = f"Open, worked on by others: {counts['open']}. To review: {counts['annotated']}."
-            return self.nothing_left(session, f"There is no free item. {others}")
+            others = f"Open items that others are working on: {counts['open']}. To review: {counts['annotated']}."
+            return self.nothing_left(session, f"No free items are left. {others}")
         return self.show(session, person, item)
 
     def show(self, session: Session, person: str, item: Item) -> Updates:
-        """An item with what the person has made of it so far."""
+        """Shows an item with the person's draft."""
         at, draft = self.at, self.service.draft(person, item)
         session.item, session.failed = item.id, ""
-        made = draft.segmentation
+        segmentation = draft.segmentation
         numbers = [str(number + 1) for number in range(len(item.captions))]
         offered = offer(item, draft.original)
         return {
@@ -74,11 +74,11 @@ class AnnotateTab(Tab):
             at.title: markup.title(item, offered.keyword),
             at.captions: markup.captions(item, draft.original),
             at.base: gr.update(choices=numbers, value=str(item.captions.index(draft.original) + 1)),
-            at.image: gr.update(value=image_file(self._image(item, made)), visible=True),
-            at.mask_prompt: made.prompt,
-            at.threshold: made.threshold,
-            at.x: made.enlarge[0],
-            at.y: made.enlarge[1],
+            at.image: gr.update(value=image_file(self._image(item, segmentation)), visible=True),
+            at.mask_prompt: segmentation.prompt,
+            at.threshold: segmentation.threshold,
+            at.x: segmentation.enlarge[0],
+            at.y: segmentation.enlarge[1],
             at.brush: gr.update(visible=False),
             at.brush_open: False,
             at.word: gr.update(choices=list(offered.prompts), value=_word(offered.prompts, draft.prompt)),
@@ -89,23 +89,23 @@ class AnnotateTab(Tab):
             **self._candidates(draft),
         }
 
-    @shows_errors()
+    @show_errors()
     def keep_caption(self, session: Session, request: gr.Request, name: str, caption: str) -> Updates:
         return self._keep(session, request, name, {"caption": caption or ""})
 
-    @shows_errors()
+    @show_errors()
     def keep_prompt(self, session: Session, request: gr.Request, name: str, prompt: str) -> Updates:
         return self._keep(session, request, name, {"prompt": prompt or ""})
 
-    @shows_errors()
+    @show_errors()
     def keep_choice(
         self, session: Session, request: gr.Request, name: str, chosen: str | None, quality: Quality | None
     ) -> Updates:
         return self._keep(session, request, name, _choice(chosen, quality))
 
-    @shows_errors()
+    @show_errors()
     def choose_base(self, session: Session, request: gr.Request, name: str, base: str) -> Updates:
-        """Another original caption: its own replacements, and the proposal made of it."""
+        """Switches to another original caption, with its own replacements and the caption proposed from it."""
         person, item = self._shown_item(session, request, name)
         original = _original(item, base)
         draft = self.service.update(
@@ -119,9 +119,9 @@ class AnnotateTab(Tab):
         words = gr.update(choices=list(prompts), value=_word(prompts, draft.prompt))
         return self._texts(session, item, draft) | {self.at.caption: draft.caption, self.at.word: words}
 
-    @shows_errors()
+    @show_errors()
     def choose_word(self, session: Session, request: gr.Request, name: str, word: str) -> Updates:
-        """A replacement: the inpainting prompt with it."""
+        """Applies a replacement to the inpainting prompt."""
         person, item = self._shown_item(session, request, name)
         prompts = offer(item, self.service.draft(person, item).original).prompts
         if word not in prompts:
@@ -129,33 +129,33 @@ class AnnotateTab(Tab):
         return self._keep(session, request, name, {"prompt": prompts[word]}) | {self.at.prompt: prompts[word]}
 
     def _keep(self, session: Session, request: gr.Request, name: str, changes: dict[str, Any]) -> Updates:
-        """Keeps values of the event's own fields only: events overtake each other, with other fields as they were.
+        """Saves only the event's own fields, because a late event carries outdated values of the other fields.
 
-        A caption that nobody has changed by hand follows the prompt, and is sent to the page then only.
+        A caption that nobody has edited by hand follows the prompt. Only then is it sent to the page.
         """
-        if not name or name != session.item:  # the page has gone on, and shows what is kept of the next item
+        if not name or name != session.item:  # the page has moved on to the next item
             return {self.at.session: session}
         person, item = self._shown_item(session, request, name)
         steps: list[PageDraft] = []
 
         def change(before: PageDraft) -> PageDraft:
             draft = replace(before, **changes)
-            steps.extend([before, following(item, before, draft) if draft.prompt != before.prompt else draft])
+            steps.extend([before, update_caption(item, before, draft) if draft.prompt != before.prompt else draft])
             return steps[-1]
 
         draft = self.service.update(person, item, change)
         if draft == steps[0]:
             return {self.at.session: session}
-        # The caption is sent only if it followed the prompt: it would overwrite what the person types meanwhile.
+        # Send the caption only if it followed the prompt. Otherwise it would overwrite what the person is typing.
         followed = "caption" not in changes and draft.caption != steps[0].caption
         updates = self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
-        if is_outdated(draft) == is_outdated(steps[0]):  # the message may be the answer to a later event
+        if is_outdated(draft) == is_outdated(steps[0]):  # the current message may belong to a later event
             del updates[self.at.message], updates[self.at.retry]
         return updates
 
-    @shows_errors("mask")
+    @show_errors("mask")
     def segment(self, session: Session, request: gr.Request, name: str, *fields: Any) -> Updates:
-        """The mask with the values of its fields."""
+        """Updates the mask from its fields and shows it."""
         if session.item is None:
             return {self.at.session: session}
         person, item = self._shown_item(session, request, name)
@@ -163,9 +163,9 @@ class AnnotateTab(Tab):
         shown = self._mask(item, draft)
         return self._texts(session, item, draft) | shown if session.item == item.id else {self.at.session: session}
 
-    @shows_errors("mask")
+    @show_errors("mask")
     def show_mask(self, session: Session, request: gr.Request, name: str) -> Updates:
-        """The mask of an item that was just shown; what the page says stays."""
+        """Shows the mask of an item that was just displayed, without changing the messages of the page."""
         if not name or name != session.item:
             return {self.at.session: session}
         person, item = self._shown_item(session, request, name)
@@ -177,14 +177,14 @@ class AnnotateTab(Tab):
         return {self.at.image: image, self.at.share: markup.share(mask.mean())}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
-        """New candidates; the page says meanwhile what it waits for."""
+        """Paints new candidates, with a message while the person waits."""
         waiting = self.service.queue.waiting()
-        ahead = f" Requests before yours: {waiting}." if waiting else ""
-        text = f"Painting {CANDIDATES} candidates.{ahead} You can go on with the caption meanwhile."
+        ahead = f" Requests ahead of yours: {waiting}." if waiting else ""
+        text = f"Painting {CANDIDATES} candidates.{ahead} You can work on the caption in the meantime."
         yield {self.at.message: markup.message(text, "note"), self.at.retry: gr.update(visible=False)}
         yield self._paint(session, request, *rest)
 
-    @shows_errors("candidates")
+    @show_errors("candidates")
     def _paint(self, session: Session, request: gr.Request, name: str, *rest: Any) -> Updates:
         *fields, prompt = rest
         person, item = self._shown_item(session, request, name)
@@ -193,17 +193,17 @@ class AnnotateTab(Tab):
         )
         with self.service.turn(person):
             painting = self.service.paint(item, draft)
-        if session.item != item.id:  # the person went on to another one meanwhile
+        if session.item != item.id:  # the person has moved on to another item
             return {self.at.session: session}
         # The choice belongs to the old candidates.
         changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
-        # What was typed while the model worked is kept.
+        # Keep what was typed while the model was working.
         draft = self.service.update(person, item, lambda newer: replace(newer, **changes))
         return self._texts(session, item, draft) | self._candidates(draft)
 
-    @shows_errors()
+    @show_errors()
     def open_brush(self, session: Session, request: gr.Request, name: str, is_open: bool) -> Updates:
-        """The editor with the image as it is tinted now, or closes it."""
+        """Opens the editor with the image as currently tinted, or closes it."""
         person, item = self._shown_item(session, request, name)
         shown = {
             self.at.brush: gr.update(visible=not is_open),
@@ -212,31 +212,31 @@ class AnnotateTab(Tab):
         }
         if is_open:
             return shown
-        made = self.service.draft(person, item).segmentation
-        return shown | {self.at.editor: _background(image_file(self._image(item, made)))}
+        segmentation = self.service.draft(person, item).segmentation
+        return shown | {self.at.editor: _background(image_file(self._image(item, segmentation)))}
 
-    @shows_errors()
+    @show_errors()
     def add_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
         return self._brush(session, request, name, value, erases=False)
 
-    @shows_errors()
+    @show_errors()
     def erase_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
         return self._brush(session, request, name, value, erases=True)
 
     def _brush(self, session: Session, request: gr.Request, name: str, value: Any, *, erases: bool) -> Updates:
         _, item = self._shown_item(session, request, name)
         try:
-            drawn = strokes(value, self.service.image(item.image).size)
+            drawn = read_strokes(value, self.service.image(item.image).size)
         finally:
-            # Read or rejected, the strokes no longer need their files.
+            # The files are not needed anymore, whether the strokes were read or rejected.
             self.uploads.remove(value)
         return self._change_mask(
-            session, request, name, lambda made: self.service.brush(item, made, drawn, erases=erases)
+            session, request, name, lambda mask: self.service.brush(item, mask, drawn, erases=erases)
         )
 
-    @shows_errors()
+    @show_errors()
     def clear_strokes(self, session: Session, request: gr.Request, name: str) -> Updates:
-        return self._change_mask(session, request, name, lambda made: replace(made, added=None, erased=None))
+        return self._change_mask(session, request, name, lambda mask: replace(mask, added=None, erased=None))
 
     def _change_mask(
         self, session: Session, request: gr.Request, name: str, change: Callable[[Segmentation], Segmentation]
@@ -248,11 +248,11 @@ class AnnotateTab(Tab):
         updates = self._texts(session, item, draft)
         try:
             updates |= self._mask(item, draft)
-        except ValueError as error:  # the strokes are kept, though they leave nothing or everything
+        except ValueError as error:  # keep the strokes even if the mask covers nothing or everything
             updates |= {self.at.image: image_file(self.service.image(item.image))} | self.failure(session, error)
         return updates | {self.at.editor: _background(updates[self.at.image])}
 
-    @shows_errors("submit")
+    @show_errors("submit")
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         name, *fields, prompt, base, caption, chosen, quality = rest
         person, item = self._shown_item(session, request, name)
@@ -262,21 +262,21 @@ class AnnotateTab(Tab):
         self.service.submit(person, item, draft)
         return self.after_decision(session, f"{item.id} was submitted.", request)
 
-    @shows_errors("skip")
+    @show_errors("skip")
     def skip(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
         person, item = self._shown_item(session, request, name)
         if not (reason or "").strip():
-            raise ValueError("The reason is missing. Choose one, or write your own, to skip.")
+            raise ValueError("The reason is missing. To skip, choose a reason or write your own.")
         self.service.project.decisions.skip(person, item.id, str(reason))
         return self.after_decision(session, f"{item.id} was skipped.", request)
 
     def _shown_item(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
-        """The person, and the item that an event is about; errors as `acting_on`."""
+        """Returns the person and the item that an event belongs to. Raises the same errors as `acting_on`."""
         person = self.acting_on(session, request, name, session.item)
         return person, self.service.project.decisions.item(name)
 
     def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
-        """Updates of what depends on the texts, besides their fields."""
+        """Updates everything that depends on the texts, except for their fields."""
         return {
             self.at.session: session,
             self.at.message: markup.message(OUTDATED, "note") if is_outdated(draft) else "",
@@ -286,8 +286,8 @@ class AnnotateTab(Tab):
         }
 
     def _candidates(self, draft: PageDraft) -> Updates:
-        found = draft.painting.candidates if draft.painting else ()
-        files = [str(self.service.project.path(one.file)) for one in found]
+        candidates = draft.painting.candidates if draft.painting else ()
+        files = [str(self.service.project.path(candidate.file)) for candidate in candidates]
         chosen = None if draft.chosen is None else str(draft.chosen + 1)
         images = {
             image: gr.update(value=files[index] if index < len(files) else None, visible=index < len(files))
@@ -299,20 +299,20 @@ class AnnotateTab(Tab):
             self.at.paint: gr.update(value="New candidates (N)" if files else "Paint candidates (P)"),
         }
 
-    def _image(self, item: Item, made: Segmentation) -> Image.Image:
-        """The image, tinted where its mask is there already."""
+    def _image(self, item: Item, segmentation: Segmentation) -> Image.Image:
+        """Returns the image, with its mask tinted if the mask is ready."""
         image = self.service.image(item.image)
-        if not self.service.is_ready(item, made):
+        if not self.service.is_ready(item, segmentation):
             return image
         try:
-            return self.service.overlay(item, made)
-        except (ValueError, ModelError):  # the handler that follows shows it
+            return self.service.overlay(item, segmentation)
+        except (ValueError, ModelError):  # the next handler shows the error
             return image
 
 
 def _with_mask(draft: PageDraft, prompt: str, threshold: float, x: float | None, y: float | None) -> PageDraft:
-    made = {"prompt": prompt or "", "threshold": float(threshold), "enlarge": (int(x or 0), int(y or 0))}
-    return replace(draft, segmentation=replace(draft.segmentation, **made))
+    changes = {"prompt": prompt or "", "threshold": float(threshold), "enlarge": (int(x or 0), int(y or 0))}
+    return replace(draft, segmentation=replace(draft.segmentation, **changes))
 
 
 def _choice(chosen: str | None, quality: Quality | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The layer before Gradio: which requests reach it, how large they may be, and which headers answers carry.
+"""Request filter in front of Gradio: limits which requests reach it and how large they are, and sets response headers.
 
-Gradio answers to any name, reflects any origin, takes files of any number, and serves about sixty routes. Here
-everything is refused that the page itself does not send.
+Gradio accepts any host name, reflects any origin, takes any number of files, and serves about sixty routes. This layer
+rejects everything that the page itself does not send.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _READ = re.compile(
     rf"/|/(assets|static|svelte)/.+|/(config|theme\.css|favicon\.ico|manifest\.json)/?"
     rf"|{API}/(queue/data|app_id|heartbeat/\w+|file=(?!\w+:).+)"
 )
-# Gradio routes that its page uses. Others, such as the proxy, calls by name and URLs as files, are not served.
+# Gradio routes that the page uses. Others, such as the proxy, calls by name and URLs as files, are not served.
 _SENT = re.compile(rf"{UPLOAD}|{API}/(queue/join|cancel|reset)")
-# Bytes of a request other than an upload: the values of all fields.
+# Maximum size in bytes of a request that is not an upload. It holds the values of all fields.
 MOST_BYTES_OF_A_CALL = 2**20
-# Seconds in which a request arrives as a whole.
+# Seconds within which a whole request must arrive.
 BODY_SECONDS = 60.0
-# Concurrent requests, in total and per session. An open page keeps two or three.
+# Maximum number of concurrent requests, in total and per session. An open page keeps two or three.
 MOST_AT_A_TIME, MOST_OF_A_SESSION = 512, 96
-# Content-Security-Policy. Gradio's page needs inline scripts, but no browser asks another machine for anything.
+# Content-Security-Policy. Gradio's page needs inline scripts, but the browser never contacts another machine.
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; media-src 'none'; object-src 'none'; font-src 'self' data:; "
     "style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
@@ -53,7 +53,7 @@ ANSWERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # with no-referrer a browser would send the sign-in form with the origin null
+    "referrer-policy": "same-origin",  # with no-referrer, browsers would send the sign-in form with origin null
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -64,16 +64,16 @@ class Refused(Exception):
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
-        # The rest of the request's body is not read.
+        # Close the connection: the rest of the request's body is not read.
         self.answer = PlainTextResponse(text + "\n", status, {"connection": "close", **(headers or {})})
 
 
 class Names:
-    """Names that the page answers to. A page at another name, which points here by DNS rebinding, is refused.
+    """Host names that the page accepts. Rejects other names that point here, which prevents DNS rebinding.
 
     Args:
-        host: address that the server listens at.
-        public: further names, such as the one of a reverse proxy, with a port where it is not the scheme's own.
+        host: Address that the server listens on.
+        public: Additional names, such as that of a reverse proxy, with the port unless it is the scheme's default.
     """
 
     def __init__(self, host: str, public: Collection[str] = ()) -> None:
@@ -82,7 +82,7 @@ class Names:
         self._is_local = is_loopback(host)
 
     def has_host(self, host: str) -> bool:
-        """Whether a request's `Host` is ours. An IP address cannot be rebound, so any will do where all may ask."""
+        """Whether a request's `Host` is ours. Any IP address is accepted on a public host: it cannot be rebound."""
         try:
             name, _ = _split(host)
         except ValueError:
@@ -96,7 +96,7 @@ class Names:
         return address.is_loopback or not self._is_local
 
     def has_origin(self, origin: str, host: str) -> bool:
-        """Whether a request's `Origin` is this page itself: its host is the one asked, or a public name."""
+        """Whether a request's `Origin` is this page: its host is the request's own host or a public name."""
         parts = urlsplit(origin)
         return parts.scheme in ("http", "https") and parts.netloc.lower() in {host.lower(), *self._origins}
 
@@ -112,11 +112,11 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """An ASGI application that passes on what the page needs.
+    """An ASGI application that forwards only the requests that the page needs.
 
     Args:
-        uploads: what browsers sent, which never reaches Gradio's own route.
-        door: where people sign in; None where the page is open to this machine.
+        uploads: Receives the files that browsers send; they never reach Gradio's own upload route.
+        door: Sign-in for people. None if the page is open to this machine.
     """
 
     def __init__(self, app: ASGIApp, names: Names, uploads: Uploads, door: Door | None = None) -> None:
@@ -125,7 +125,7 @@ class Guard:
         self._end = asyncio.Event()
 
     def end(self) -> None:
-        """Ends the streams to open pages, for which the server would wait; called by another thread."""
+        """Ends the streams to open pages, because the server would wait for them. Called from another thread."""
         self._loop.call_soon_threadsafe(self._end.set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,28 +151,28 @@ class Guard:
             await response(scope, receive, answer)
 
     def _check_sender(self, scope: Scope, headers: Headers) -> None:
-        # If there were two Host headers, a proxy might read one and Gradio the other.
+        # With two Host headers, a proxy might read one and Gradio the other.
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._names.has_host(hosts[0]):
             raise Refused(
                 421,
-                f"This page does not answer to the name {hosts[0] if len(hosts) == 1 else hosts!r}. If it is reached "
-                "by that name on purpose, start hfcomp annotate with --public_names.",
+                f"This page is not served under the name {hosts[0] if len(hosts) == 1 else hosts!r}. To allow this "
+                "name, start hfcomp annotate with --public_names.",
             )
         if any(not self._names.has_origin(origin, hosts[0]) for origin in origins):
-            raise Refused(403, "A page of another origin asked for this, which is refused.")
-        # Browsers state where a request comes from. A link on another site may open the page, and nothing else.
+            raise Refused(403, "The request comes from a page of another origin, which is not allowed.")
+        # Browsers state where a request comes from. A link on another site may open the page, but nothing else.
         site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode")
         is_link = scope["method"] == "GET" and mode == "navigate" and headers.get("sec-fetch-dest") == "document"
         if site not in ("same-origin", "none") and not (is_link and scope["path"] in ("/", SIGN_IN)):
-            raise Refused(403, "A page of another site asked for this, which is refused.")
+            raise Refused(403, "The request comes from a page of another site, which is not allowed.")
 
     def _session(self, scope: Scope, headers: Headers) -> str:
-        """Whose limits a request counts to: a signed-in session's, or a client address's."""
+        """Returns what the limits of a request apply to: the token of a signed-in session, or the client's address."""
         signed_in = None if self._door is None else self._door.session(headers.get("cookie", ""))
         if signed_in is None:
             return _client(scope)
-        # Handlers take the person from here, and never from a field that a page sends.
+        # Handlers take the person from here, never from a field that the page sends.
         scope[PERSON] = signed_in.person
         return signed_in.token
 
@@ -188,21 +188,21 @@ class Guard:
                 *((303, "Sign in first.", {"location": SIGN_IN}) if path == "/" else (401, "Sign in first."))
             )
         allowed = _READ if method in ("GET", "HEAD") else _SENT if method == "POST" else None
-        # An allow list: a route that a later Gradio adds stays closed until somebody has looked at it.
+        # Use an allow list, so a route added by a later Gradio stays closed until somebody has reviewed it.
         if allowed is None or allowed.fullmatch(path) is None:
-            raise Refused(404, "This page has no such address.")
+            raise Refused(404, "This address does not exist.")
         if path == UPLOAD:
             return await self._receive(headers, receive, session)
         if method == "POST":
-            # The body was read to count its bytes, so Gradio gets it from memory.
-            receive = _Replayed(await _body(headers, receive, MOST_BYTES_OF_A_CALL), receive)
-        with closing(_Ended(receive, self._end)) as messages:
+            # The body was already read to count its bytes, so Gradio gets it from memory.
+            receive = _ReplayedBody(await _body(headers, receive, MOST_BYTES_OF_A_CALL), receive)
+        with closing(_EndableReceive(receive, self._end)) as messages:
             await self._app(scope, messages, send)
         await send.complete()
         return None
 
     async def _receive(self, headers: Headers, receive: Receive, session: str) -> Response:
-        # A few uploads are in memory at once. Others wait here, with their bodies unread.
+        # Only a few uploads are in memory at once. Others wait here with their bodies unread.
         async with self._uploads.slots:
             with self._uploads.receiving(session, _length(headers)) as upload:
                 if upload.refusal:
@@ -212,30 +212,30 @@ class Guard:
     @contextmanager
     def _request_slot(self, session: str) -> Iterator[None]:
         if self._under_way.total() >= MOST_AT_A_TIME or self._under_way[session] >= MOST_OF_A_SESSION:
-            raise Refused(503, "Too many requests are under way. Try again soon.", {"retry-after": "2"})
+            raise Refused(503, "The server has too many open requests. Try again soon.", {"retry-after": "2"})
         self._under_way[session] += 1
         try:
             yield
         finally:
             self._under_way[session] -= 1
-            self._under_way += Counter()  # forgets zeros
+            self._under_way += Counter()  # drops zeros
 
 
 class _Answer:
-    """Sends an answer with our headers; what Gradio says about other origins is left out."""
+    """Sends a response with our headers and without Gradio's headers about other origins."""
 
     def __init__(self, send: Send) -> None:
         self._send, self.has_started, self._is_complete = send, False, False
 
     async def complete(self) -> None:
-        """Ends an answer that was cut off."""
+        """Ends a response that was cut off."""
         if self.has_started and not self._is_complete:
             await self({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.has_started = True
-            # Gradio allows every origin that asks; browsers believe its headers.
+            # Gradio would allow any requesting origin, and browsers would trust its headers.
             headers = MutableHeaders(raw=list(message["headers"]))
             for name in [name for name in headers if name.startswith("access-control-")]:
                 del headers[name]
@@ -245,8 +245,8 @@ class _Answer:
         await self._send(message)
 
 
-class _Ended:
-    """What a browser sends, with its leaving, or the server's end, which looks the same."""
+class _EndableReceive:
+    """Receives a browser's messages, and reports a disconnect when the browser leaves or the server ends."""
 
     def __init__(self, receive: Receive, end: asyncio.Event) -> None:
         self._receive = receive
@@ -254,8 +254,7 @@ class _Ended:
         self._next: asyncio.Future[MutableMapping[str, Any]] | None = None
 
     async def __call__(self) -> MutableMapping[str, Any]:
-        # Starlette polls for a message with a call that it cancels. A message that is on its way is kept for the next
-        # call.
+        # Starlette polls for a message with a call that it cancels, so keep the pending message for the next call.
         if self._next is None:
             self._next = asyncio.ensure_future(self._receive())
         if not self._next.done() and not self._end.done():
@@ -270,8 +269,8 @@ class _Ended:
             task.cancel()
 
 
-class _Replayed:
-    """A request's body that was read already."""
+class _ReplayedBody:
+    """Replays a request body that has already been read."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -289,26 +288,26 @@ def _client(scope: Scope) -> str:
 
 
 def _length(headers: Headers) -> int | None:
-    """Bytes that a request announces; None where it comes in chunks."""
-    given = headers.get("content-length")
-    return int(given) if given is not None and given.isascii() and given.isdecimal() else None
+    """Returns the number of bytes that a request announces, or None if it is sent in chunks."""
+    length = headers.get("content-length")
+    return int(length) if length is not None and length.isascii() and length.isdecimal() else None
 
 
 async def _body(headers: Headers, receive: Receive, most: int) -> bytes:
-    """A request's body, whose size is checked before it is read and while it is."""
-    refused = Refused(413, f"The request is larger than {most / 2**20:g} MB.")
+    """Reads a request's body, checking its size before and during reading."""
+    too_large = Refused(413, f"The request is larger than {most / 2**20:g} MB.")
     if (_length(headers) or 0) > most:
-        raise refused
+        raise too_large
     parts = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise Refused(400, "The request ended early.")
+                    raise Refused(400, "The request ended before its body was complete.")
                 parts += message.get("body", b"")
                 if len(parts) > most:
-                    raise refused
+                    raise too_large
                 if not message.get("more_body", False):
                     return bytes(parts)
     except TimeoutError:
@@ -316,10 +315,10 @@ async def _body(headers: Headers, receive: Receive, most: int) -> bytes:
 
 
 def _split(host: str) -> tuple[str, int | None]:
-    """Name and port of a `Host`, the name in lower case and without brackets.
+    """Splits a `Host` into its name, in lower case without brackets, and its port.
 
     Raises:
-        ValueError: for what is no host.
+        ValueError: If the text is not a host.
     """
     parts = urlsplit(f"//{host}")
     if parts.netloc != host or not parts.hostname or parts.username is not None:

@@ -1,11 +1,11 @@
-"""Pieces of HTML for the page, by templates that escape every text: captions, names and errors come from others."""
+"""HTML fragments for the page. The templates escape every text, because captions, names and errors are untrusted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from hfcomp.annotate.captions import editable_keywords, keywords_of
+from hfcomp.annotate.captions import concept_keywords, editable_keywords
 from hfcomp.data.annotations.entries import Item
 from hfcomp.reporting.pages.page import fill
 from hfcomp.reporting.report import Report
@@ -23,7 +23,7 @@ SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("C", "go to the caption"),
         ("B", "brush"),
         ("Ctrl+Enter", "submit, also while typing"),
-        ("S", "go to the reason for a skip"),
+        ("S", "go to the reason for skipping"),
         ("U", "undo the last decision"),
     ),
     "Review": (
@@ -37,7 +37,7 @@ SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def message(text: str, kind: str) -> str:
-    """A message: kind `error`, `note` or `done`."""
+    """Renders a message of kind `error`, `note` or `done`."""
     return fill(TEMPLATES / "message.html", text=text, kind=kind) if text else ""
 
 
@@ -46,22 +46,22 @@ def title(item: Item, keyword: str) -> str:
 
 
 def share(part: float) -> str:
-    """The part of the image that a mask covers, 0 to 1, in words."""
-    return f"The mask is {100 * part:.1f} % of the image. The enlargement is in pixels."
+    """Describes the share of the image that a mask covers, given as 0 to 1."""
+    return f"The mask covers {100 * part:.1f} % of the image. Enlargement is in pixels."
 
 
 def captions(item: Item, chosen: str) -> str:
-    """All captions of an item that hold a keyword, numbered, with their keywords marked."""
+    """Renders a numbered list of the captions of an item, with their keywords marked."""
     pairs = zip(item.captions, item.keywords, strict=True)
-    marked = [marked_keyword(caption, keyword, item.concept) for caption, keyword in pairs]
+    marked = [mark_keyword(caption, keyword, item.concept) for caption, keyword in pairs]
     number = item.captions.index(chosen) + 1 if chosen in item.captions else 0
     return fill(TEMPLATES / "captions.html", captions=marked, chosen=number)
 
 
-def marked_keyword(caption: str, keyword: str, concept: str) -> str:
-    """A caption with its keyword marked, if it is found."""
-    found = [*editable_keywords(caption, concept), *keywords_of(caption, concept)]
-    match = next((one for one in found if one.keyword == keyword), None)
+def mark_keyword(caption: str, keyword: str, concept: str) -> str:
+    """Renders a caption with its keyword marked, if the caption contains it."""
+    matches = [*editable_keywords(caption, concept), *concept_keywords(caption, concept)]
+    match = next((match for match in matches if match.keyword == keyword), None)
     if match is None:
         return fill(TEMPLATES / "keyword.html", before=caption, keyword="", after="")
     before, word, after = caption[: match.start], caption[match.start : match.end], caption[match.end :]
@@ -73,12 +73,12 @@ def difference(original: str, caption: str) -> str:
 
 
 def two_captions(original: str, caption: str) -> str:
-    """Both captions of an edit, and their difference."""
+    """Renders both captions of an edit and their difference."""
     return fill(TEMPLATES / "pair.html", original=original, caption=caption)
 
 
 def status(title: str, parts: Iterable[str] = ()) -> str:
-    """The line at the top: the title of the page and what is done."""
+    """Renders the line at the top: the title of the page and its progress."""
     return fill(TEMPLATES / "status.html", title=title, parts=parts)
 
 

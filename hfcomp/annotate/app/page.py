@@ -1,4 +1,4 @@
-"""The page: signing in, three tabs, and what concerns more than one of them."""
+"""The page: sign-in, three tabs, and events that involve more than one of them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hfcomp.data.annotations.entries import person_name
 
 FOLDER = Path(__file__).parent
 CSS, SCRIPT = FOLDER / "page.css", FOLDER / "shortcuts.js"
-# Key under which a browser keeps the name. It is not secret: the name only says who goes on after a reload.
+# Key under which a browser stores the name. It is not secret: the name only tells who continues after a reload.
 STORAGE = "hfcomp-annotate"
-# Longest time between two renewals of a lease.
+# Maximum number of seconds between two renewals of a lease.
 TICK_SECONDS = 60.0
 
 
 class Page:
-    """The page of a service."""
+    """The page of an annotation service."""
 
     def __init__(
         self, service: AnnotationService, *, title: str, has_password: bool, lease_seconds: float, uploads: Uploads
@@ -53,13 +53,13 @@ class Page:
             )
             decisions = (self.annotate.submit, self.annotate.skip, self.review.accept, self.review.send_back)
             self.submit, self.skip, self.accept, self.send_back = map(self._with_counts, decisions)
-            self._signing_in()
+            self._sign_in_events()
             self._annotate_events()
             self._review_events()
             for event in (self.progress_tab.select, refresh.click):
-                event(self.show_progress, self.session, [self.progress], **_quiet())
+                event(self.show_progress, self.session, [self.progress], **_event_settings())
             timer = gr.Timer(min(TICK_SECONDS, lease_seconds / 3))
-            timer.tick(self.tick, self.session, [self.status, *self._messages()], **_quiet())
+            timer.tick(self.tick, self.session, [self.status, *self._messages()], **_event_settings())
 
     def _header(self) -> None:
         with gr.Row(elem_id="header"):
@@ -68,19 +68,19 @@ class Page:
                 "Another person", visible=False, size="sm", scale=0, min_width=130, elem_id="other-person"
             )
         with gr.Column(visible=False, elem_id="sign-in") as self.sign_in_box:
-            gr.HTML("Who annotates? Your name is saved with each of your decisions.")
+            gr.HTML("Who is annotating? Your name is saved with each of your decisions.")
             with gr.Row(elem_classes="fields"):
                 self.name = gr.Textbox(label="Your name", max_lines=1, max_length=60, elem_id="name", scale=3)
                 self.begin = gr.Button("Begin", variant="primary", elem_id="begin", scale=0, min_width=120)
             self.sign_in_message = gr.HTML(elem_id="sign-in-message")
 
-    def _signing_in(self) -> None:
+    def _sign_in_events(self) -> None:
         outputs = [self.sign_in_box, self.sign_in_message, self.tabs, self.other, self.status, self.stored]
         outputs += _components(self.annotating)
-        self.blocks.load(self.load, [self.session, self.stored], outputs, **_quiet())
+        self.blocks.load(self.load, [self.session, self.stored], outputs, **_event_settings())
         for event in (self.begin.click, self.name.submit):
-            event(self.sign_in, [self.session, self.name], outputs, **_quiet())
-        self.other.click(self.sign_out, self.session, [*outputs, self.name], **_quiet())
+            event(self.sign_in, [self.session, self.name], outputs, **_event_settings())
+        self.other.click(self.sign_out, self.session, [*outputs, self.name], **_event_settings())
 
     def load(self, session: Session, request: gr.Request, stored: str) -> Updates:
         name = request.username if self.has_password else stored
@@ -89,7 +89,7 @@ class Page:
         return self.sign_in(session, request, name)
 
     def sign_in(self, session: Session, request: gr.Request, name: str) -> Updates:
-        # Whoever had the page before is signed out first: a rejected name signs nobody in.
+        # First sign out whoever used the page before. A rejected name then leaves nobody signed in.
         session.person, session.item, session.review = "", None, None
         try:
             session.person = person_name(name or "")
@@ -112,7 +112,7 @@ class Page:
         }
 
     def sign_out(self, session: Session) -> Updates:
-        """Gives back what the person holds, so that somebody else can begin on this page."""
+        """Releases the person's items, so that somebody else can sign in on this page."""
         if session.person:
             self.service.project.decisions.release(session.person)
         session.person, session.item, session.review = "", None, None
@@ -128,38 +128,38 @@ class Page:
 
     def _annotate_events(self) -> None:
         at, tab = self.annotating, self.annotate
-        outputs, last = _components(at), {"trigger_mode": "always_last", **_quiet()}
+        outputs, last = _components(at), {"trigger_mode": "always_last", **_event_settings()}
         with_status, here = [*outputs, self.status], [at.session, at.item]
-        # An input event is lost if the server has just changed the text. A change event is not.
+        # Use change events: an input event is lost if the server has just changed the text.
         at.caption.change(tab.keep_caption, [*here, at.caption], outputs, **last)
         at.prompt.change(tab.keep_prompt, [*here, at.prompt], outputs, **last)
         for choice in (at.chosen, at.quality):
             choice.input(tab.keep_choice, [*here, at.chosen, at.quality], outputs, **last)
-        at.base.input(tab.choose_base, [*here, at.base], outputs, **_quiet())
-        at.word.input(tab.choose_word, [*here, at.word], outputs, **_quiet())
-        segmenting = _quiet(show_progress="minimal") | {"show_progress_on": [at.share]}
+        at.base.input(tab.choose_base, [*here, at.base], outputs, **_event_settings())
+        at.word.input(tab.choose_word, [*here, at.word], outputs, **_event_settings())
+        segmenting = _event_settings(show_progress="minimal") | {"show_progress_on": [at.share]}
         mask = [*here, *tab.mask_fields]
         for event in (at.mask_prompt.submit, at.mask_prompt.blur, at.segment.click):
             event(tab.segment, mask, outputs, **segmenting)
         for number in (at.threshold, at.x, at.y):
             number.input(tab.segment, mask, outputs, trigger_mode="always_last", **segmenting)
-        painting = _quiet(show_progress="minimal") | {"show_progress_on": [at.paint]}
+        painting = _event_settings(show_progress="minimal") | {"show_progress_on": [at.paint]}
         at.paint.click(tab.paint, [*mask, at.prompt], outputs, trigger_mode="once", **painting)
         at.item.change(tab.show_mask, here, outputs, **segmenting)
         drawn_on = [*outputs, at.editor]
-        at.brush_button.click(tab.open_brush, [*here, at.brush_open], drawn_on, **_quiet())
+        at.brush_button.click(tab.open_brush, [*here, at.brush_open], drawn_on, **_event_settings())
         for button, handler in ((at.add, tab.add_strokes), (at.erase, tab.erase_strokes)):
-            button.click(handler, [*here, at.editor], drawn_on, **_quiet())
-        at.clear.click(tab.clear_strokes, here, drawn_on, **_quiet())
-        at.submit.click(self.submit, [at.session, *tab.fields], with_status, **_quiet())
-        at.skip.click(self.skip, [*here, at.reason], with_status, **_quiet())
+            button.click(handler, [*here, at.editor], drawn_on, **_event_settings())
+        at.clear.click(tab.clear_strokes, here, drawn_on, **_event_settings())
+        at.submit.click(self.submit, [at.session, *tab.fields], with_status, **_event_settings())
+        at.skip.click(self.skip, [*here, at.reason], with_status, **_event_settings())
         at.retry.click(self.retry, [at.session, at.reason, *tab.fields], with_status, **painting)
         everything = [*with_status, *_components(self.reviewing), self.tabs]
         for undo in (at.undo, self.reviewing.undo):
-            undo.click(self.undo, self.session, everything, **_quiet())
+            undo.click(self.undo, self.session, everything, **_event_settings())
 
     def retry(self, session: Session, request: gr.Request, *rest: Any) -> Any:
-        """Repeats what failed, with the values that the fields have now."""
+        """Repeats the failed action with the current values of the fields."""
         reason, *fields = rest
         if session.failed == "candidates":
             yield from self.annotate.paint(session, request, *fields[:6])
@@ -176,26 +176,26 @@ class Page:
         at, tab = self.reviewing, self.review
         outputs = [*_components(at), self.status]
         for event in (self.review_tab.select, at.retry.click):
-            event(tab.show_next, at.session, outputs, **_quiet())
-        at.outline.input(tab.outline, [at.session, at.outline], outputs, **_quiet())
-        at.accept.click(self.accept, [at.session, at.item, at.quality], outputs, **_quiet())
-        at.back.click(self.send_back, [at.session, at.item, at.reason], outputs, **_quiet())
+            event(tab.show_next, at.session, outputs, **_event_settings())
+        at.outline.input(tab.outline, [at.session, at.outline], outputs, **_event_settings())
+        at.accept.click(self.accept, [at.session, at.item, at.quality], outputs, **_event_settings())
+        at.back.click(self.send_back, [at.session, at.item, at.reason], outputs, **_event_settings())
 
     def undo(self, session: Session, request: gr.Request) -> Updates:
-        """Takes back the person's last decision and shows its item, in the tab where it was decided."""
+        """Undoes the person's last decision and shows its item in the tab where it was decided."""
         decisions = self.service.project.decisions
         try:
             person = acting_person(session, request)
             item = decisions.undo(person)
             if item is None:
-                return self._say("You have decided nothing that could be undone.", "note")
+                return self._show_message("You have no decision to undo.", "note")
             is_review = decisions.state(item.id) == "annotated"
         except ERRORS as error:
-            return self._say(str(error), "error")
+            return self._show_message(str(error), "error")
         shown = (self.review if is_review else self.annotate).show_next(session, request)
-        said = self._say(f"Your decision about {item.id} was undone.", "done")
+        message = self._show_message(f"Your decision on {item.id} was undone.", "done")
         tab = "review" if is_review else "annotate"
-        return shown | said | {self.tabs: gr.update(selected=tab)} | self._status(session)
+        return shown | message | {self.tabs: gr.update(selected=tab)} | self._status(session)
 
     def show_progress(self, session: Session, request: gr.Request) -> Updates:
         try:
@@ -205,22 +205,22 @@ class Page:
             return {self.progress: markup.message(str(error), "error")}
 
     def tick(self, session: Session, request: gr.Request) -> Updates:
-        """Renews the leases of a page that is open, and counts."""
+        """Renews the leases of an open page and updates the counts."""
         try:
             if not session.person:
                 return {self.status: markup.status(self.title)}
             person = acting_person(session, request)
-            # Only an open page renews its leases. Once it is closed, they end, and others get the items.
+            # Only an open page renews its leases. After it is closed, they expire and others get the items.
             for name, at in ((session.item, self.annotating.message), (session.review, self.reviewing.message)):
                 if name and not self.service.project.decisions.renew(person, name):
-                    text = f"{name} was given to somebody else, as it was left for too long. Reload the page."
+                    text = f"{name} was assigned to somebody else, because its lease expired. Reload the page."
                     return self._status(session) | {at: markup.message(text, "error")}
         except ERRORS as error:
-            return self._say(str(error), "error")
+            return self._show_message(str(error), "error")
         return self._status(session)
 
     def _with_counts(self, handler: Callable[..., Updates]) -> Callable[..., Updates]:
-        """A handler that decides something, with the counts behind it."""
+        """Wraps a handler that makes a decision, so that it also updates the counts."""
 
         @wraps(handler)
         def run(session: Session, request: gr.Request, *rest: Any) -> Updates:
@@ -229,12 +229,12 @@ class Page:
         return run
 
     def _status(self, session: Session) -> Updates:
-        """The line of progress and this person's counts; without them where the database does not answer."""
+        """Updates the progress line and this person's counts, or shows a note if the database does not respond."""
         try:
             counts = self.service.project.decisions.counts(concept=self.service.concept)
             own = self.service.project.decisions.by_person().get(session.person, {})
         except ERRORS:
-            return {self.status: markup.status(self.title, ["The counts cannot be read now."])}
+            return {self.status: markup.status(self.title, ["The counts cannot be read at the moment."])}
         reviewed = own.get("accept", 0) + own.get("send back", 0)
         decided = sum(counts.values()) - counts["open"]
         parts = [
@@ -246,7 +246,7 @@ class Page:
         ]
         return {self.status: markup.status(self.title, parts)}
 
-    def _say(self, text: str, kind: str) -> Updates:
+    def _show_message(self, text: str, kind: str) -> Updates:
         return {message: markup.message(text, kind) for message in self._messages()}
 
     def _messages(self) -> list[gr.HTML]:
@@ -254,13 +254,13 @@ class Page:
 
 
 def _components(layout: Any) -> list[Any]:
-    """The components of a layout, except for the editor: it uploads all it holds whenever an event may change it."""
-    found: list[Any] = []
+    """Returns the components of a layout, except for the editor, which uploads its whole content on such events."""
+    components: list[Any] = []
     for value in vars(layout).values():
-        found += value if isinstance(value, list) else [value]
-    return [one for one in found if not isinstance(one, gr.ImageEditor)]
+        components += value if isinstance(value, list) else [value]
+    return [component for component in components if not isinstance(component, gr.ImageEditor)]
 
 
-def _quiet(show_progress: str = "hidden") -> dict[str, Any]:
-    """Settings of every event: any number run at once, since models have queues; other programs cannot call it."""
+def _event_settings(show_progress: str = "hidden") -> dict[str, Any]:
+    """Returns the settings of every event: no concurrency limit (models have their own queues) and no public API."""
     return {"show_progress": show_progress, "concurrency_limit": None, "api_visibility": "private"}

@@ -1,4 +1,4 @@
-"""The tab where a second person accepts edits or sends them back, blind to who made them and how they were rated."""
+"""The Review tab: a second person accepts edits or sends them back without seeing their annotator or rating."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import gradio as gr
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, shows_errors
+from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, show_errors
 from hfcomp.data.annotations.entries import QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import outline, read_mask
 
@@ -15,17 +15,17 @@ BACK_REASONS = (
     "The new caption is not true of the edited image",
     "The original caption is still true of the edited image",
     "The edit looks unnatural",
-    "Something beside the object was changed",
-    "The new caption has a mistake in its language",
+    "Something other than the object was changed",
+    "The new caption contains a language mistake",
 )
 
 
 def layout(session: gr.State) -> SimpleNamespace:
-    """Adds the components to the tab that is open, and returns them by name."""
+    """Adds the components to the current tab and returns them by name."""
     at = SimpleNamespace(session=session)
     with gr.Row(elem_classes="messages"):
         at.message = gr.HTML(elem_id="review-message", min_width=300, scale=5)
-        at.retry = gr.Button("Look again", visible=False, elem_id="review-again", scale=0, min_width=110, size="sm")
+        at.retry = gr.Button("Check again", visible=False, elem_id="review-again", scale=0, min_width=110, size="sm")
     with gr.Column(visible=False, elem_id="review-work") as at.work:
         at.item = gr.Textbox(visible="hidden", elem_id="review-item")
         with gr.Row():
@@ -65,23 +65,23 @@ def layout(session: gr.State) -> SimpleNamespace:
 
 
 class ReviewTab(Tab):
-    """Handlers of the tab."""
+    """Event handlers of the Review tab."""
 
     noun = "edit"
 
     def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
-        """The message of an error; what was chosen stays."""
+        """Shows an error message and keeps the person's choices."""
         return self.error_message(error) | {self.at.retry: gr.update(visible=True)}
 
-    @shows_errors()
+    @show_errors()
     def show_next(self, session: Session, request: gr.Request) -> Updates:
         person = acting_person(session, request)
-        found = self.service.project.decisions.next_review(person, concept=self.service.concept)
-        if found is None:
+        review = self.service.project.decisions.next_review(person, concept=self.service.concept)
+        if review is None:
             session.review = None
-            text = "There is nothing for you to review: edits of your own are reviewed by others."
+            text = "There is nothing for you to review. Your own edits are reviewed by others."
             return self.nothing_left(session, text)
-        item, edit = found
+        item, edit = review
         session.review = item.id
         return {
             self.at.session: session,
@@ -91,35 +91,35 @@ class ReviewTab(Tab):
             self.at.item: item.id,
             self.at.captions: markup.two_captions(edit.original, edit.caption),
             self.at.outline: False,
-            # No rating is preset: the reviewer must not follow the annotator's.
+            # Preset no rating, so that the reviewer is not influenced by the annotator's.
             self.at.quality: None,
             self.at.reason: None,
             **self._images(item, edit, outlined=False),
         }
 
-    @shows_errors()
+    @show_errors()
     def outline(self, session: Session, request: gr.Request, outlined: bool) -> Updates:
-        """Both images with or without the outline of the mask."""
+        """Shows both images with or without the outline of the mask."""
         acting_person(session, request)
         if session.review is None:
             return {self.at.session: session}
         item = self.service.project.decisions.item(session.review)
         return self._images(item, self.service.project.decisions.edit(item.id), outlined=outlined)
 
-    @shows_errors()
+    @show_errors()
     def accept(self, session: Session, request: gr.Request, name: str, quality: str | None) -> Updates:
-        """Accepts the edit with the reviewer's own rating, and shows the next one."""
+        """Accepts the edit with the reviewer's own rating and shows the next one."""
         person = self.acting_on(session, request, name, session.review)
         if quality not in QUALITIES:
             raise ValueError(f"The quality is missing. Rate the edited image: {' or '.join(QUALITIES)}.")
         self.service.project.decisions.accept(person, name, quality)
         return self.after_decision(session, f"{name} was accepted.", request)
 
-    @shows_errors()
+    @show_errors()
     def send_back(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
         person = self.acting_on(session, request, name, session.review)
         if not (reason or "").strip():
-            raise ValueError("The reason is missing. Choose one, or write your own: the annotator reads it.")
+            raise ValueError("The reason is missing. Choose one or write your own; the annotator will see it.")
         self.service.project.decisions.send_back(person, name, str(reason))
         return self.after_decision(session, f"{name} was sent back.", request)
 

@@ -1,4 +1,4 @@
-"""The server of the page: on this machine only, or with a password; never behind a public link."""
+"""Server of the page: local only, or protected by a password; never behind a public Gradio link."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.project import IMAGES
 from hfcomp.writing import LOCK_FILE, try_lock
 
-# Environment variable that names Gradio's folder. Gradio reads it for every file.
+# Environment variable for Gradio's temporary folder. Gradio reads it for every file.
 VARIABLE = "GRADIO_TEMP_DIR"
 PREFIX = "hfcomp-annotate-"
 
 
 @contextmanager
 def own_cache() -> Iterator[Path]:
-    """A new folder in Gradio's or the system's temporary one; what killed servers left beside it is removed."""
+    """Creates a folder in Gradio's or the system's temporary folder, and removes those that killed servers left."""
     before = os.environ.get(VARIABLE)
     parent = Path(before or tempfile.gettempdir())
     parent.mkdir(parents=True, exist_ok=True)
-    # A server that was killed could not remove its own folder.
-    remove_left(parent)
+    # A killed server cannot remove its own folder.
+    remove_stale_folders(parent)
     folder = parent.resolve() / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
     lock = try_lock(folder)  # the kernel releases it when the process ends, however it ends
     if lock is None or not folder.is_dir():
-        raise OSError(f"{folder} was removed by another server that started at this moment. Start this one again.")
+        raise OSError(f"{folder} was removed by another server that started at the same time. Start this one again.")
     os.environ[VARIABLE] = str(folder)
     try:
         yield folder
@@ -59,11 +59,11 @@ def own_cache() -> Iterator[Path]:
         lock.release()
 
 
-def remove_left(parent: Path) -> None:
-    """Removes the folders of this user whose server is gone: those whose lock is free."""
+def remove_stale_folders(parent: Path) -> None:
+    """Removes this user's folders whose server has ended, which is when their lock is free."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
-            # In a folder that others may write to, a link could lead to files of this user.
+            # If others can write to the parent folder, a link could lead to this user's files.
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK_FILE).is_file():
                 continue
             lock = try_lock(folder)
@@ -74,9 +74,9 @@ def remove_left(parent: Path) -> None:
             lock.release()
 
 
-# Number of concurrent requests. Most wait for a model or the disk.
+# Maximum number of concurrent requests. Most of them wait for a model or the disk.
 THREADS = 128
-# Number of open connections, and of events that wait for a thread.
+# Maximum number of open connections, and of events that wait for a thread.
 MOST_CONNECTIONS, MOST_EVENTS = 1024, 512
 FIRST_PORT, PORTS = 7860, 100
 SECONDS_TO_START, SECONDS_TO_END = 30.0, 3
@@ -85,17 +85,17 @@ logger = logging.getLogger(__name__)
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket that listens at an address of this machine."""
+    """Opens a socket that listens on an address of this machine."""
     numbers = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
     for number in numbers:
         try:
             family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
             bound = socket.socket(family, socket.SOCK_STREAM)
             try:
-                # A port of a server that has just ended can be used again at once.
+                # Allow using the port of a server that has just ended.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 bound.bind(address)
-                bound.listen()  # Linux lets others bind to the port until somebody listens
+                bound.listen()  # Linux lets others bind to the port until somebody listens on it
             except OSError:
                 bound.close()
                 raise
@@ -116,18 +116,18 @@ def check_port(host: str, port: int | None) -> None:
 
 
 def check_access(host: str, passwords: Passwords | None, public_names: Collection[str] = ()) -> None:
-    """Checks who could reach the page."""
+    """Raises ValueError if other machines could reach the page without a password."""
     if passwords is not None:
         return
     if not is_loopback(host):
         raise ValueError(
-            f"host: {host} lets other machines reach the page, which needs a password. Set HFCOMP_ANNOTATE_PASSWORD, "
-            "pass --password_file or --people, or omit --host."
+            f"host: {host} lets other machines reach the page, which requires a password. Set "
+            "HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --host."
         )
     if public_names:
         raise ValueError(
-            f"public_names: {', '.join(public_names)} lets other machines reach the page, which needs a password. Set "
-            "HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --public_names."
+            f"public_names: {', '.join(public_names)} lets other machines reach the page, which requires a password. "
+            "Set HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --public_names."
         )
 
 
@@ -146,17 +146,17 @@ def serving(
     """Serves the page while the context is open.
 
     Args:
-        host: address of this machine to listen at.
-        port: Defaults to the first free one from 7860.
-        passwords: What people sign in with; None on loopback only.
-        public_names: names that the page answers to besides its host, such as the one of a reverse proxy.
-        log: takes a line about each attempt to sign in.
+        host: Address of this machine to listen on.
+        port: Port to listen on. Defaults to the first free port from 7860.
+        passwords: Passwords that people sign in with. None is allowed only on loopback.
+        public_names: Host names that the page accepts in addition to `host`, such as that of a reverse proxy.
+        log: Called with a line about each sign-in attempt.
 
     Yields:
         The address of the page.
     """
     check_access(host, passwords, public_names)
-    # Comes before anything slow, so a port that is taken is reported at once.
+    # Bind before anything slow, so an occupied port is reported at once.
     bound = bind(host, port)
     load_caption_parser()
     with bound, own_cache() as cache:
@@ -171,13 +171,13 @@ def serving(
             try:
                 yield f"http://{_browser_host(host)}:{number}/"
             finally:
-                # Streams to open pages never end by themselves, and the server would wait for them.
+                # Streams to open pages never end on their own, and the server would wait for them.
                 app.end()
                 page.blocks.close(verbose=False)
 
 
 def _gradio(page: Page, images: Path) -> FastAPI:
-    """Gradio's application, which knows of people what the guard says."""
+    """Builds the Gradio application. It gets the signed-in person from the guard."""
     blocks = page.blocks.queue(api_open=False, max_size=MOST_EVENTS)
     blocks.max_threads = THREADS
     app = gr.mount_gradio_app(
@@ -203,7 +203,7 @@ def _gradio(page: Page, images: Path) -> FastAPI:
         css_paths=[CSS],
         js=SCRIPT.read_text(encoding="utf-8"),
     )
-    # Gradio checks the paths that a browser requests only after it has launched, and mounting skips the launch.
+    # Gradio checks requested paths only after its launch, which mounting skips.
     blocks.has_launched = True
     return app
 
@@ -214,7 +214,7 @@ def _person(request: Request) -> str | None:
 
 @contextmanager
 def _running(app: Guard, bound: socket.socket) -> Iterator[None]:
-    """A server thread."""
+    """Runs the server in a thread."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -231,7 +231,7 @@ def _running(app: Guard, bound: socket.socket) -> Iterator[None]:
         end = time.monotonic() + SECONDS_TO_START
         while not server.started:
             if not thread.is_alive() or time.monotonic() > end:
-                raise OSError("The server of the page did not start. Its error is above.")
+                raise OSError("The server of the page did not start. See its error above.")
             time.sleep(0.01)
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Signing in: a small page of our own, sessions in a cookie, and guesses that are slowed down and logged."""
+"""Sign-in: a small page of our own, cookie sessions, and password guesses that are throttled and logged."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from hfcomp.annotate.people_file import Passwords
 from hfcomp.reporting.pages.page import fill
 
 PAGE = Path(__file__).parent / "templates" / "sign_in.html"
-# Number of failures of a client that cost nothing. Each further one doubles the wait, up to `LONGEST_WAIT` seconds, so
+# Number of failures per client without a wait. Each further failure doubles the wait, up to `LONGEST_WAIT` seconds, so
 # nobody who mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over.
 FREE_FAILURES, LONGEST_WAIT, FORGOTTEN = 4, 30.0, 900.0
-# Password checks of all clients together: on average, and in a burst after a quiet time.
+# Password checks for all clients together: average rate per second, and burst size after a quiet period.
 CHECKS_A_SECOND, CHECKS_AT_ONCE = 2.0, 10.0
 MOST_SESSIONS, SESSION_SECONDS = 1000, 24 * 3600.0
 
 
 @dataclass(frozen=True)
 class SignedIn:
-    """A session.
+    """A signed-in session.
 
     Attributes:
-        until: when it ends, by the door's clock.
+        until: Time when the session ends, on the door's clock.
     """
 
     person: str
@@ -42,7 +42,7 @@ class SignedIn:
 
 
 class Throttle:
-    """Says when a client may try the next password."""
+    """Decides when a client may try the next password."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -50,15 +50,15 @@ class Throttle:
         self._checks, self._filled = CHECKS_AT_ONCE, clock()
 
     def wait(self, client: str) -> float:
-        """Seconds until a client may try; 0 for now, which takes one of the checks that all clients share."""
+        """Returns the seconds until a client may try. 0 means now and uses up one check shared by all clients."""
         now = self._clock()
         number, last = self._failures.get(_group(client), (0, now))
         if number > FREE_FAILURES and now - last < FORGOTTEN:
-            # The wait doubles with each failure and counts from the last one.
+            # The wait doubles with each failure and is counted from the last one.
             left = last + min(2.0 ** (number - FREE_FAILURES - 1), LONGEST_WAIT) - now
             if left > 0:
                 return left
-        # A token bucket shared by all clients: guesses from many addresses are slowed down as well.
+        # All clients share a token bucket, so guesses from many addresses are slowed down as well.
         self._checks = min(CHECKS_AT_ONCE, self._checks + CHECKS_A_SECOND * (now - self._filled))
         self._filled = now
         if self._checks < 1:
@@ -67,7 +67,7 @@ class Throttle:
         return 0.0
 
     def fail(self, client: str) -> int:
-        """Counts a failure; returns how many the client has had."""
+        """Records a failure and returns the client's number of failures."""
         now, name = self._clock(), _group(client)
         number, last = self._failures.pop(name, (0, now))
         self._failures[name] = (number + 1 if now - last < FORGOTTEN else 1, now)
@@ -80,7 +80,7 @@ class Throttle:
 
 
 class Door:
-    """Lets people in."""
+    """Signs people in and keeps their sessions."""
 
     def __init__(
         self,
@@ -98,31 +98,31 @@ class Door:
         self._one_at_a_time = asyncio.Semaphore(1)
 
     def session(self, cookies: str) -> SignedIn | None:
-        found = self._sessions.get(cookie_parser(cookies).get(self._cookie, ""))
-        return found if found is not None and self._clock() < found.until else None
+        session = self._sessions.get(cookie_parser(cookies).get(self._cookie, ""))
+        return session if session is not None and self._clock() < session.until else None
 
     async def answer(self, method: str, body: bytes, headers: Headers, client: str) -> Response:
-        """The page, or what came of an attempt."""
+        """Answers a request with the sign-in page or the result of a sign-in attempt."""
         if method in ("GET", "HEAD"):
             return self._page("", 200)
         if method != "POST":
             return self._page("", 405)
-        given = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
-        name, password = (given.get(key, [""])[0] for key in ("name", "password"))
-        # Comes before the password check: a guess that is too early costs us nothing and reveals nothing.
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
+        name, password = (fields.get(key, [""])[0] for key in ("name", "password"))
+        # Throttle before checking the password, so a guess that is too early costs nothing and reveals nothing.
         wait = self._throttle.wait(client)
         if wait > 0:
-            if client not in self._waiting:  # one line, however many requests
-                self._log(f"sign-in: {client} tries too often and waits {wait:.0f} s")
+            if client not in self._waiting:  # log one line, however many requests arrive
+                self._log(f"sign-in: {client} has tried too often and must wait {wait:.0f} s")
                 self._waiting.add(client)
             text = f"Too many attempts. Try again in {max(1, round(wait + 0.5))} seconds."
             return self._page(text, 429, {"retry-after": str(int(wait) + 1)})
         self._waiting.discard(client)
-        async with self._one_at_a_time:  # a hash takes memory and time on purpose
+        async with self._one_at_a_time:  # a hash deliberately takes memory and time
             person = await asyncio.to_thread(self._passwords.person, name, password)
         if person is None:
             number = self._throttle.fail(client)
-            # `ascii`: a name cannot forge lines or colors in the log.
+            # Use `ascii`, so a name cannot forge lines or colors in the log.
             self._log(f"sign-in refused: {ascii(name[:60])} from {client}, failure {number}")
             return self._page("The name or the password is wrong.", 401)
         self._throttle.succeed(client)
@@ -130,14 +130,14 @@ class Door:
         return self._begin(person, is_secure=headers.get("origin", "").startswith("https:"))
 
     def _begin(self, person: str, *, is_secure: bool) -> Response:
-        # The oldest session ends, because repeated sign-ins must not fill the memory.
+        # End the oldest session, because repeated sign-ins must not fill the memory.
         while len(self._sessions) >= MOST_SESSIONS:
             self._sessions.popitem(last=False)
-        made = SignedIn(person, secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS)
-        self._sessions[made.token] = made
+        session = SignedIn(person, secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS)
+        self._sessions[session.token] = session
         response = RedirectResponse("/", 303)
-        # "lax": a link from another site opens the page signed in, while its forms are sent without the cookie.
-        response.set_cookie(self._cookie, made.token, httponly=True, samesite="lax", secure=is_secure, path="/")
+        # "lax": links from another site open the page signed in, but its forms are sent without the cookie.
+        response.set_cookie(self._cookie, session.token, httponly=True, samesite="lax", secure=is_secure, path="/")
         return response
 
     def _page(self, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
@@ -146,7 +146,7 @@ class Door:
 
 
 def _group(client: str) -> str:
-    """A client's address; of IPv6 the network, of which a client has all addresses."""
+    """Returns a client's address, or its /64 network for IPv6, because a client owns all addresses of that network."""
     try:
         address = ipaddress.ip_address(client)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What both tabs share: sessions of pages, who they act for, files of images, and errors that become messages."""
+"""Shared code of both tabs: page sessions, the acting person, image files, and errors shown as messages."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ERRORS = (ValueError, OSError, ModelError)
 
 @dataclass
 class Session:
-    """What the server keeps of a page.
+    """Server-side state of an open page.
 
     Attributes:
-        person: who signed in; empty before.
-        failed: what the retry button repeats: a mask, candidates, or the next item.
+        person: Name of the person who signed in. Empty before.
+        failed: Action that the retry button repeats, such as a mask, candidates or the next item.
     """
 
     person: str = ""
@@ -41,32 +41,32 @@ class Session:
 
 
 def acting_person(session: Session, request: gr.Request) -> str:
-    """The person that a request acts for.
+    """Returns the person that a request acts for.
 
-    With a password it is the name that was signed in with, which the server knows from its cookie; no value that the
-    page sends has a say in it. Without one, the page is open to this machine only, and the name is the one it began
-    with.
+    With a password, it is the name of the signed-in session, which the server knows from the cookie. No value sent by
+    the page can change it. Without a password, the page is open only to this machine, and the name is the one entered
+    on the page.
 
     Raises:
-        ValueError: for a page that has not signed in, or that began as somebody else.
+        ValueError: If nobody has signed in, or the page was opened by somebody else.
     """
-    # Gradio's user name is what our own server put into the request.
+    # Gradio's user name is the one that our own server put into the request.
     signed_in = person_name(request.username) if request.username else session.person
     if not signed_in:
         raise ValueError("Enter your name to begin.")
     if session.person and not is_same_person(session.person, signed_in):
-        raise ValueError(f"This page was opened by {session.person}, but {signed_in} is signed in. Reload it.")
+        raise ValueError(f"This page was opened by {session.person}, but {signed_in} is signed in. Reload the page.")
     return signed_in
 
 
 def image_file(image: Image.Image, kind: Literal["jpeg", "png"] = "jpeg") -> str:
-    """The file of an image in the folder that the page serves, written whole and once.
+    """Writes an image to the folder that the page serves, at most once, and returns the file.
 
-    Gradio would write an equal image again over its file, which a browser may be reading.
+    Gradio would overwrite the file of an identical image while a browser may be reading it.
     """
     stream = io.BytesIO()
     image.save(stream, kind)
-    # Named by its content: equal images are one file, which is never written twice.
+    # Name the file by its content, so identical images share one file that is never rewritten.
     content = stream.getvalue()
     path = Path(get_upload_folder()) / "shown" / f"{hashlib.sha256(content).hexdigest()}.{kind}"
     if not path.is_file():
@@ -75,11 +75,11 @@ def image_file(image: Image.Image, kind: Literal["jpeg", "png"] = "jpeg") -> str
     return str(path)
 
 
-def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callable[..., Updates]]:
-    """A handler of a tab whose errors become a message in the page, by the tab's `failure`; nothing else changes.
+def show_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callable[..., Updates]]:
+    """Decorates a tab's handler so that its errors are shown by the tab's `failure` and change nothing else.
 
     Args:
-        repeats: what the retry button repeats after a model or the disk failed.
+        repeats: Action that the retry button repeats after a failure of a model or the disk.
     """
 
     def decorate(handler: Callable[..., Updates]) -> Callable[..., Updates]:
@@ -96,13 +96,13 @@ def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callab
 
 
 class Tab:
-    """A tab: its components, among them `session`, `message`, `retry` and `work`, and what happens in them.
+    """A tab with its components (`session`, `message`, `retry`, `work` and others) and their event handlers.
 
-    Each handler takes the session, the request, and the values of the fields.
+    Each handler takes the session, the request and the values of the fields.
     """
 
     noun: str
-    """What the tab shows, for messages."""
+    """Noun for what the tab shows, used in messages."""
 
     def __init__(self, service: AnnotationService, components: SimpleNamespace) -> None:
         self.service, self.at = service, components
@@ -117,18 +117,18 @@ class Tab:
         return {self.at.message: markup.message(str(error) or type(error).__name__, "error")}
 
     def acting_on(self, session: Session, request: gr.Request, name: str, shown: str | None) -> str:
-        """The person whose event is about an item.
+        """Returns the person who acts on an item.
 
         Raises:
-            ValueError: for another item than the page shows, as of an event that came late.
+            ValueError: If the page shows another item, for example because the event arrived late.
         """
         person = acting_person(session, request)
         if shown is None or name != shown:
-            raise ValueError(f"The page has gone on to another {self.noun}. Reload it if it looks wrong.")
+            raise ValueError(f"The page has moved on to another {self.noun}. Reload the page if it looks wrong.")
         return person
 
     def after_decision(self, session: Session, done: str, request: gr.Request) -> Updates:
-        """The next item, with what was done, unless there is more to say of the next one."""
+        """Shows the next item, and confirms the decision unless the next item has a message of its own."""
         updates = self.show_next(session, request)
         if not updates.get(self.at.message):
             updates[self.at.message] = markup.message(done, "done")

@@ -1,4 +1,4 @@
-"""Uploads of pages: strokes of the brush, which are received here and not by Gradio."""
+"""Page uploads: brush strokes, received here instead of by Gradio."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from hfcomp.data.annotations.masks import Mask
 from hfcomp.data.images import open_image
 from hfcomp.writing import write_bytes
 
-# Most bytes of an upload. A PNG of flat strokes is far smaller.
+# Maximum size of an upload in bytes. A PNG of flat strokes is far smaller.
 MOST_BYTES = 32 * 2**20
-# Most pixels of an uploaded image, by its header: what large cameras make, and 200 MB once decoded.
+# Maximum number of pixels of an uploaded image, according to its header: as many as large cameras produce, and 200 MB
+# once decoded.
 MOST_PIXELS = 50_000_000
-# Formats of uploads: strokes, and the image that they were drawn on, which an editor sends back.
+# Formats of uploads: the strokes, and the image they were drawn on, which the editor sends back.
 FORMATS = ("PNG", "JPEG")
-# Most bytes of uploads that are kept, per session and in total. A file is removed once its strokes are read.
+# Maximum size of stored uploads in bytes, per session and in total. A file is removed once its strokes have been read.
 MOST_OF_A_SESSION, MOST_IN_ALL = 4 * MOST_BYTES, 16 * MOST_BYTES
-# Concurrent uploads, each in memory as a whole. Others wait.
+# Maximum number of concurrent uploads. Each is held in memory as a whole, and further uploads wait.
 MOST_AT_A_TIME = 6
-# Seconds until an upload whose strokes nobody read is removed.
+# Seconds until an upload is removed if its strokes are not read.
 KEPT_SECONDS = 120.0
 _MINUTES = KEPT_SECONDS / 60
 
@@ -53,7 +54,7 @@ class Uploads:
     """The uploads of all pages.
 
     Attributes:
-        slots: those of the uploads under way.
+        slots: Semaphore that limits the concurrent uploads.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,16 +67,16 @@ class Uploads:
 
     @contextmanager
     def receiving(self, session: str, length: int | None) -> Iterator[Upload]:
-        """An upload, for which there is room: what it announces counts before it arrives.
+        """Yields an upload and reserves space for it before it arrives, or sets its `refusal` if there is none.
 
         Args:
-            length: bytes that are announced; None counts as the most there may be.
+            length: Announced number of bytes. None reserves the maximum.
         """
         upload, size = Upload(self, session), MOST_BYTES if length is None else length
-        if size <= MOST_BYTES:  # a longer one is refused when it is read
+        if size <= MOST_BYTES:  # a larger upload is rejected when it is read
             upload.refusal = self._refusal(session, size)
         if not upload.refusal:
-            # Counted before it arrives: uploads that start together would otherwise all find room.
+            # Reserve space in advance. Otherwise uploads that start together would all find enough space.
             self._reserved[id(upload)] = (session, size)
         try:
             yield upload
@@ -83,9 +84,9 @@ class Uploads:
             self._reserved.pop(id(upload), None)
 
     def keep(self, session: str, content: bytes) -> Path:
-        """Writes a file that a session sent, once: an editor sends the same ones with each event."""
-        # Named by session and content: nobody can guess the file of another session, and a repeated upload is one
-        # file.
+        """Writes a session's file only once, because an editor sends the same files with each event."""
+        # Name the file by session and content, so nobody can guess another session's files and repeated uploads share
+        # one file.
         name = hmac.new(self._secret, session.encode() + b"\0" + content, hashlib.sha256).hexdigest()
         path = self.folder / f"{name}.image"
         if not path.exists():
@@ -94,16 +95,16 @@ class Uploads:
         return path
 
     def remove(self, value: Any) -> None:
-        """Removes the files of an editor's value, whose strokes were read; files that nobody sent stay."""
+        """Removes the uploaded files of an editor's value after its strokes were read. Other files stay."""
         files = value.get("files", ()) if isinstance(value, Mapping) else ()
         for path in map(Path, files):
-            # A page may send any path, so only files of our own folder are removed.
+            # A page may send any path, so remove only files in our own folder.
             if path.parent == self.folder:
                 path.unlink(missing_ok=True)
 
     def _refusal(self, session: str, size: int) -> str:
         self._forget()
-        kept = [(one.session, one.size) for one in self._kept.values()] + list(self._reserved.values())
+        kept = [(file.session, file.size) for file in self._kept.values()] + list(self._reserved.values())
         if size + sum(number for _, number in kept) > MOST_IN_ALL:
             return f"All uploads together would exceed {MOST_IN_ALL / 2**20:g} MB. Try again in {_MINUTES:g} minutes."
         if size + sum(number for name, number in kept if name == session) > MOST_OF_A_SESSION:
@@ -112,31 +113,31 @@ class Uploads:
 
     def _forget(self) -> None:
         now = self._clock()
-        # Strokes that nobody reads, such as those of a closed page, must not fill the disk.
-        for path in [path for path, one in self._kept.items() if now - one.time > KEPT_SECONDS or not path.exists()]:
+        # Strokes that are never read, such as those of a closed page, must not fill the disk.
+        for path in [path for path, file in self._kept.items() if now - file.time > KEPT_SECONDS or not path.exists()]:
             path.unlink(missing_ok=True)
             del self._kept[path]
 
 
 class Upload:
-    """An upload under way.
+    """An upload in progress.
 
     Attributes:
-        refusal: why it is refused; empty otherwise.
+        refusal: Reason why the upload is rejected. Empty if it is accepted.
     """
 
     def __init__(self, uploads: Uploads, session: str) -> None:
         self._uploads, self._session, self.refusal = uploads, session, ""
 
     async def answer(self, headers: Headers, body: bytes) -> Response:
-        """Keeps the images and answers with their paths, as Gradio does."""
+        """Stores the images and responds with their paths, as Gradio does."""
 
         async def stream() -> AsyncIterator[bytes]:
             yield body
 
         try:
             form = await MultiPartParser(headers, stream(), max_files=16, max_fields=0).parse()
-            contents = [await one.read() for _, one in form.multi_items() if isinstance(one, UploadFile)]
+            contents = [await file.read() for _, file in form.multi_items() if isinstance(file, UploadFile)]
             await form.close()
             for content in contents:
                 check_header(content)
@@ -146,65 +147,65 @@ class Upload:
 
 
 def check_header(content: bytes) -> None:
-    """Checks the header of an uploaded image; no pixel is decoded.
+    """Checks the header of an uploaded image without decoding any pixels.
 
     Raises:
-        ValueError: for what is not of `FORMATS`, or has more than `MOST_PIXELS`.
+        ValueError: If the file is not an image in one of the `FORMATS`, or has more than `MOST_PIXELS` pixels.
     """
     try:
         with _without_warning(), open_image(BytesIO(content)) as image:
             if image.format not in FORMATS:
-                raise ValueError(f"Found an image of format {image.format}, expected {' or '.join(FORMATS)}.")
+                raise ValueError(f"Found an image in the format {image.format}, expected {' or '.join(FORMATS)}.")
             if image.width * image.height > MOST_PIXELS:
                 raise ValueError(
-                    f"Found an image of {image.width:,} x {image.height:,} pixels, expected {MOST_PIXELS:,} or less."
+                    f"Found an image of {image.width:,} x {image.height:,} pixels, expected {MOST_PIXELS:,} or fewer."
                 )
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"Found a file that is not an image or too large: {error}") from error
+        raise ValueError(f"Found a file that is not an image or is too large: {error}") from error
 
 
 @contextmanager
 def _without_warning() -> Iterator[None]:
-    """Pillow warns of large images; ours are refused."""
+    """Silences Pillow's warning about large images, because `check_header` rejects them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         yield
 
 
-def strokes(value: Any, size: tuple[int, int]) -> Mask:
-    """The strokes that a page sent, drawn on any of its layers.
+def read_strokes(value: Any, size: tuple[int, int]) -> Mask:
+    """Reads the strokes that a page sent, drawn on any of its layers.
 
     Args:
-        value: Value of a `gradio.ImageEditor` of type filepath: its layers are files.
-        size: width and height of the image that was drawn on, in pixels.
+        value: Value of a `gradio.ImageEditor` of type filepath, whose layers are files.
+        size: Width and height of the image that was drawn on, in pixels.
 
     Returns:
-        `[H, W]`, true where a layer is at least half opaque.
+        Mask `[H, W]`, true where a layer is at least half opaque.
 
     Raises:
-        ValueError: for no layer, or one that is not a PNG with transparency of the image's size.
+        ValueError: If there is no layer, or a layer is not a PNG with transparency of the image's size.
     """
     layers = value.get("layers") if isinstance(value, Mapping) else None
     if not layers:
-        raise ValueError("There is no stroke. Draw on the image with the brush first.")
-    found = np.zeros((size[1], size[0]), dtype=bool)
+        raise ValueError("There are no strokes. Draw on the image with the brush first.")
+    mask = np.zeros((size[1], size[0]), dtype=bool)
     for layer in layers:
-        found |= _layer(Path(layer), size)
-    return found
+        mask |= _read_layer(Path(layer), size)
+    return mask
 
 
-def _layer(path: Path, size: tuple[int, int]) -> Mask:
+def _read_layer(path: Path, size: tuple[int, int]) -> Mask:
     if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"The strokes are a file of more than {MOST_BYTES / 2**20:.0f} MB. Draw them again.")
+        raise ValueError(f"The file of the strokes is larger than {MOST_BYTES / 2**20:.0f} MB. Draw them again.")
     try:
         with path.open("rb") as stream, open_image(stream) as image:
             if image.format != "PNG":
-                raise ValueError(f"The strokes are not a PNG image, but {image.format}. Draw them again.")
+                raise ValueError(f"The strokes are a {image.format} image, expected PNG. Draw them again.")
             if image.size != size or "A" not in image.getbands():  # before it is decoded
                 raise ValueError(
-                    f"The strokes are {image.width} x {image.height} pixels of mode {image.mode}, expected "
+                    f"The strokes have {image.width} x {image.height} pixels in mode {image.mode}, expected "
                     f"{size[0]} x {size[1]} with transparency. Draw them again."
                 )
             return np.asarray(image.getchannel("A")) >= 128
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"The strokes are not a PNG image that can be read: {error}. Draw them again.") from error
+        raise ValueError(f"The strokes are not a readable PNG image: {error}. Draw them again.") from error

@@ -1,6 +1,6 @@
-"""The keywords of each concept and what may replace them: Table 6 of Rösch et al. 2024 (arXiv:2403.02875), or yours.
+"""Keywords of each concept and their replacements: Table 6 of Rösch et al. 2024 (arXiv:2403.02875), or your own table.
 
-Yours are read from a YAML file by `read_keyword_table`.
+`read_keyword_table` reads your own table from a YAML file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUPER_CATEGORIES: dict[str, tuple[str, ...]] = {
     "appliance": ("microwave", "oven", "toaster", "sink", "refrigerator"),
     "indoor": ("book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush"),
 }
-"""The objects by their super-category of COCO (section A.3: what is painted is of the same one)."""
+"""Objects by COCO super-category (section A.3: an object is replaced by one of the same super-category)."""
 OBJECTS = tuple(name for names in SUPER_CATEGORIES.values() for name in names)
 COLORS = ("blue", "red", "green", "yellow", "black", "white", "brown", "gray", "orange")
 LOCATION_PAIRS = (
@@ -55,26 +55,26 @@ Replacements = Mapping[str, tuple[str, ...]]
 
 
 def any_other(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Replacements of each word by any of the others."""
+    """Lets each word be replaced by any of the others."""
     return {word: tuple(other for other in words if other != word) for word in words}
 
 
 def both_ways(pairs: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Replacements of each word of a pair by the other."""
+    """Lets each word of a pair be replaced by the other."""
     return {word: (other,) for first, second in pairs for word, other in ((first, second), (second, first))}
 
 
 def one_way(pairs: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Replacements of the first word of a pair by the second, which is only written."""
+    """Lets the first word of a pair be replaced by the second, but not the other way around."""
     return {word: (other,) for word, other in pairs}
 
 
 @dataclass(frozen=True)
 class Plurals:
-    """The plurals of a concept's words. A word in none of the three has the regular one: "s", or "es" after a hiss.
+    """Plurals of a concept's words. Other words have a regular plural: "s", or "es" after a sibilant.
 
     Attributes:
-        irregular: Word to plural. Of a word that is its own plural ("sheep"), the word before it determines the
+        irregular: Plural by word. For a word that is its own plural ("sheep"), the word before it determines the
             number.
         always: Words that are always plural ("scissors").
         never: Words that are always singular ("broccoli").
@@ -85,7 +85,7 @@ class Plurals:
     never: frozenset[str] = frozenset()
 
     def of(self, word: str) -> str:
-        """The plural of a word of the table."""
+        """Returns the plural of a word of the table."""
         if word in self.always or word in self.never:
             return word
         if word in self.irregular:
@@ -98,14 +98,14 @@ class Concept:
     """The keywords of one concept.
 
     Attributes:
-        replacements: Keyword to the words that may stand in its place, all in lower case and the singular. A word that
-            is only a replacement is not a key.
-        kind: The `negative_kinds` of a replacement: one of `KINDS`.
+        replacements: Replacement words by keyword, all in lower case and singular. A word that is only a replacement
+            is not a key.
+        kind: Value of `negative_kinds` for a replacement: one of `KINDS`.
         category: `attribute`, `object` or `relation`.
-        plurals: Of nouns; `None` where words have no plural.
+        plurals: Plurals of nouns. None if the words have no plural.
 
     Raises:
-        ValueError: A keyword is not in lower case, has nothing to replace it or would be replaced by itself.
+        ValueError: If a keyword is not in lower case, has no replacement or would be replaced by itself.
     """
 
     replacements: Replacements
@@ -122,23 +122,23 @@ class Concept:
                 )
 
     def interchangeable(self, keyword: str) -> bool:
-        """Whether a keyword may become every other one of the concept, and nothing else."""
+        """Whether a keyword may become every other keyword of the concept, and nothing else."""
         words = self.replacements[keyword]
         return len(words) == len(self.replacements) - 1 and all(word in self.replacements for word in words)
 
 
 @dataclass(frozen=True, eq=False)
 class KeywordTable:
-    """What keyword permutation replaces. Two tables are the same only if they are one object.
+    """Keywords and replacements for keyword permutation. Tables are equal only if they are the same object.
 
     Attributes:
-        concepts: Name to concept. Their order and that of the keywords decide which negatives a seed draws.
+        concepts: Concepts by name. Their order and that of the keywords determine which negatives a seed gives.
     """
 
     concepts: Mapping[str, Concept]
 
     def __repr__(self) -> str:
-        # Only the names: a table is a default value, which `help()` shows.
+        # Show only the names, because a table is a default value that `help()` displays.
         return f"<KeywordTable: {', '.join(self.concepts)}>"
 
     @property
@@ -167,7 +167,7 @@ PAPER_TABLE = KeywordTable(
 
 
 def read_keyword_table(path: str | PathLike[str]) -> KeywordTable:
-    """Reads a table of your own from a YAML file: a mapping of concepts, each with its words and what they are.
+    """Reads your own table from a YAML file: a mapping of concepts, each with its words and their properties.
 
     ```yaml
     garment:
@@ -180,18 +180,18 @@ def read_keyword_table(path: str | PathLike[str]) -> KeywordTable:
     ```
 
     A concept needs one of `any_other`, `pairs` and `one_way` and may have several. The concepts object, color,
-    location and size have kind and category by their name; others are of kind `other` and name their category. Words
-    are written in lower case and the singular; matching decides on capitals and plurals. A word may be in several
-    concepts.
+    location and size get kind and category from their name; other concepts have the kind `other` and must set their
+    category. Write words in lower case and singular; the matching handles capitals and plurals. A word may be in
+    several concepts.
 
     Args:
-        path: The file.
+        path: Path of the file.
 
     Raises:
-        ValueError: For anything else, naming file, concept and entry.
+        ValueError: If the file has any other content. The error names file, concept and entry.
     """
-    found: dict[str, _Words] = parse(_Table, read_yaml(path), str(path))
-    return KeywordTable({name: _concept(name, words, f"{path}: {name}") for name, words in found.items()})
+    table: dict[str, _Words] = parse(_Table, read_yaml(path), str(path))
+    return KeywordTable({name: _concept(name, words, f"{path}: {name}") for name, words in table.items()})
 
 
 def _check_word(word: str) -> str:
@@ -229,7 +229,7 @@ class _Plurals(Strict):
 
 
 class _Words(Strict):
-    """A concept as a file has it."""
+    """A concept as written in a file."""
 
     any_other: Annotated[list[_Word], Field(min_length=2)] | None = None
     pairs: _Pairs | None = None
@@ -245,18 +245,18 @@ _Table = Annotated[dict[_Word, _Words], Field(min_length=1)]
 
 
 def _concept(name: str, words: _Words, place: str) -> Concept:
-    # A keyword has one list of replacements: a word in two of the three would silently lose one of them.
+    # A keyword has a single list of replacements: a word in two of the three would silently lose one list.
     replacements: dict[str, tuple[str, ...]] = {}
     ways = {
         "any_other": (words.any_other or [], any_other(words.any_other or [])),
         "pairs": ([word for pair in words.pairs or [] for word in pair], both_ways(words.pairs or [])),
         "one_way": ([first for first, _ in words.one_way or []], one_way(words.one_way or [])),
     }
-    for key, (keywords, found) in ways.items():
+    for key, (keywords, additions) in ways.items():
         _check_new(keywords, replacements, f"{place}: {key}")
-        replacements |= found
+        replacements |= additions
     if not replacements:
-        raise ValueError(f"{place}: has no words. Give it one of any_other, pairs, one_way.")
+        raise ValueError(f"{place}: has no words. Add one of any_other, pairs, one_way.")
     category = words.category or CATEGORIES.get(name)
     if category is None:
         raise ValueError(f"{place}: has no category. Add one of attribute, object, relation.")
@@ -275,22 +275,22 @@ def _check_new(words: Iterable[str], known: Replacements, place: str) -> None:
         seen.add(word)
 
 
-def _plurals(found: _Plurals | None, replacements: Replacements, place: str) -> Plurals | None:
-    if found is None:
+def _plurals(listed: _Plurals | None, replacements: Replacements, place: str) -> Plurals | None:
+    if listed is None:
         return None
     known = {*replacements, *(word for others in replacements.values() for word in others)}
-    for key, words in (("irregular", found.irregular), ("always", found.always), ("never", found.never)):
+    for key, words in (("irregular", listed.irregular), ("always", listed.always), ("never", listed.never)):
         for word in words:
             if word not in known:
                 raise ValueError(f"{place}: {key}: {word!r} is not a word of the concept.{nearest(word, known)}")
-    plurals = Plurals(found.irregular, frozenset(found.always), frozenset(found.never))
+    plurals = Plurals(listed.irregular, frozenset(listed.always), frozenset(listed.never))
     meant = {keyword: keyword for keyword in replacements}
     # A plural that is also a keyword, or the plural of two, would be ambiguous.
     for keyword in replacements:
         plural = plurals.of(keyword)
         if meant.setdefault(plural, keyword) != keyword:
             raise ValueError(
-                f"{place}: {plural!r} is the plural of {keyword!r} and also of {meant[plural]!r}. Give "
-                f"{keyword!r} another under irregular, or none under never."
+                f"{place}: {plural!r} is the plural of {keyword!r} and also of {meant[plural]!r}. Add another plural "
+                f"of {keyword!r} under irregular, or list {keyword!r} under never."
             )
     return plurals

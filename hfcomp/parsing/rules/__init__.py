@@ -1,1 +1,1 @@
-"""A grammar of captions that needs no download: tags by textblob, then units, clauses and heads by rules."""
+"""Rule-based caption grammar that needs no download: textblob tags, then rules for units, clauses and heads."""

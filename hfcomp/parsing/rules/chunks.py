@@ -1,4 +1,4 @@
-"""Shallow parse of the rule-based parser: tagged words to noun phrases, verb groups and single words."""
+"""Shallow parsing in the rule-based parser: groups tagged words into noun phrases, verb groups and single words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Unit:
             infinitive marker, `W` relative pronoun, `EX` existential there, `SC` subordinator, `CC`, `,` or `X`.
         head: Index of its head word.
         word: The head in lower case.
-        tag: Penn tag; of a verb group, that of its first verb.
+        tag: Penn tag of the head; for a verb group, the tag of its first verb.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Unit:
 
 @dataclass
 class Arcs:
-    """Heads and labels of one sentence; -1 for a word that has no head yet."""
+    """Heads and labels of a sentence. The head is -1 for a word that is not attached yet."""
 
     heads: list[int]
     labels: list[str]
@@ -50,9 +50,9 @@ class Arcs:
 
 
 def find_units(words: Sequence[str], tags: Sequence[str]) -> tuple[list[Unit], Arcs]:
-    """Cuts a sentence, words in lower case with Penn tags, into units; also returns the arcs inside them."""
-    # Greedy, from left to right, without going back: noun phrases first, because they are longest and surest. Later
-    # steps attach units by their heads, so a sentence of 12 words becomes one of five or six.
+    """Splits a sentence (words in lower case, with Penn tags) into units, and also returns the arcs inside them."""
+    # Greedy, from left to right, without backtracking. Noun phrases come first, because they are the longest and most
+    # reliable. Later steps attach units by their heads, so a sentence of 12 words is reduced to five or six units.
     arcs = Arcs([-1] * len(words), [""] * len(words))
     units: list[Unit] = []
     i = 0
@@ -84,9 +84,9 @@ def _kind(word: str, tag: str) -> str:
 
 
 def _noun_phrase_end(tags: Sequence[str], start: int) -> int:
-    """Index after the noun phrase that starts at `start`, or `start` if none does."""
-    # `opened`: the last word was a noun, so the phrase may end here or go on as a compound. `fixed`: it began with a
-    # determiner or number, so it needs a noun. `end` is behind the last noun: modifiers without one are given back.
+    """Returns the index after the noun phrase that starts at `start`, or `start` if none does."""
+    # `opened`: the last word was a noun, so the phrase may end here or continue as a compound. `fixed`: it began with
+    # a determiner or number, so it needs a noun. `end` is after the last noun: modifiers without a noun are released.
     i, end, opened, fixed = start, start, False, False
     while i < len(tags):
         tag = tags[i]
@@ -110,7 +110,7 @@ def _noun_phrase_end(tags: Sequence[str], start: int) -> int:
 
 
 def _joins_modifiers(tags: Sequence[str], i: int, opened: bool) -> bool:
-    """Adverbs, participles, commas, "and" and hyphens between the modifiers of one noun."""
+    """Whether an adverb, participle, comma, "and" or hyphen joins the modifiers of a single noun."""
     before, after = tag_at(tags, i - 1), tag_at(tags, i + 1)
     if tags[i] == "HYPH":
         return after in NOUNS | ADJECTIVES | VERBS | {"CD", "IN", "RB", "RP", "CC"} and i > 0
@@ -126,7 +126,7 @@ def _joins_modifiers(tags: Sequence[str], i: int, opened: bool) -> bool:
 
 
 def _bare_phrase_end(tags: Sequence[str], start: int) -> int:
-    """A phrase without a noun: "two" of them, "each other", "the left"."""
+    """Returns the index after a phrase without a noun: "two" of them, "each other", "the left"."""
     i = start
     while i < len(tags) and (tags[i] in _OPENERS or tags[i] == "CD" or tags[i] in ADJECTIVES):
         i += 1
@@ -135,7 +135,7 @@ def _bare_phrase_end(tags: Sequence[str], start: int) -> int:
 
 def _attach_noun_phrase(tags: Sequence[str], start: int, end: int, arcs: Arcs) -> int:
     head = end - 1  # English noun phrases end with their head
-    # The last "'s" splits the phrase in two, and the owner is a phrase of its own ("the man's dog's tail").
+    # The last "'s" splits the phrase in two, and the owner is a separate phrase ("the man's dog's tail").
     owner = next((i for i in range(end - 1, start, -1) if tags[i] == "POS" and tags[i - 1] in NOUNS), None)
     if owner is not None:
         possessor = _attach_noun_phrase(tags, start, owner, arcs)
@@ -171,7 +171,7 @@ def _starts_verb_group(tags: Sequence[str], i: int) -> bool:
 
 
 def _attach_verb_group(words: Sequence[str], tags: Sequence[str], i: int, arcs: Arcs) -> tuple[int, int, int]:
-    """Attaches auxiliaries and the adverbs before the main verb; returns its first verb, main verb and end."""
+    """Attaches auxiliaries and adverbs before the main verb. Returns the group's first verb, main verb and end."""
     start = i
     while tags[i] == "RB":
         i += 1

@@ -1,4 +1,4 @@
-"""State of the rule-based parser: the clauses of a sentence in the making, the moves, and choices between heads."""
+"""State of the rule-based parser: clauses of an incomplete sentence, the parser's moves, and the choice of heads."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hfcomp.parsing.rules.words import ANIMATE, MEASURES, PARTS_OF_THINGS, lemma
 
 @dataclass
 class Clause:
-    """A clause in the making.
+    """An incomplete clause.
 
     Attributes:
-        root: Its highest word so far.
-        last: The word attached last; it and its heads are what a new unit can attach to.
-        waiting: Words, with labels, that attach to the clause's verb.
-        relation: The label of the clause in the one that holds it.
+        root: The highest word so far.
+        last: The word attached last. New units can attach to it and to its heads.
+        waiting: Words, with labels, that will attach to the clause's verb.
+        relation: Label of the clause within the clause that contains it.
     """
 
     root: int = -1
@@ -26,10 +26,10 @@ class Clause:
 
 
 class Clauses:
-    """A sentence with the units to the left already attached.
+    """A sentence whose units so far are attached, from left to right.
 
-    A unit may attach to the word attached last, to that one's head, and so on up to the root of the open clause; or a
-    verb takes the clause so far as its subject. So there can be no cycle.
+    A unit may attach to the word attached last, to the head of that word, and so on up to the root of the open clause;
+    or a verb takes the clause so far as its subject. There can therefore be no cycle.
     """
 
     def __init__(self, words: list[str], tags: list[str], units: list[Unit], arcs: Arcs) -> None:
@@ -44,7 +44,7 @@ class Clauses:
         return self.clauses[-1]
 
     def frontier(self) -> list[int]:
-        """Heads of units that can take dependants, from the last word up to the root of the clause."""
+        """Returns the unit heads that can take dependents, from the last word up to the root of the clause."""
         nodes, node = [], self.clause.last
         while node >= 0 and node not in nodes:
             nodes.append(node)
@@ -52,11 +52,11 @@ class Clauses:
         return nodes
 
     def nearest(self, *kinds: str) -> int:
-        """The nearest word of the frontier that heads a unit of these kinds, -1 for none."""
+        """Returns the nearest word of the frontier that heads a unit of these kinds, or -1."""
         return next((node for node in self.frontier() if self.kinds.get(node) in kinds), -1)
 
     def before(self, number: int, *skipped: str) -> Unit | None:
-        """The unit before number `number`, those of some kinds left out."""
+        """Returns the unit before unit `number`, ignoring some kinds, or None."""
         number -= 1
         while number >= 0 and self.units[number].kind in skipped:
             number -= 1
@@ -72,8 +72,8 @@ class Clauses:
         return any(label == "expl" and self.arcs.heads[i] == verb for i, label in enumerate(self.arcs.labels))
 
     def finite_verb_ahead(self, number: int, any_form: bool = False) -> bool:
-        """Whether the noun phrase or the like at `number` gets a verb of its own further on."""
-        # Searches only up to the next border: a verb behind a joint or subordinator belongs to another phrase.
+        """Whether the units from `number` on contain a verb before the next boundary."""
+        # Search only up to the next boundary: a verb after a joint or subordinator belongs to another phrase.
         for unit in self.units[number:]:
             if unit.kind == "V":
                 if unit.finite or any_form:
@@ -83,7 +83,7 @@ class Clauses:
         return False
 
     def put(self, word: int, head: int, label: str) -> None:
-        """Attaches to a word of the clause, or begins the clause, or waits for its root."""
+        """Attaches a word to `head`. Without a head, starts the clause with the word or attaches it to the root."""
         if head < 0 and self.clause.root < 0:
             self.clause.root = word
             self.arcs.labels[word] = "ROOT"
@@ -100,15 +100,15 @@ class Clauses:
         self.clauses.append(Clause(root, root, [], relation))
 
     def give_waiting(self, word: int) -> None:
-        """Attaches to a verb the words that were kept for it."""
+        """Attaches the waiting words to their verb."""
         for left, label in self.clause.waiting:
             if left != word:
                 self.arcs.add(left, word, label)
         self.clause.waiting = []
 
     def take_subject(self, word: int) -> None:
-        """A finite verb becomes the root of its clause."""
-        # The root so far becomes the subject, with all that hangs on it: "a man in a hat" + "rides".
+        """Makes a finite verb the root of its clause."""
+        # The previous root becomes the subject, with everything attached to it: "a man in a hat" + "rides".
         clause = self.clause
         passive = any(label == "auxpass" and self.arcs.heads[i] == word for i, label in enumerate(self.arcs.labels))
         if clause.root >= 0:
@@ -118,7 +118,7 @@ class Clauses:
         self.give_waiting(word)
 
     def close(self, word: int) -> None:
-        """Ends a subordinate clause at its verb, which attaches to the clause outside."""
+        """Ends a subordinate clause at its verb, which is attached to the outer clause."""
         self.take_subject(word)
         relation = self.clauses.pop().relation
         if relation == "conj":
@@ -133,9 +133,9 @@ class Clauses:
 
 
 def doer(clauses: Clauses, unit: Unit, nouns: list[int]) -> int:
-    """The noun of `nouns`, nearest first, that does what a participle says; -1 for none."""
-    # In "a dog on a mat sleeping" the mat is nearer, but only the dog can sleep: take the nearest person or animal. A
-    # past participle ("parked", "covered") goes to the nearest noun, to which something was done.
+    """Returns the noun (of `nouns`, nearest first) that performs the action of a participle, or -1."""
+    # In "a dog on a mat sleeping", the mat is nearer, but only the dog can sleep: choose the nearest person or animal.
+    # A past participle ("parked", "covered") goes to the nearest noun, to which something was done.
     if not nouns:
         return -1
     nearest = nouns[0]
@@ -158,14 +158,14 @@ def doer(clauses: Clauses, unit: Unit, nouns: list[int]) -> int:
 
 
 def is_doer(clauses: Clauses, unit: Unit, word: int) -> bool:
-    """Whether a noun can be what does it, rather than the subject of the clause."""
+    """Whether a noun, rather than the subject of the clause, can perform the action of a participle."""
     return unit.tag == "VBN" or clauses.is_animate(word) or unit.word in ("sitting", "hanging", "laying")
 
 
 def place(clauses: Clauses, preposition: str) -> int:
-    """The word that a prepositional phrase modifies."""
-    # The words that it could go to, nearest first. "of" always belongs to the noun before it; other prepositions say
-    # where something is or happens, so behind an object they go to the verb, except "with", which describes things.
+    """Returns the word that a prepositional phrase modifies."""
+    # Candidates are sorted by distance. "of" always belongs to the noun before it. Other prepositions tell where
+    # something is or happens, so after an object they go to the verb, except "with", which describes things.
     frontier = [
         node for node in clauses.frontier() if clauses.kinds.get(node) not in ("RP", "RB") or preposition == "of"
     ]
@@ -189,9 +189,9 @@ def _holds_object(clauses: Clauses, verb: int) -> bool:
 
 
 def _place_after_phrase(clauses: Clauses, preposition: str, noun: int, first: int) -> int:
-    """As `place`, after "X `first` `noun`"."""
-    # "a cat on a mat in a room": the second place says where the cat is, so it climbs over the first one, unless the
-    # two nouns are one thing ("a cup of coffee on ...", "the side of a road near ...").
+    """Does the same as `place` after "X `first` `noun`"."""
+    # "a cat on a mat in a room": the second phrase tells where the cat is, so it attaches above the first one, unless
+    # the two nouns name one thing ("a cup of coffee on ...", "the side of a road near ...").
     outer = clauses.arcs.heads[first]
     if outer < 0:
         return noun

@@ -1,4 +1,4 @@
-"""Heads of the rule-based parser: the units of a sentence are attached one by one, from left to right."""
+"""Head attachment in the rule-based parser: attaches the units of a sentence one by one, from left to right."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from hfcomp.parsing.rules.clauses import Clauses, doer, is_doer, place
 from hfcomp.parsing.rules.tags import BE, NOUNS, UNIVERSAL, penn_tags
 from hfcomp.parsing.rules.words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES, lemma
 
-# A word of a sentence can attach to any word before it, which costs the square of its length. Longer sentences are
-# cut; no caption of prose is that long.
+# A word can attach to any preceding word, which takes quadratic time. Longer sentences are therefore split; sentences
+# in prose are not that long.
 _LONGEST_SENTENCE = 128
 _PRONOUNS = frozenset({"something", "someone", "anything", "nothing", "everyone", "everything"})
 
 
 def parse_words(words: list[str]) -> dict[str, list]:
-    """The annotations of a caption's `Doc`, by the names of its arguments, from its words, white space included."""
-    # Sentences are parsed without their white space: arcs are in places of the sentence and are mapped back to those
-    # of the caption. spaCy also wants a head for white space: the word before it.
+    """Returns the annotations of a caption's `Doc` by argument name, from its words including white space."""
+    # Sentences are parsed without white space, so arcs use positions in the sentence and are mapped back to the
+    # caption. spaCy also requires a head for white space: the word before it.
     tags = ["_SP"] * len(words)
     pos = ["SPACE"] * len(words)
     heads = list(range(len(words)))
     deps = [""] * len(words)
     for sentence in _sentences(words):
-        found = penn_tags([words[i] for i in sentence])
-        arcs = attach([words[i] for i in sentence], found)
-        universal = _universal([words[i] for i in sentence], found, arcs.labels, arcs.heads)
+        sentence_tags = penn_tags([words[i] for i in sentence])
+        arcs = attach([words[i] for i in sentence], sentence_tags)
+        universal = _universal([words[i] for i in sentence], sentence_tags, arcs.labels, arcs.heads)
         for k, i in enumerate(sentence):
-            tags[i], pos[i], deps[i] = found[k], universal[k], arcs.labels[k]
+            tags[i], pos[i], deps[i] = sentence_tags[k], universal[k], arcs.labels[k]
             heads[i] = sentence[arcs.heads[k]]
     before = -1
     for i, word in enumerate(words):
@@ -48,7 +48,7 @@ def parse_words(words: list[str]) -> dict[str, list]:
 
 
 def _sentences(words: list[str]) -> Iterator[list[int]]:
-    """Indices of each sentence's words, without white space; a sentence ends with its punctuation, or is split."""
+    """Yields the indices of each sentence's words, without white space. Sentences that are too long are split."""
     sentence: list[int] = []
     ended = False
     for i, word in enumerate(words):
@@ -87,9 +87,9 @@ def _universal(words: list[str], tags: list[str], labels: list[str], heads: list
 
 
 def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:
-    """Heads and labels of one sentence's words, without white space, from their Penn tags.
+    """Determines the heads and labels of a sentence's words (without white space) from their Penn tags.
 
-    Exactly one word, labeled `ROOT`, is its own head; labels are those of spaCy's English pipelines.
+    Exactly one word, labeled `ROOT`, is its own head. Labels are those of spaCy's English pipelines.
     """
     lower = [word.lower() for word in words]
     units, arcs = find_units(lower, tags)
@@ -99,8 +99,8 @@ def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:
 class _Sentence(Clauses):
     """Attaches each unit by its kind, in one pass and without revision.
 
-    A handler decides on what stands to the left, and looks ahead for one thing only: whether a verb is still to come.
-    That settles the main ambiguity of captions, whether a noun phrase is an object or the subject of a next clause.
+    A handler decides based on the units to the left and looks ahead only to see whether a verb is still to come. This
+    resolves the main ambiguity in captions, whether a noun phrase is an object or the subject of a following clause.
     """
 
     def attach(self) -> Arcs:
@@ -122,7 +122,7 @@ class _Sentence(Clauses):
             if self.joiner >= 0 and unit.kind != "RB":
                 self.settle_joiner(self.joiner, unit.head)
                 self.joiner = -1
-        return self.finished()
+        return self.finish()
 
     def join(self, unit: Unit) -> None:
         if self.joiner >= 0:
@@ -130,8 +130,8 @@ class _Sentence(Clauses):
         self.joiner = unit.head
 
     def settle_joiner(self, joiner: int, user: int) -> None:
-        """Attaches an "and" or comma: to the first of what it joins, else to the word before it."""
-        # Known only once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
+        """Attaches an "and" or comma to the first unit that it joins, or else to the word before it."""
+        # This is known only once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
         if self.arcs.heads[joiner] >= 0:
             return
         label = "cc" if self.tags[joiner] == "CC" else "punct"
@@ -164,8 +164,9 @@ class _Sentence(Clauses):
             self.put(word, self.nearest("NP", "V", "J"), "appos")
 
     def joined_noun_phrase(self, unit: Unit, number: int) -> None:
-        # "a man rides a horse and a dog runs": a verb ahead makes it a clause. Otherwise it joins the nearest noun, or
-        # the nearest person if it is one: in "a man in a hat and a woman", "woman" goes to "man".
+        # "a man rides a horse and a dog runs": a verb ahead makes the phrase start a clause. Otherwise it joins the
+        # nearest noun, or the nearest animate noun if it is animate: in "a man in a hat and a woman", "woman" joins
+        # "man".
         root_kind = self.kinds.get(self.clause.root)
         if root_kind == "V" and self.finite_verb_ahead(number + 1):
             self.open("conj", unit.head)
@@ -177,8 +178,8 @@ class _Sentence(Clauses):
         self.put(unit.head, head if head >= 0 else self.clause.last, "conj")
 
     def verb(self, unit: Unit, number: int) -> None:
-        # In this order: the verb that an open subordinate clause waits for, the verb of a preposition ("by riding"),
-        # the first word of a clause, the second of two joined verbs, the verb of the noun phrase so far, a participle.
+        # Cases in this order: the verb of an open subordinate clause, the verb after a preposition ("by riding"), the
+        # first word of a clause, the second of two joined verbs, the verb of the noun phrase so far, a participle.
         before = self.before(number, "RB")
         word, clause = unit.head, self.clause
         if len(self.clauses) > 1 and (unit.finite or clause.root < 0 or not self.finite_verb_ahead(number + 1)):
@@ -201,7 +202,7 @@ class _Sentence(Clauses):
         self.wants_object = -1
 
     def joined_verb(self, unit: Unit) -> None:
-        # Verbs of one form are joined: in "sitting on a bench eating and drinking", "drinking" goes to "eating".
+        # Join verbs of the same form: in "sitting on a bench eating and drinking", "drinking" joins "eating".
         verbs = [node for node in self.frontier() if self.kinds.get(node) == "V"]
         same = [node for node in verbs if self.tags[node] == self.tags[unit.head]]
         if unit.finite and self.kinds.get(self.clause.root) == "V":
@@ -215,7 +216,7 @@ class _Sentence(Clauses):
             self.put(unit.head, (same or verbs)[0], "conj")
 
     def participle(self, unit: Unit, number: int) -> None:
-        """A verb without tense modifies a noun, or the verb whose subject it shares."""
+        """Attaches a verb without tense to a noun, or to the verb whose subject it shares."""
         nouns = [node for node in self.frontier() if self.kinds.get(node) in ("NP", "X")]
         verb = self.nearest("V")
         head = doer(self, unit, nouns)
@@ -241,7 +242,7 @@ class _Sentence(Clauses):
         self.wants_object = word
 
     def continues(self, unit: Unit, before: Unit) -> bool:
-        """Whether a preposition is the second half of "next to", "off of" and the like."""
+        """Whether a preposition is the second half of an expression such as "next to" or "off of"."""
         if unit.word == "of" and before.kind == "RP":
             return True
         return before.word in ADVERBS_LIKE_PREPOSITIONS and before.head == self.clause.last
@@ -320,11 +321,11 @@ class _Sentence(Clauses):
         else:
             self.clauses[0].waiting.append((unit.head, "punct"))
 
-    def finished(self) -> Arcs:
-        """Closes what is open, so that every word but one has a head."""
+    def finish(self) -> Arcs:
+        """Closes open clauses, so that every word except one has a head."""
         if self.joiner >= 0:
             self.settle_joiner(self.joiner, self.joiner)
-        # A clause that got no verb was none: its words go to the clause outside, as "conj".
+        # A clause without a verb is not a clause: attach its words to the outer clause as "conj".
         while len(self.clauses) > 1:
             clause = self.clauses.pop()
             self.clause.waiting += clause.waiting

@@ -1,4 +1,4 @@
-"""Part-of-speech tags of the rule-based parser: textblob's tagger, corrected by rules for the language of captions."""
+"""Part-of-speech tags in the rule-based parser: textblob's tagger, corrected by rules for the language of captions."""
 
 from __future__ import annotations
 
@@ -52,14 +52,15 @@ _PUNCTUATION = (
 
 
 def penn_tags(words: Sequence[str]) -> list[str]:
-    """Penn Treebank tags, keys of `UNIVERSAL`, of one sentence's words as spaCy splits them, without white space."""
+    """Returns Penn Treebank tags (keys of `UNIVERSAL`) for a sentence's spaCy tokens, without white space."""
     if not words:
         return []
     plain = _without_needless_capitals(words)
     lower = [word.lower() for word in words]
     tags = _first_tags(plain, lower)
-    # Four passes over the sentence, since each rule reads the tags around a word: closed classes are sure and come
-    # first, then words of noun phrases, then verbs, which depend on the phrases before them, then "to" and particles.
+    # Four passes over the sentence, because each rule reads the tags around a word. Closed classes are the most
+    # reliable and come first, then words of noun phrases, then verbs (which depend on the phrases before them), then
+    # "to" and particles.
     for i in range(len(lower)):
         _fix_closed_words(lower, tags, i)
     for i in range(len(lower)):
@@ -72,7 +73,7 @@ def penn_tags(words: Sequence[str]) -> list[str]:
 
 
 def _without_needless_capitals(words: Sequence[str]) -> list[str]:
-    """Lower case where a capital is uninformative: the first word, and every word of a title or a shout."""
+    """Lowercases words whose capital is uninformative: the first word, and every word of a title or in all caps."""
     letters = [word for word in words if word[0].isalpha()]
     if len(letters) > 3 and sum(word[0].isupper() for word in letters) > 0.6 * len(letters):
         return [word.lower() for word in words]
@@ -80,17 +81,18 @@ def _without_needless_capitals(words: Sequence[str]) -> list[str]:
 
 
 def tag_at(tags: Sequence[str], i: int) -> str:
-    """An entry of a list of tags or words; an empty string outside of it."""
+    """Returns an entry of a list of tags or words, or an empty string if the index is out of range."""
     return tags[i] if 0 <= i < len(tags) else ""
 
 
 def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
     from textblob.en import parser
 
-    # textblob's lexicon and context rules. Tokens without letters, and words that captions use in one way, are fixed.
-    found = [tag.partition("|")[0] for _, tag in parser.find_tags(plain)]
+    # Use textblob's lexicon and context rules. Tokens without letters, and words with only one use in captions, have
+    # fixed tags.
+    proposed = [tag.partition("|")[0] for _, tag in parser.find_tags(plain)]
     tags = []
-    for word, tag in zip(lower, found, strict=True):
+    for word, tag in zip(lower, proposed, strict=True):
         if not any(map(str.isalnum, word)):
             tags.append(_PUNCTUATION.get(word, "." if word[0] in ".!?" else "NFP"))
         elif word.isdigit():
@@ -128,7 +130,7 @@ def _fix_closed_words(lower: list[str], tags: list[str], i: int) -> None:
 
 
 def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
-    """Participles, colors and -ing words before nouns, and words of place such as "top" and "left"."""
+    """Corrects participles, colors and -ing words before nouns, and location words such as "top" and "left"."""
     word, tag, before, after = lower[i], tags[i], tag_at(tags, i - 1), tag_at(tags, i + 1)
     previous, following = tag_at(lower, i - 1), tag_at(lower, i + 1)
     in_phrase = before in _NOT_VERBS_AFTER
@@ -150,22 +152,22 @@ def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
     elif tag in ("VBN", "VBD") and _is_premodifier(word, before, after):
         tags[i] = "JJ"
     elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and tag_at(tags, i - 2) in DETERMINERS:
-        # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has one.
+        # In "a snow covered track", the article still needs its noun; in "a man carried boxes", it has one.
         tags[i] = "JJ" if previous in ("snow", "ice", "grass", "tree", "brick", "sand", "dirt", "chocolate") else tag
     elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word != "be" and previous != "to":
         tags[i] = "NN"
 
 
 def _is_premodifier(word: str, before: str, after: str) -> bool:
-    """Whether a participle stands before its noun: "a broken post", "with cooked rice"."""
+    """Whether a participle precedes its noun: "a broken post", "with cooked rice"."""
     if before in _NOT_VERBS_AFTER:
         return after in NOUNS | ADJECTIVES | {"VBG"}
     return before in ("IN", "") and after in NOUNS and word.endswith("ed")
 
 
 def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> str:
-    # The signs, from the surest to the weakest: a known pair ("dining table"), a known noun, a place in a noun phrase,
-    # the tagger's opinion. Everything else is a verb, as most -ing words of captions are.
+    # Evidence from strongest to weakest: a known pair ("dining table"), a known noun, a position in a noun phrase, the
+    # tagger's choice. Everything else is a verb, like most -ing words in captions.
     if word in ING_PURPOSES and following in PURPOSE_HEADS:
         is_verb = before in ("VBZ", "VBP") or (before in NOUNS and word not in ING_PURPOSES_BEHIND_NOUNS)
         if not is_verb:
@@ -182,7 +184,10 @@ def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> st
 
 
 def _subject_number(lower: list[str], tags: list[str], i: int) -> str:
-    """What noun phrase ends before word `i`: "" for none, else "singular" or "plural"; "a group of X" is both."""
+    """Returns the number of the noun phrase before word `i`: "singular", "plural", or "" if there is none.
+
+    "a group of X" may be either.
+    """
     tag = tag_at(tags, i - 1)
     if tag == "RB":
         return _subject_number(lower, tags, i - 1)
@@ -196,10 +201,10 @@ def _has_main_verb(tags: Sequence[str], start: int, end: int) -> bool:
 
 
 def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
-    """Finite verbs that the tagger takes for nouns ("a dog chases a cat", "two men ride bikes"), and the reverse."""
+    """Corrects verbs that the tagger reads as nouns ("a dog chases a cat", "two men ride bikes"), and vice versa."""
     word, tag, after = lower[i], tags[i], tag_at(tags, i + 1)
-    # A caption needs one verb and may have any number of nouns, so a noun in the place of a verb is read as a verb:
-    # after a phrase that agrees with it in number, and before what a verb can have behind it.
+    # A caption needs one verb and may have any number of nouns, so a noun in the position of a verb is read as a verb:
+    # after a phrase that agrees with it in number, and before words that can follow a verb.
     number = _subject_number(lower, tags, i)
     closed = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}
     opens = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
@@ -214,7 +219,7 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
     elif word in BASE_FORMS and tag_at(lower, i - 1) == "to" and tag_at(lower, i - 2) != "next" and closed:
         tags[i] = "VB"
     elif word in BASE_FORMS and number == "singular" and opens and tag_at(tags, _phrase_start(tags, i) - 1) == "CC":
-        # "a man and woman walk": the noun is singular, and the phrase is not.
+        # "a man and woman walk": the noun is singular, but the phrase is plural.
         tags[i] = "VBP"
     elif tag == "VB" and number == "plural":
         # "people gather"
@@ -233,7 +238,7 @@ def _is_reduced(word: str, after: str) -> bool:
 
 
 def _phrase_start(tags: list[str], i: int) -> int:
-    """Index of the first word of the noun phrase that ends before word `i`."""
+    """Returns the index of the first word of the noun phrase that ends before word `i`."""
     j = i
     while j > 0 and tags[j - 1] in NOUNS | ADJECTIVES:
         j -= 1
@@ -241,7 +246,7 @@ def _phrase_start(tags: list[str], i: int) -> int:
 
 
 def _fix_small_words(lower: list[str], tags: list[str], i: int) -> None:
-    """Infinitive or direction, particle or preposition, relative or not."""
+    """Decides whether "to" marks an infinitive or a direction, and whether a word is a particle or a preposition."""
     word, before, after = lower[i], tag_at(tags, i - 1), tag_at(tags, i + 1)
     if word == "to":
         tags[i] = "TO" if after == "VB" or (after == "RB" and tag_at(tags, i + 2) == "VB") else "IN"

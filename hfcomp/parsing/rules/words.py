@@ -1,4 +1,4 @@
-"""Words of captions that the rule-based parser knows better than tools made for newspapers, and dictionary forms."""
+"""Caption words that tools trained on newspapers get wrong, for the rule-based parser, and dictionary forms."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from hfcomp.parsing.words import COLORS, word_set
 
-# "colorful" is tagged well without help, and the metals may be nouns ("made of gold").
+# "colorful" is tagged correctly without help, and the metals may be nouns ("made of gold").
 PLAIN_COLORS = COLORS - word_set("colorful gold golden silver")
-# Verbs of what people and things do in captions. A tagger trained on newspapers takes their -s forms for plurals.
+# Verbs that are frequent in captions. A tagger trained on newspapers mistakes their -s forms for plurals.
 CAPTION_VERBS = sorted(
     word_set(
         "appear board brush carry catch chase chew climb come compete cook cover cross cut do drink drive eat enjoy "
@@ -26,7 +26,7 @@ S_FORMS = frozenset(
     for verb in CAPTION_VERBS
 )
 BASE_FORMS = frozenset(CAPTION_VERBS)
-# -ing words that name things, and those that say what a thing is for ("dining table").
+# -ing words that name things, and -ing words that express the purpose of a thing ("dining table").
 ING_NOUNS = word_set(
     "awning bedding being building carving ceiling clearing clothing covering crossing drawing dressing dwelling "
     "earring evening fencing filling flooring frosting gathering icing inning king landing lettering lighting "
@@ -40,7 +40,7 @@ ING_PURPOSES = word_set(
     "serving sewing shipping shopping sitting skating skiing sleeping snowboarding steering surfing swimming "
     "training wading waiting washing wrapping writing"
 )
-# Those that say a purpose even after a noun: "a glass dining table", not "a man riding a bike".
+# -ing words that express a purpose even after a noun: "a glass dining table", but not "a man riding a bike".
 ING_PURPOSES_BEHIND_NOUNS = word_set(
     "bathing bowling cutting dining living parking shopping swimming training wading waiting"
 )
@@ -51,9 +51,9 @@ PURPOSE_HEADS = word_set(
     "poles pool pot race rack resort ring rink rod room rooms seat ship sign signs slope space spaces spoon spot "
     "store structure suit suits table tables tent tools track tray trunks trophy vest wheel"
 )
-# Past tenses without an object, which can hardly be participles.
+# Past tenses of intransitive verbs, which are hardly ever participles.
 INTRANSITIVE = word_set("climbed danced jumped looked rested skied smiled stared walked waited")
-# One word, one tag: the tagger's lexicon has another or none.
+# Words with a fixed tag, for which the tagger's lexicon has another tag or none.
 ALWAYS = (
     dict.fromkeys(
         ("beside", "besides", "atop", "amongst", "amidst", "amid", "aboard", "alongside", "onto", "near"), "IN"
@@ -93,7 +93,7 @@ ANIMATE = word_set(
 ADVERBS_BEFORE_PREPOSITION = word_set("all directly halfway just partially partly right straight way")
 ADVERBS_LIKE_PREPOSITIONS = word_set("next close far out away")
 NOMINATIVES = frozenset({"he", "she", "they", "i", "we", "you", "it"})
-# Dictionary forms that simplemma lacks, or gives for another sense of the word.
+# Dictionary forms that simplemma lacks or returns for another sense of the word.
 _IRREGULAR = {
     ("people", "NNS"): "people",
     ("'s", "VBZ"): "be",
@@ -110,7 +110,7 @@ _IRREGULAR = {
     ("found", "VBD"): "find",
     ("found", "VBN"): "find",
     ("glasses", "NNS"): "glass",
-    ("poles", "NNS"): "pole",  # else the people
+    ("poles", "NNS"): "pole",  # otherwise the people ("Pole")
     ("playing", "VBG"): "play",
     ("me", "PRP"): "I",
     ("him", "PRP"): "he",
@@ -122,36 +122,36 @@ _INFLECTED = frozenset({"NNS", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "MD", "J
 
 @lru_cache(maxsize=65536)
 def lemma(word: str, tag: str) -> str:
-    """The dictionary form of a word with a Penn tag, in lower case; proper nouns are returned as they are.
+    """Returns the dictionary form of a word with a Penn tag, in lower case; proper nouns are returned unchanged.
 
-    A noun in -ing stays as it is, a verb form does not.
+    A noun in -ing stays unchanged, but a verb form in -ing does not.
     """
     if tag in ("NNP", "NNPS") or not word:
         return word
     lower = word.lower()
     if (lower, tag) in _IRREGULAR:
         return _IRREGULAR[lower, tag]
-    # A word that is a base form by its tag is not looked up: "saw" as a noun would become "see".
+    # Do not look up a word whose tag marks a base form: "saw" as a noun would become "see".
     if tag not in _INFLECTED:
         return lower
     import simplemma
 
-    found = simplemma.lemmatize(lower, lang="en").lower()
-    if found == lower and tag == "VBG" and lower.endswith("ing"):
+    form = simplemma.lemmatize(lower, lang="en").lower()
+    if form == lower and tag == "VBG" and lower.endswith("ing"):
         return _without_ing(lower)
-    return found
+    return form
 
 
 def _without_ing(word: str) -> str:
-    """The verb of an -ing form that the dictionary has as a noun ("sitting", "building") or not at all."""
+    """Returns the verb of an -ing form that the dictionary lists as a noun ("sitting", "building") or not at all."""
     import simplemma
 
-    # Undo the spelling by known forms of the verb: "running" drops the doubled letter, and for "riding" the forms in
-    # -ed and -s lead to "ride", which cutting -ing off would miss.
+    # Reverse the spelling with known forms of the verb: "running" drops the doubled letter, and for "riding" the forms
+    # in -ed and -s lead to "ride", which just removing -ing would miss.
     stem = word[:-3]
     if len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
         return stem[:-1]
     for candidate in (stem + "ed", stem + "s", stem + "es"):
-        if (found := simplemma.lemmatize(candidate, lang="en")) != candidate:
-            return found.lower()
+        if (form := simplemma.lemmatize(candidate, lang="en")) != candidate:
+            return form.lower()
     return stem or word

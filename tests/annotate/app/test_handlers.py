@@ -72,7 +72,7 @@ def test_an_item_is_shown_painted_submitted_and_reviewed(page):
     outlined = ben.call(page.review.outline, True)
     assert outlined["review-edited"].endswith(".png")
     assert "The reason is missing" in ben.call(page.send_back, "0/color", "")["review-message"]
-    assert "There is nothing for you to review" in ben.call(page.send_back, "0/color", "unnatural")["review-message"]
+    assert "nothing for you to review" in ben.call(page.send_back, "0/color", "unnatural")["review-message"]
     undone = ben.call(page.undo)
     assert undone["tabs"]["selected"] == "review" and "0/color was undone" in undone["review-message"]
     accepted = ben.call(page.accept, "0/color", "very good")
@@ -92,10 +92,10 @@ def test_an_event_keeps_its_own_field_only(page):
     assert (draft.chosen, draft.quality, draft.prompt) == (1, "okay", "green box")
     assert ann.call(page.annotate.keep_caption, "9/color", "late") == {"State": ann.session}
     assert "% of the image" in ann.call(page.annotate.segment, *ann.fields()[:5])["share"]
-    assert "There is no stroke" in ann.call(page.annotate.add_strokes, "0/color", None)["message"]
+    assert "no strokes" in ann.call(page.annotate.add_strokes, "0/color", None)["message"]
     assert ann.call(page.annotate.open_brush, "0/color", False)["editor"]["layers"] == []
     assert ann.call(page.annotate.clear_strokes, "0/color")["image"].endswith(".jpeg")
-    assert "gone on to another item" in ann.call(page.annotate.segment, "9/color", *ann.fields()[1:5])["message"]
+    assert "another item" in ann.call(page.annotate.segment, "9/color", *ann.fields()[1:5])["message"]
 
 
 def test_a_failure_is_shown_and_repeated_by_the_button(page, painter):
@@ -130,4 +130,4 @@ def test_a_lost_lease_is_said(page, monkeypatch):
     ann = Visitor(page, "Ann")
     assert ann.call(page.tick).keys() == {"status"}
     monkeypatch.setattr(page.service.project.decisions, "renew", lambda person, item: False)
-    assert "0/color was given to somebody else" in ann.call(page.tick)["message"]
+    assert "0/color was assigned to somebody else" in ann.call(page.tick)["message"]

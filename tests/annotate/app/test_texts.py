@@ -37,7 +37,7 @@ MADE = {
     "title": lambda: markup.title(ITEM, PAYLOAD),
     "share": lambda: markup.share(0.5),
     "captions": lambda: markup.captions(replace(ITEM, concept="color"), PAYLOAD),
-    "marked_keyword": lambda: markup.marked_keyword(f"red {PAYLOAD}", "red", "color"),
+    "mark_keyword": lambda: markup.mark_keyword(f"red {PAYLOAD}", "red", "color"),
     "difference": lambda: markup.difference(PAYLOAD, f"{PAYLOAD} <b>"),
     "two_captions": lambda: markup.two_captions(PAYLOAD, f"{PAYLOAD} <b>"),
     "status": lambda: markup.status(PAYLOAD, [PAYLOAD]),
