@@ -86,7 +86,7 @@ def _load(model: str) -> tuple[CLIPSegForImageSegmentation, CLIPSegProcessor]:
             "pytorch_model.bin, load it once with transformers, save it with save_pretrained and pass that folder."
         ) from error
     # transformers would initialize missing weights randomly and only warn.
-    refuse(where, missing=loading["missing_keys"])
+    raise_on_mismatch(where, missing=loading["missing_keys"])
     return network, processor
 
 
