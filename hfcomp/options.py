@@ -136,9 +136,9 @@ class Options:
             if getattr(self, name) != options[name].default and not is_met:
                 wanted = f" {needs.value}" if needs.value else ""
                 raise ValueError(f"--{name} needs --{needs.option}{wanted}{needs.advice}.")
-        for one in (one for base in reversed(type(self).__mro__) for one in vars(base).values()):
-            if isinstance(one, check):
-                one(*(getattr(self, name) for name in signature(one).parameters))
+        for member in (member for base in reversed(type(self).__mro__) for member in vars(base).values()):
+            if isinstance(member, check):
+                member(*(getattr(self, name) for name in signature(member).parameters))
 
 
 def _plain(value: Any, hint: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.factory.options import NegativeOptions
-from hfcomp.options import Options, check, declared
+from hfcomp.options import Options, check, declared_options
 
 
 def test_values_that_mean_the_same_are_converted():
@@ -47,7 +47,7 @@ class SteppedRange(Range):
 
 
 def test_checks_take_the_options_that_they_name_those_of_bases_first():
-    assert list(declared(SteppedRange)) == ["low", "high", "step"]
+    assert list(declared_options(SteppedRange)) == ["low", "high", "step"]
     assert SteppedRange(low="2", high=4, step=2).low == 2
     with pytest.raises(ValueError, match="low: found 5, expected at most high=4"):
         SteppedRange(low="5", high="4", step=7)

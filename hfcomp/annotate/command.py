@@ -103,7 +103,11 @@ def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -
     models = partial(load_segmenter, options), partial(load_inpainter, options)
     service = AnnotationService(project, *models, concept=options.concept)
     settings = {"host": options.host, "port": options.port, "public_names": options.public_names}
-    settings |= {"title": project.folder.resolve().name, "lease_seconds": 60 * options.lease_minutes, "log": _timed}
+    settings |= {
+        "title": project.folder.resolve().name,
+        "lease_seconds": 60 * options.lease_minutes,
+        "log": _log_timed,
+    }
     with closing(service), stop_event() as stop:
         with serving(service, passwords=passwords, **settings) as address:
             counts = project.decisions.counts(concept=options.concept)
@@ -251,5 +255,5 @@ def _log(line: str) -> None:
     print(line, flush=True)
 
 
-def _timed(line: str) -> None:
+def _log_timed(line: str) -> None:
     _log(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")

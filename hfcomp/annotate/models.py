@@ -24,7 +24,7 @@ from hfcomp.factory.images.editor import (
 )
 from hfcomp.factory.images.options import DType
 from hfcomp.factory.sources import model_facts
-from hfcomp.modeling.weight_checks import name_damaged_weights, silence_library
+from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatch, silence_library
 
 MODEL_TYPE = "clipseg"
 

@@ -131,7 +131,7 @@ class EvaluationResults:
         if self.blind is None or not len(self._shared):
             return None
         # Rules ran on all items, but the models may share only some of the benchmarks.
-        blind = self.blind.on_items_of(self._shared)
+        blind = self.blind.restrict_to(self._shared)
         return blind.to_json(self.averages, self._shared, list(self._image_models), self.blind.outcomes)
 
     @property

@@ -228,7 +228,7 @@ class ExperimentConfig(Strict):
     """Names of models in a run, each with the published model that it reproduces, named as in docs/published.md. The
     report then shows the published sizes of its differences. Needs published_measure."""
     published_measure: str | None = None
-    """Published number to compare with, as 'benchmark: metric'."""
+    """Published number to compare with, in the form 'benchmark: metric'."""
 
     @model_validator(mode="before")
     @classmethod

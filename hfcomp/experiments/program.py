@@ -204,7 +204,7 @@ def _report(
     facts["models"] = {name: weights[name] for name in weights if "/" not in name}
     further = {name: weights[name]["weights"] for name in weights if "/" in name}
     facts |= {"further_models": further} if further else {}
-    blind = blind.with_priors(study.priors(names)).on_items_of(outcomes)
+    blind = blind.with_priors(study.priors(names)).restrict_to(outcomes)
     facts |= {"blind": blind.to_json(usable_averages(outcomes, declared), outcomes, names)}
     facts |= {} if guard is None else {"guard": guard.facts()}
     effects = published_effects(experiment)

@@ -155,7 +155,7 @@ def _check_plan(folder: Path, before: Plan, plan: Plan) -> None:
             f"{folder} was built when the column {current_name(old[0])} was still called {old[0]}. It can be loaded "
             "and pushed as it is. Choose another output folder to build it again."
         )
-    respelled, now = (json.loads(current_spelling(json.dumps(one))) for one in (before, plan))
+    respelled, now = (json.loads(current_spelling(json.dumps(version))) for version in (before, plan))
     if respelled != now:
         raise ValueError(
             f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "

@@ -51,8 +51,8 @@ def negative_margin_loss(
     Source:
         AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 9, which uses the cross-modal rank loss of CE-CLIP (Zhang et
         al. 2024, arXiv 2306.08832). Eq. 9 sums over the batch; here that sum is divided by N. The released code of
-        both multiplies the cosines by the logit scale and takes the mean over all N * K entries, including masked
-        ones: at scale s, its weight w is a weight of w * s / K here, and its threshold is s times ours.
+        both multiplies the cosines by the logit scale and takes the mean over all N * K entries, masked entries
+        included: at scale s, its weight w is a weight of w * s / K here, and its threshold is s times ours.
     """
     kinds, mask = _check(image, text, negative_text, negative_kind, negative_mask, threshold=threshold)
     part = slice(None) if rows is None else rows

@@ -19,7 +19,7 @@ def edge_of(line: Line) -> str:
 
     Without chance, the floor is at 0. Lines in units other than percent, or for which lower is better, have neither.
     """
-    known = [number((one or {}).get("value")) for one in line["models"].values()]
+    known = [number((value or {}).get("value")) for value in line["models"].values()]
     if not known or unit_of_line(line) != PERCENT or line["metric"] in LOWER_IS_BETTER or any(map(math.isnan, known)):
         return ""
     lowest = max(0.0, number(line.get("chance"))) if line.get("chance") is not None else 0.0

@@ -30,13 +30,13 @@ def costs(stages: Sequence[Mapping[str, Any]]) -> Table:
 
 def mean_stages(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Means of the entries of `StageSummary` over runs whose names are equal after the last slash."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    runs: dict[str, list[Mapping[str, Any]]] = {}
     for stage in stages:
-        found.setdefault(stage["name"].rpartition("/")[2], []).append(stage)
+        runs.setdefault(stage["name"].rpartition("/")[2], []).append(stage)
     means = []
-    for name, own in found.items():
+    for name, own in runs.items():
         numbers = [key for key, value in own[0].items() if isinstance(value, int | float)]
-        means.append({**own[0], **{key: fmean(one[key] for one in own) for key in numbers}, "name": name})
+        means.append({**own[0], **{key: fmean(stage[key] for stage in own) for key in numbers}, "name": name})
     return means
 
 

@@ -116,9 +116,9 @@ def test_the_column_is_stored_as_any_other(rows, clip, tmp_path):
 
 
 def test_slow_searches_name_the_faster_package(monkeypatch):
-    assert neighbors._how(100) == "exact"
+    assert neighbors._describe_method(100) == "exact"
     monkeypatch.setattr(neighbors, "default_method", lambda images: "exact")
-    assert "pip install 'hfcomp[neighbors]'" in neighbors._how(30_000)
+    assert "pip install 'hfcomp[neighbors]'" in neighbors._describe_method(30_000)
 
 
 def test_what_cannot_be_compared_is_refused(rows, clip):

@@ -60,7 +60,7 @@ def combine_blind(
     missing = [folder for folder in read if folder not in by_folder]
     notes += [f"{folder}: its results have no blind baselines; those of other folders are shown" for folder in missing]
     # Items that only one of the folders has are left out.
-    own = {folder: blind.on_items_of(items).outcomes.table for folder, blind in by_folder.items()}
+    own = {folder: blind.restrict_to(items).outcomes.table for folder, blind in by_folder.items()}
     # Rules see only texts and are the same for all models, while a prior belongs to one model.
     rules = _consistent_rules({folder: table[~_is_prior(table)] for folder, table in own.items()}, by_folder, notes)
     priors = [

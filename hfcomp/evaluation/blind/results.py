@@ -56,7 +56,7 @@ class BlindResults:
         table = self.outcomes.table
         return replace(self, outcomes=Outcomes(table[~table["arm"].isin(left)]))
 
-    def on_items_of(self, outcomes: Outcomes) -> BlindResults:
+    def restrict_to(self, outcomes: Outcomes) -> BlindResults:
         kept = self.outcomes.table.merge(outcomes.table[ITEM].drop_duplicates(), on=ITEM, how="inner")
         return replace(self, outcomes=Outcomes(kept))
 

@@ -1,4 +1,4 @@
-"""NegCLIP's hard images: the column `neighbor_ids`, from the embeddings of a training set."""
+"""Finds NegCLIP's hard images from the embeddings of a training set, for the column `neighbor_ids`."""
 
 from __future__ import annotations
 
@@ -38,23 +38,24 @@ def with_neighbors(
     device: str | None = None,
     damaged: Collection[int] = (),
 ) -> Dataset:
-    """Adds `neighbor_ids`, and `image_id` where rows have none: by the rule of [`photographs`].
+    """Adds the column `neighbor_ids`, and `image_id` if missing, by the rule of [`photographs`].
 
-    Copies of one file are never neighbors, whatever their ids; nor, by captions, images with equal captions.
-    Every process gets the same columns; with a cache on disk the second one reads what the first one computed.
+    Copies of one file are never neighbors, whatever their ids. When images are compared by captions, images with equal
+    captions are not neighbors either. Every process gets the same columns; with a cache on disk, later processes read
+    what the first one computed.
 
     Args:
-        dataset: in the column contract.
+        dataset: Dataset in the column contract.
         place: Hub id or folder of the embedding model.
-        number: neighbors of each image; NegCLIP has 3.
-        log: receives a line about what was compared, and how.
-        by: `image`, or `caption` for images with similar captions.
-        cache: of embeddings and neighbors.
-        device: of the model; by default a GPU when there is one.
-        damaged: rows whose image is not read, and which get no neighbors.
+        number: Number of neighbors per image; NegCLIP uses 3.
+        log: Function that receives a line on what was compared and how.
+        by: `image`, or `caption` to find images with similar captions.
+        cache: Cache for embeddings and neighbors.
+        device: Device for the model. Defaults to a GPU if available.
+        damaged: Rows whose image cannot be read. They get no neighbors.
 
     Raises:
-        ValueError: for a missing column or image, a row without an id, or another `by`.
+        ValueError: If a column or image is missing, a row has no id, or `by` has another value.
     """
     if by not in get_args(ComparedBy):
         raise ValueError(f"by={by!r}: expected one of {', '.join(get_args(ComparedBy))}.")
@@ -69,10 +70,10 @@ def with_neighbors(
     kept = np.setdiff1d(np.arange(len(dataset)), list(damaged))
     if (indexed.index[kept] < 0).any():
         row = int(kept[np.argmax(indexed.index[kept] < 0)])
-        raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbors. Remove such rows.")
+        raise ValueError(f"column {by!r}, row {row} is empty, so it has no neighbors. Remove such rows.")
     if None in ids:
         raise ValueError(
-            f"column {IMAGE_ID!r}, row {ids.index(None)}: found nothing, and no image. Give the row one of the two."
+            f"column {IMAGE_ID!r}, row {ids.index(None)} is empty, and the row has no image. Give it one of the two."
         )
     own_ids = [ids[row] for row in kept]
     near: list[list[str]] = [[] for _ in ids]
@@ -80,22 +81,22 @@ def with_neighbors(
     for row, neighbors in zip(kept.tolist(), found_near, strict=True):
         # Damaged rows keep an empty list.
         near[row] = neighbors
-    # Training needs the memory next.
+    # Training needs this memory next.
     embedder.release()
     for note in cache.notes if cache else ():
         log(note)
     images = len(set(own_ids))
     most = min(number, images - 1)
     wanted = f" ({number} were requested, but there are no more images)" if most < number else ""
-    log(f"{images:,} images, each with the {most} nearest{wanted} by {by} ({place}, {_how(images)})")
+    log(f"{images:,} images, each with the {most} nearest{wanted} by {by} ({place}, {_describe_method(images)})")
     if "neighbor_ids" in dataset.column_names:
-        log("they replace the dataset's own neighbor_ids")
+        log("these neighbors replace the dataset's own neighbor_ids")
         dataset = dataset.remove_columns("neighbor_ids")
     dataset = with_image_ids(dataset, ids)
     return dataset.add_column("neighbor_ids", near, feature=FEATURES["neighbor_ids"])
 
 
-def _how(images: int) -> str:
+def _describe_method(images: int) -> str:
     method = default_method(images)
     slow = method == "exact" and images > EXACT_ROWS
     return f"{method}; faster with FAISS: pip install 'hfcomp[neighbors]'" if slow else method
@@ -104,14 +105,14 @@ def _how(images: int) -> str:
 def _cached_neighbors(
     cache: EmbeddingCache | None, vectors: NDArray[np.float32], same: NDArray[np.int64], ids: list[str], number: int
 ) -> list[list[str]]:
-    """The neighbors, from the cache's folder when the same ones were searched before."""
+    """Returns the neighbors, from the cache if the same search ran before."""
     if cache is None or cache.folder is None:
         return neighbor_columns(vectors, ids, number=number, groups=same)["neighbor_ids"]
-    # Keyed by the vectors themselves, which change with the model and with every pixel.
+    # The key includes the vectors themselves, which change with the model and with every pixel.
     wanted = hashlib.sha256(json.dumps([number, ids]).encode())
     wanted.update(vectors.tobytes() + same.tobytes())
     path = cache.folder / NEIGHBORS / f"{wanted.hexdigest()[:32]}.json"
-    with suppress(OSError, KeyError, TypeError):  # a folder that cannot be read, or a file of something else
+    with suppress(OSError, KeyError, TypeError):  # the folder cannot be read, or the file holds something else
         near = read_document(path)["neighbor_ids"]
         mark_used(path)
         cache.trim()
