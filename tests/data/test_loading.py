@@ -244,9 +244,7 @@ def test_an_unfinished_build_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["rows.jsonl", "./rows", "/nowhere/rows", "a/b/c", "owner/rows.parquet"])
 def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatch):
     monkeypatch.setattr(sources, "load_dataset", lambda *_, **__: pytest.fail("the Hub was asked"))
-    with pytest.raises(
-        FileNotFoundError, match=f"there is no file or folder '{re.escape(name)}'; relative paths start"
-    ):
+    with pytest.raises(FileNotFoundError, match=f"no file or folder '{re.escape(name)}' .*{re.escape(os.getcwd())}"):
         load_training_set(name)
 
 

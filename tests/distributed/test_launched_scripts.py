@@ -107,8 +107,8 @@ def test_a_script_says_once_how_large_a_batch_and_an_epoch_are(scripts):
         number: [line for line in said.splitlines() if " pairs, " in line] for number, (_, said) in scripts.items()
     }
     assert lines == {
-        1: ["1 process x 16 = 16 pairs, 20 rows, 1 step an epoch, device cpu"],
-        2: ["2 processes x 8 = 16 pairs, 20 rows, 1 step an epoch, device cpu"],
+        1: ["1 process x 16 = 16 pairs, 20 rows, 1 step per epoch, device cpu"],
+        2: ["2 processes x 8 = 16 pairs, 20 rows, 1 step per epoch, device cpu"],
     }
 
 

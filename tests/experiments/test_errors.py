@@ -163,7 +163,7 @@ SMALL = ["--controls", "none", "--max_steps", "1", "--evaluation_items", "2", "-
         ("ceclip", "", ["--num_negatives", "3"], ["column 'negative_captions', row 0", "2 entries, expected 3"]),
         ("negclip", "", ["--num_neighbors", "1"], ["'neighbor_ids'", "num_neighbors", "the dataset has:"]),
         ("tripletclip", "negative_image", [], ["'negative_image'", "TripletClipTrainer"]),
-        ("slipform", "negative_image", [], ["none of 8 rows has a negative_image"]),
+        ("slipform", "negative_image", [], ["none of the 8 rows has a negative_image"]),
         (
             "negclip",
             "",

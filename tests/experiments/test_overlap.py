@@ -262,10 +262,7 @@ def test_training_and_scoring_on_the_same_153_photographs(clip, tmp_path):
     assert yaml.safe_load((folder / "config.yaml").read_text())["overlap"] == "allow"
     (overlap,) = json.loads((folder / "results.json").read_text())["overlap"]
     assert (overlap["policy"], overlap["overlapping_rows"], overlap["left_out_rows"]) == ("allow", 153, 0)
-    said = (
-        "overlap: 153 of 153 training rows show 153 of the 153 scored images by name or file, which alone "
-        "were compared (153 by file;"
-    )
-    assert said in (folder / "report.md").read_text()
+    said = "153 of 153 training rows show 153 of the 153 scored images, .* only by name and file .153 by file;"
+    assert re.search(said, (folder / "report.md").read_text())
     for name in ("README.md", "method/README.md"):
         assert said.removeprefix("overlap: ") in (folder / name).read_text(), name

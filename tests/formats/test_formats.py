@@ -124,7 +124,7 @@ def test_a_set_with_an_old_column_is_kept_and_built_again_elsewhere(here, capsys
 )
 def test_an_unfinished_set_is_finished_with_the_same_rows(here, capsys, command, unfinished, finished):
     run(f"{command} --output sets/{unfinished}")
-    assert unfinished != "stopped" or "shards: 1 there already, 1 made" in capsys.readouterr().out
+    assert unfinished != "stopped" or "shards: 1 kept, 1 made" in capsys.readouterr().out
     tables, expected = (
         {path.relative_to(folder): _table(path) for path in folder.rglob("*.parquet")}
         for folder in (here / "sets" / unfinished, here / "sets" / finished)

@@ -471,7 +471,7 @@ def test_the_smaller_last_batch_can_be_kept(clip, pairs, tmp_path):
 
 def test_a_missing_column_is_named_at_the_start(clip, pairs, tmp_path):
     without = pairs.remove_columns("caption")
-    with pytest.raises(ValueError, match="InfoNCETrainer needs the column 'caption'; the dataset has: .*'image_id'"):
+    with pytest.raises(ValueError, match="InfoNCETrainer needs the column 'caption'.* has: .*'image_id'"):
         build(InfoNCETrainer, clip, without, tmp_path)
     with pytest.raises(ValueError, match="needs the column 'caption'"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset={"one": without})

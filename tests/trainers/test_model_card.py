@@ -138,4 +138,4 @@ def test_a_card_that_its_user_changed_stays(trainer, caplog):
     trainer.save_model()
     trainer.create_model_card()
     assert path.read_text() == "# My model\n"
-    assert "was changed by hand" in caplog.text
+    assert f"{path} was edited by hand" in caplog.text

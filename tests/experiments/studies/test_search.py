@@ -332,7 +332,7 @@ def test_rows_without_the_negative_images_that_trials_need_cost_no_training(word
         "--output_dir",
         str(tmp_path / "r"),
     ]
-    with pytest.raises(ValueError, match="CementTrainer: none of 16 rows has a negative_image"):
+    with pytest.raises(ValueError, match="CementTrainer: none of the 16 rows has a negative_image"):
         run_search(read_plan("slipform", words))
     assert not (tmp_path / "r").exists()
 

@@ -359,7 +359,7 @@ def test_a_setting_without_the_negative_images_that_it_needs_costs_no_training(w
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = written(tmp_path, settings={"clean": {}, "words": {"keyword_negatives": ["color"]}})
     sweep = read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")])
-    with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of 16 rows has a negative_image"):
+    with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of the 16 rows has a negative_image"):
         run_sweep(sweep)
 
 
