@@ -179,15 +179,10 @@ def command_parser(
     make: Callable[..., argparse.ArgumentParser] = Parser,
     **settings: Any,
 ) -> argparse.ArgumentParser:
-    """Builds the parser of `hfcomp NAME` from classes of options. Options not given are absent from its result.
+    """Builds the parser of `hfcomp NAME`, or of a script without a name, from classes of options.
 
-    Args:
-        name: Name of the command; empty for a script.
-        description: Text at the top of the help.
-        kinds: Classes of options without a common option.
-        optional: Options without a default that may be omitted, because the caller then does not use their class.
-        make: Function that makes the parser, such as `add_parser` of argparse's subparsers.
-        settings: Further settings for argparse.
+    Options not given are absent from its result. Those in `optional` have no default but may be omitted, because the
+    caller then does not use their class. `make` may be `add_parser` of argparse's subparsers.
     """
     settings |= {"description": description, "allow_abbrev": False, "argument_default": argparse.SUPPRESS}
     parser = make(prog=f"hfcomp {name}" if name else None, **settings)

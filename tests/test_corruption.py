@@ -38,7 +38,7 @@ FIELDS = (
 CHECKPOINT = "method/checkpoint-4"
 LAST = ("stage.json", "history.json", "model.safetensors", "objective_state.safetensors")
 # What an error says that helps: what to do about the file.
-FIXES = ("remove", "delete", "give", "start the", "put", "evaluate again", "fetch", "choose", "pass", "resume")
+FIXES = ("remove", "delete", "re-run", "start the", "put", "evaluate again", "download", "choose", "pass", "resume")
 
 
 def flip(path: Path) -> None:

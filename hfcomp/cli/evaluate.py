@@ -140,13 +140,14 @@ def _evaluate(options: dict[str, Any], output: OutputOptions, command: str) -> b
     from hfcomp.distributed import fail_together
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
     from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, write_evaluation
+    from hfcomp.evaluation.score_files import parse_score_files
     from hfcomp.evaluation.spec import parse_folders
     from hfcomp.experiments.session import open_session
     from hfcomp.writing import check_free_folder, locked
 
     options["column_names"] = parse_column_names(options["column_names"])
     options["cache"] = (options["cache"] or True) if not options.pop("no_cache") else False
-    options |= {"data": parse_folders(options["data"], option="data"), "scores": _parse_score_files(options["scores"])}
+    options |= {"data": parse_folders(options["data"], option="data"), "scores": parse_score_files(options["scores"])}
     if any(":" in name for name in options["benchmarks"]):
         sys.path.append(os.getcwd())  # a module in the working directory
     if output.write_pairs:
@@ -167,18 +168,6 @@ def _evaluate(options: dict[str, Any], output: OutputOptions, command: str) -> b
             write_evaluation(folder, results, page=output.page())
     session.close()
     return results.failed
-
-
-def _parse_score_files(given: Sequence[str]) -> dict[str, str]:
-    files: dict[str, str] = {}
-    for text in given:
-        name, _, path = text.partition("=")
-        if not name or not os.path.isfile(path):
-            raise ValueError(f"scores: found {text!r}, expected NAME=FILE with a file that exists.")
-        if name in files:
-            raise ValueError(f"scores: two files are called {name!r}. Give them different names.")
-        files[name] = path
-    return files
 
 
 def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> bool:

@@ -220,6 +220,19 @@ def _json_lines(path: Path) -> dict[str, list[Any]]:
 COLUMNS = (*KEY[:4], "image_id", "file", "text")
 
 
+def parse_score_files(entries: Iterable[str]) -> dict[str, str]:
+    """Parses entries `NAME=FILE` into files by name."""
+    files: dict[str, str] = {}
+    for text in entries:
+        name, _, path = text.partition("=")
+        if not name or not Path(path).is_file():
+            raise ValueError(f"scores: found {text!r}, expected NAME=FILE with a file that exists.")
+        if name in files:
+            raise ValueError(f"scores: two files are called {name!r}. Give them different names.")
+        files[name] = path
+    return files
+
+
 def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str], None]) -> None:
     """Writes one row for each pair of an image and a text that the benchmarks need a score for.
 

@@ -76,9 +76,9 @@ def cement_loss(
 
     Source:
         Concrete Jungle (arXiv 2604.13313), Eqs. 1, 3 and 5. Eq. 5 sums the two directions; here they are averaged, as
-        in every contrastive loss of this package, which gives half the paper's value. The paper writes the margin for
-        image to text and for i in 1..2N; here it belongs to the pair, m_i' = m_i, and applies to both directions. Eq.
-        1 calls the rows texts and the direction vision to text; the loss is the same. The paper masks nothing.
+        in all contrastive losses of hfcomp, giving half the paper's value. The paper writes the margin for image
+        to text and for i in 1..2N; here it belongs to the pair, m_i' = m_i, and applies to both directions. Eq. 1
+        calls the rows texts and the direction vision to text; the loss is the same. The paper masks nothing.
     """
     doubled = double_batch(
         *(image, text, negative_image, negative_text),

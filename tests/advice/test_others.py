@@ -106,7 +106,7 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     words = ["merge", str(clip), str(tiny.clip(tmp_path / "tuned", seed=1)), "--sweep", "--device", "cpu"]
     words += ["--output_dir", str(tmp_path / "out")]
     found = advice.command(*words)
-    option, names = found.rstrip(".").rpartition(": ")[2].split()
+    option, names = found.rstrip(".").split()[-2:]
     loaded = []
 
     def load(options):  # whose data is not here

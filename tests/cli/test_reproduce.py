@@ -86,7 +86,7 @@ def test_earlier_results_and_an_earlier_page_stay_unless_overwritten(places, tmp
     path.write_text("mine")
     words = ["--page", str(tmp_path / "docs/reproduced.md"), "--output_dir", str(tmp_path / "out")]
     words += ["--benchmarks", "sugarcrepe", "--data_dir", str(places[1]), "--device", "cpu"]
-    with pytest.raises(SystemExit, match=f"{path.name}.* already. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=f"{path.name}.*--overwrite"):
         cli.main(["reproduce", places[0][1], *words])
     assert path.read_text() == "mine"
     cli.main(["reproduce", places[0][1], *words, "--overwrite"])

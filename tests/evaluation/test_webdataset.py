@@ -126,7 +126,7 @@ def test_another_folder_is_none(tmp_path):
         ("test/nshards.txt", None, "nshards.txt is missing: expected a file with the number of archives"),
         ("test/nshards.txt", b"two", "found 'two', expected the number of archives"),
         ("test/nshards.txt", b"4", "2 of 4 archives are missing, the first is 2.tar"),
-        ("test/1.tar", b"version https://git-lfs", r"1.tar is not a whole tar archive .* `git lfs pull`"),
+        ("test/1.tar", b"version https://git-lfs", r"1.tar is not a complete tar .* `git lfs pull`"),
         ("classnames.txt", None, "classnames.txt is missing: expected the name of a class"),
         ("classnames.txt", b"a\nb\n", "'s0000001' has the label 3, expected 0 to 1"),
         ("zeroshot_classification_templates.txt", None, "templates.txt is missing: expected a prompt with {c}"),
@@ -188,14 +188,14 @@ def test_a_damaged_header_and_joined_archives_are_refused(tmp_path):
     with pytest.raises(ValueError, match=rf"0.tar is not a complete tar archive \(no file header at byte {third:,}\)"):
         read(tmp_path)
     path.write_bytes(whole + whole)
-    with pytest.raises(ValueError, match=r"0.tar is not a complete tar archive \(data after .* joined by cat\)"):
+    with pytest.raises(ValueError, match=r"0.tar is not a complete tar archive \(data after .* byte 6,144"):
         read(tmp_path)
 
 
 def test_more_archives_than_their_number_says_are_refused(tmp_path):
     write_set(tmp_path, LABELS)
     (tmp_path / "test" / "nshards.txt").write_text("1")
-    with pytest.raises(ValueError, match=r"nshards.txt: found 1, but 1.tar is there too. Correct the number"):
+    with pytest.raises(ValueError, match=r"nshards.txt: found 1, but 1.tar .*Correct the number"):
         read(tmp_path)
 
 

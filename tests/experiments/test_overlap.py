@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import datasets
@@ -263,6 +264,5 @@ def test_training_and_scoring_on_the_same_153_photographs(clip, tmp_path):
     (overlap,) = json.loads((folder / "results.json").read_text())["overlap"]
     assert (overlap["policy"], overlap["overlapping_rows"], overlap["left_out_rows"]) == ("allow", 153, 0)
     said = "153 of 153 training rows show 153 of the 153 scored images, .* only by name and file .153 by file;"
-    assert re.search(said, (folder / "report.md").read_text())
-    for name in ("README.md", "method/README.md"):
-        assert said.removeprefix("overlap: ") in (folder / name).read_text(), name
+    for name in ("report.md", "README.md", "method/README.md"):
+        assert re.search(said, (folder / name).read_text()), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 import numpy as np
@@ -128,11 +129,11 @@ def test_what_cannot_be_compared_is_refused(rows, clip):
         found(rows.remove_columns("image"), clip)
     missing = rows.to_list()
     missing[5]["image"] = None
-    with pytest.raises(ValueError, match="column 'image', row 5: found nothing"):
+    with pytest.raises(ValueError, match="column 'image', row 5 is empty"):
         found(Dataset.from_list(missing, features=rows.features), clip)
     missing = rows.to_list()
     missing[4]["image_id"] = None  # then its image says which it is
     assert None not in found(Dataset.from_list(missing, features=rows.features), clip)[0]["image_id"][:]
     missing[4]["image"] = None
-    with pytest.raises(ValueError, match="column 'image_id', row 4: found nothing, and no image"):
+    with pytest.raises(ValueError, match="'image_id', row 4 .* no image"):
         found(Dataset.from_list(missing, features=rows.features), clip, by="caption")

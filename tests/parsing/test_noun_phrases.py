@@ -380,8 +380,8 @@ def test_columns_by_a_parser(rules):
     [
         (NounPhrase(" ", ((0, 1),), "x"), r"the phrase ' ' at \[\(0, 1\)\]"),
         (NounPhrase("a cow", (), "cow"), r"the phrase 'a cow' at \[\]"),
-        (NounPhrase("a cow", ((2, 7),), "cow"), "inside the 5 characters"),
-        (NounPhrase("a cow", ((3, 3),), "cow"), "inside the 5 characters"),
+        (NounPhrase("a cow", ((2, 7),), "cow"), "within the 5 characters"),
+        (NounPhrase("a cow", ((3, 3),), "cow"), "within the 5 characters"),
     ],
 )
 def test_what_an_extractor_makes_up_is_refused(phrase, found):
@@ -398,5 +398,5 @@ def test_wrong_calls():
         concept_columns("a dog", listed(), max_concepts=None)
     with pytest.raises(ValueError, match="max_concepts is 0"):
         concept_columns([], listed(), max_concepts=0)
-    with pytest.raises(ValueError, match="gave 0 results for 1 captions"):
+    with pytest.raises(ValueError, match="0 results for 1 captions"):
         concept_columns(["a"], lambda captions: [], max_concepts=None)

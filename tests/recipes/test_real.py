@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pandas as pd
 import pytest
@@ -27,12 +28,12 @@ def folder(clip, tmp_path_factory):
 
 def test_it_trains_on_the_photographs_outside_sugarcrepe_with_keyword_negatives(folder):
     notes = json.loads((folder / "results.json").read_text())["notes"]
-    assert "296 of them have in_sugarcrepe=false; 153 are left out" in notes
+    assert any(re.match("296 .*in_sugarcrepe=false; 153 .*left out", note) for note in notes)
     assert "215 captions have a keyword and got a negative; 81 take part without" in notes
-    assert (
-        "none of 296 rows has a negative image, CementTrainer trains without (allow_missing_negative_images): not its "
-        "paper's objective."
-    ) in notes
+    assert any(
+        re.match(r"none .* 296 rows .* CementTrainer .*allow_missing_negative_images\): not its paper's", note)
+        for note in notes
+    )
     assert any(note.startswith("concreteness of negatives' keywords: 205 of 215") for note in notes)
 
 

@@ -61,7 +61,7 @@ def test_processes_share_one_folder_and_say_how_many_they_are(runs):
         shown = (folder / "terminal.txt").read_text().splitlines()
         stages = json.loads((folder / "results.json").read_text())["stages"]
         lines = [line for line in shown if " pairs, " in line]
-        assert len(lines) == len(stages) and f"{size}, 96 rows, 6 steps an epoch, device cpu" in lines, number
+        assert len(lines) == len(stages) and f"{size}, 96 rows, 6 steps per epoch, device cpu" in lines, number
 
 
 @pytest.mark.parametrize("place", ["base", "controls/same-batch", "controls/equal-images", "method"])

@@ -14,14 +14,14 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_718,
+    ".": 2_713,
     "analysis": 6_743,  # target: 5,200
-    "annotate": 4_418,  # target: 3,000
-    "cli": 1_509,
+    "annotate": 4_422,  # target: 3,000
+    "cli": 1_498,
     "convert": 1_560,  # target: 1,400
     "data": 10_825,
     "distributed": 358,
-    "evaluation": 13_048,  # target: 10,500
+    "evaluation": 13_062,  # target: 10,500
     "experiments": 5_669,
     "factory": 11_145,  # target: 8,500
     "hub": 1_023,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_140,
     "statistics": 2_641,
     "trainers": 6_713,
-    "core": 63_823,  # all but RINGS; target: under 51,000
-    "all": 87_689,  # target: under 69,000
+    "core": 63_821,  # all but RINGS; target: under 51,000
+    "all": 87_691,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

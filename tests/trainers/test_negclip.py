@@ -213,7 +213,7 @@ def test_wrong_settings_are_refused(clip, near, tmp_path):
     with pytest.raises(ValueError, match="draw_negatives=True samples from a row's num_negatives, which is 0"):
         InfoNCEConfig(output_dir=str(tmp_path), draw_negatives=True)
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **{**NEGCLIP, "per_device_train_batch_size": 13})
-    with pytest.raises(ValueError, match="24 images, fewer than the 26 .*13 rows.* per_device_train_batch_size to 12 "):
+    with pytest.raises(ValueError, match="24 images, fewer than the 26 .*13 rows.*train_batch_size to 12 "):
         trainer.get_train_dataloader()
     with pytest.raises(ValueError, match="not supported with num_neighbors or draw_negatives. Use 'random'"):
         build(InfoNCETrainer, clip, near, tmp_path, train_sampling_strategy="group_by_length", **NEGCLIP)

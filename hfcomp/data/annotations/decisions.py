@@ -225,13 +225,13 @@ class Decisions:
             above, other = rows.last(last.item), leases.other(position)
             if above is not None and above.number != last.number:
                 raise ValueError(
-                    f"{last.item} was {_DONE[above.action]} by {above.person} after you had {_DONE[last.action]} it, "
-                    f"so you can no longer undo your decision. Ask {above.person} to undo theirs first."
+                    f"{last.item} was {_DONE[above.action]} by {above.person} after your decision, so you can no "
+                    f"longer undo it. Ask {above.person} to undo theirs first."
                 )
             if other is not None:
                 raise ValueError(
-                    f"{other} has started to work on {last.item} since you {_DONE[last.action]} it, so you cannot "
-                    "undo your decision now. Try again later."
+                    f"{other} has started to work on {last.item} since your decision, so you cannot undo it now. Try "
+                    "again later."
                 )
             standing = rows.append(leases.now, leases.person, last.item, "undo", undoes=last.number)
             leases.take(position, is_review=standing.state == "annotated", seconds=self._seconds)

@@ -112,7 +112,7 @@ def test_mistakes_end_in_one_line(words, tmp_path):
             cli.main([*given])
 
     ends(
-        "needs the column 'negative_captions'.*Rename with --column_names negative_captions=",
+        "needs the column 'negative_captions'.*--column_names negative_captions=",
         *words[:2],
         "--dataset",
         str(_saved(tmp_path, "bare", [])),
@@ -128,7 +128,7 @@ def test_mistakes_end_in_one_line(words, tmp_path):
     equal = [*_words(words[1], tmp_path, "same", ("2",)), "--mask_equal_texts"]
     ends("every negative caption equals its caption", *equal)
     ends("gone: no such folder", "probe", "./gone", *words[2:])
-    ends("no concreteness ratings at gone", *words, "--concreteness_ratings", "gone")
+    ends("gone .*concreteness ratings", *words, "--concreteness_ratings", "gone")
     cli.main(words)
     ends(r"already contains results\.json", *(word for word in words if word != "--overwrite"))
     with pytest.raises(SystemExit):

@@ -75,7 +75,10 @@ def test_without_ratings_the_set_says_so(tmp_path):
         ([row(caption=7)], "column 'caption', row 0: found 7, expected a text"),
         ([row(negative_captions="absent")], "needs the column 'negative_captions'"),
         ([row(negative_captions=[7, 8])], r"column 'negative_captions', row 0: found \[7, 8\], expected texts"),
-        ([row(), row(negative_keywords=["dog"])], r"column 'negative_keywords', row 1: found .* expected a list of 2"),
+        ([row(), row(negative_keywords=["dog"])], r"'negative_keywords', row 1: found .* expected a list with 2"),
+            [row(), row(negative_keywords=["dog"])],
+            r"column 'negative_keywords', row 1: found .* expected a list with 2",
+        ),
         ([row(negative_concreteness=[6.5, 1])], "column 'negative_concreteness', row 0: found 6.5, expected 1 to 5"),
     ],
 )
@@ -103,7 +106,7 @@ def test_columns_splits_and_rows_are_chosen(tmp_path):
     assert pairs.items["caption"].tolist() == ["a dog"] * 2 and len(pairs.dataset) == 1
     with pytest.raises(ValueError, match="no split 'test'.* train"):
         read(tmp_path, row(), split="test")
-    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
+    with pytest.raises(FileNotFoundError, match="nothing' exists"):
         read_pairs("set", str(tmp_path / "nothing"), DataOptions(), None)
 
 
@@ -158,7 +161,7 @@ def test_configurations_of_a_set_are_read(tmp_path):
 def test_a_set_with_a_configuration_that_is_not_finished_is_refused_and_the_finished_one_is_read(tmp_path):
     built(tmp_path / "high_concreteness", rows=1)
     built(tmp_path / "steps" / "random" / "targets", rows=1)
-    with pytest.raises(ValueError, match="is not finished: it lacks the captions of random. Give the `hfcomp build"):
+    with pytest.raises(ValueError, match="lacks the captions of random. .*`hfcomp build concretebatch"):
         named_sets([str(tmp_path)])
     place = f"{tmp_path}::high_concreteness"
     assert named_sets([place]) == {"high_concreteness": place}

@@ -221,7 +221,7 @@ def test_a_review_is_blind_and_accepts_or_sends_back(site):
     assert ann.chosen("quality") == "okay" and held != second
     ben.tab("Annotate")
     ben.press("u")  # of the decision to send back: Ann works on it now
-    ben.says("Ann works on")
+    ben.says("Ann has started")
 
 
 @pytest.mark.slow

@@ -381,7 +381,7 @@ def test_what_was_undone_is_leased_and_what_was_held_comes_after_it(store, clock
 def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
     annotated(store)
     store.accept("Bob", "0/color", "okay")
-    with pytest.raises(ValueError, match="0/color was accepted by Bob after you had submitted it"):
+    with pytest.raises(ValueError, match="0/color was accepted by Bob after your decision"):
         store.undo("Ann")
     assert store.undo("Bob") == item(0)
     assert store.next_review("Bob")[0] == item(0)
@@ -412,7 +412,7 @@ def test_a_second_edit_that_is_undone_leaves_the_item_sent_back(store, clock):
     store.undo("Ann")
     store.release("Ann")
     assert store.next_item("Cem") is None
-    with pytest.raises(ValueError, match="0/color was sent back by Bob after you had submitted it"):
+    with pytest.raises(ValueError, match="0/color was sent back by Bob after your decision"):
         store.undo("Ann")
 
 

@@ -106,7 +106,7 @@ def test_the_folder_of_another_configuration_is_refused(folder):
 
 
 def test_ratings_that_cannot_be_read_are_named_before_any_row(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no concreteness ratings at .*none.txt. Get the supplementary table"):
+    with pytest.raises(FileNotFoundError, match="none.txt .*concreteness ratings. Get the supplementary table"):
         ConcreteBatch(data_dir=str(folder), concreteness_ratings=str(tmp_path / "none.txt"))
     (tmp_path / "words.txt").write_text("Word\tRating\n")
     with pytest.raises(ValueError, match="words.txt lacks the column 'Conc.M'"):

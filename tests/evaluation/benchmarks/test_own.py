@@ -116,7 +116,7 @@ def test_the_longest_of_several_captions_is_used(tmp_path):
     benchmark = own_benchmark(saved(tmp_path, caption=[[text, f"{text} and more"] for text in TEXTS]))
     data = validate(benchmark, load_items(benchmark))
     assert data.rows["caption"][:] == [f"{text} and more" for text in TEXTS]
-    assert any("the longest is used" in remark for remark in Loaded(benchmark, data).remarks())
+    assert any("using the longest" in remark for remark in Loaded(benchmark, data).remarks())
 
 
 @pytest.mark.parametrize("empty", ["", None, "  "])

@@ -226,7 +226,7 @@ def test_the_card_has_the_command_that_repairs_each_configuration(command, tmp_p
     before = hashes(folder)
     path = next((folder / "low_concreteness" / "data").iterdir())
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=rf"low_concreteness.* is damaged: .*`hfcomp build` command in {folder}/README.md"):
+    with pytest.raises(ValueError, match=rf"low_conc.* is damaged: .*`hfcomp build` command in {folder}/README.md"):
         verify_set(folder, log=[].append)
     words = shlex.split(known["low_concreteness"])
     given = dict(zip(words[3::2], words[4::2], strict=True))
@@ -259,7 +259,7 @@ def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(op
     shown = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     orders = ["top_k *", "category_first", "sample"], ["top_k", "category_first", "sample *"]
     assert [row["order"] for row in shown] == [*orders[0], *orders[1]]
-    assert [row["the paper's"] for row in shown] == ["4.77 / 4.85"] * 3 + ["4.29 / 4.63"] * 3
+    assert [row["in the paper"] for row in shown] == ["4.77 / 4.85"] * 3 + ["4.29 / 4.63"] * 3
     build_set(options(configs=chosen.configs, until="targets"), log=[].append)
     for config, row in zip(chosen.configs, [one for one in shown if "*" in one["order"]], strict=True):
         built, tally = balance_targets(

@@ -201,7 +201,7 @@ def test_missing_images_are_counted_in_the_test_and_refused_in_training(benchmar
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     assert items.left_out == {"no labeled object": 1, "image missing": 1} and len(items.rows) == 79
     (folder / "train2017" / "000000000009.jpg").unlink()
-    with pytest.raises(ValueError, match="1 of 200 training images are missing, the first is that of 9"):
+    with pytest.raises(ValueError, match="1 of 200 training images are missing, the first is 9"):
         load_items(benchmark, Folders(own={benchmark.name: folder}))
 
 
