@@ -75,7 +75,7 @@ def test_without_ratings_the_set_says_so(tmp_path):
         ([row(caption=7)], "column 'caption', row 0: found 7, expected a text"),
         ([row(negative_captions="absent")], "needs the column 'negative_captions'"),
         ([row(negative_captions=[7, 8])], r"column 'negative_captions', row 0: found \[7, 8\], expected texts"),
-        ([row(), row(negative_keywords=["dog"])], r"'negative_keywords', row 1: found .* expected a list with 2"),
+        (
             [row(), row(negative_keywords=["dog"])],
             r"column 'negative_keywords', row 1: found .* expected a list with 2",
         ),
