@@ -117,7 +117,7 @@ PATTERNS = (
         "def _shown(",
         rf"\bdef _?(?!seed|embed|need|feed|speed)({PARTICIPLES})\(",
         CODE,
-        23,
+        19,
     ),
     Pattern(
         "a preposition as a function's name",

@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 
 from hfcomp.evaluation.blind.folders import combine_blind, read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, origins, read_stored, stated_items
+from hfcomp.evaluation.stored import (
+    Stored,
+    averages_of_lines,
+    listing,
+    model_facts,
+    origins,
+    read_stored,
+    stated_items,
+)
 from hfcomp.reading import nearest
 from hfcomp.statistics.outcomes import Outcomes, label_items
 from hfcomp.statistics.results import package_versions
@@ -99,9 +107,9 @@ def _reference(name: str | None, stored: Sequence[Stored]) -> str:
     # Several models may come from one folder.
     matches = [model.name for model in stored if str(name) in (model.argument, model.model)]
     if matches:
-        raise ValueError(f"reference: {name!r} is ambiguous: it matches {listed(matches)}. Name one of them.")
+        raise ValueError(f"reference: {name!r} is ambiguous: it matches {listing(matches)}. Name one of them.")
     names = [model.name for model in stored]
-    raise ValueError(f"reference: no model is called {name!r}; found {listed(names)}.{nearest(str(name), names)}")
+    raise ValueError(f"reference: no model is called {name!r}; found {listing(names)}.{nearest(str(name), names)}")
 
 
 def _tie_rule(stored: Sequence[Stored]) -> str:
@@ -141,15 +149,15 @@ def _titles(stored: Sequence[Stored], requested: Sequence[str], notes: list[str]
         for title in chosen:
             for model, own in zip(stored, has, strict=True):
                 if title not in own:
-                    raise ValueError(f"{model.file}: found no benchmark {title!r}; it has {listed(own)}.")
+                    raise ValueError(f"{model.file}: found no benchmark {title!r}; it has {listing(own)}.")
         return list(dict.fromkeys(chosen))
     shared = [title for title in every if all(title in own for own in has)]
     for title in every:
         if title not in shared:
-            owners = listed([model.name for model, own in zip(stored, has, strict=True) if title in own])
+            owners = listing([model.name for model, own in zip(stored, has, strict=True) if title in own])
             notes.append(f"{title} is not compared: only {owners} has it")
     if not shared:
-        parts = dict.fromkeys(f"{model.file} has {listed(own)}" for model, own in zip(stored, has, strict=True))
+        parts = dict.fromkeys(f"{model.file} has {listing(own)}" for model, own in zip(stored, has, strict=True))
         raise ValueError(f"no benchmark in common: {'; '.join(parts)}. Evaluate all models on the same benchmarks.")
     return shared
 
@@ -192,7 +200,7 @@ def _check_source(label: str, source: Source, other: Source, common: bool, notes
             )
         notes.append(difference)
     if places.keys() != their_places.keys():
-        read = " and from ".join(listed(names) or "an unknown place" for names in (places, their_places))
+        read = " and from ".join(listing(names) or "an unknown place" for names in (places, their_places))
         notes.append(f"{label}: read from {read}; items are matched by name and image")
 
 
@@ -218,7 +226,7 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
             notes.append(f"{title}: {count:,} of {model.name}'s outcomes dropped, {left:,} in common")
     gone = [title for title in titles if not (shared["benchmark"] == title).any()]
     if gone:
-        raise ValueError(f"{listed(gone)}: the models have no items in common. Exclude it with --benchmarks.")
+        raise ValueError(f"{listing(gone)}: the models have no items in common. Exclude it with --benchmarks.")
     # A merge sorts by its keys, while tables show benchmarks in the order of `titles`.
     order = pd.CategoricalDtype(titles)
     shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
@@ -280,7 +288,7 @@ def _check_same_images(model: Stored, other: Stored, other_title: str, place: Pa
         split = (model.results.get("config") or {}).get("evaluation_split") or "the split of the recipe"
         raise ValueError(
             f"{model.file} has {len(ours):,} images of {place} and {other.file} has {len(theirs):,}. Recall depends "
-            f"on the number of images to choose from. Evaluate {listed([other.model])} on the same rows: "
+            f"on the number of images to choose from. Evaluate {listing([other.model])} on the same rows: "
             f"--benchmarks {place} --split '{split}'."
         )
 

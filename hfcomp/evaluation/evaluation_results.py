@@ -102,12 +102,12 @@ class EvaluationResults:
     @cached_property
     def lines(self) -> list[Line]:
         """Summary of everything that all models were scored on; raises ValueError if their items differ."""
-        if not len(self._shared):
+        if not len(self._shared_outcomes):
             return []
         names = list(self.models)
         subject = self._image_models if self.subject is None else self.subject
         return summarize(
-            self._shared,
+            self._shared_outcomes,
             models=names,
             references=[] if self.reference is None else [self.reference],
             subject=[name for name in subject if name != self.reference],
@@ -118,7 +118,7 @@ class EvaluationResults:
     @property
     def missing(self) -> list[dict[str, Any]]:
         """Averages left out because parts of them are missing: `benchmark`, `metric`, `average` and `absent`."""
-        return absent_averages(self._shared.aspects, self.averages)
+        return absent_averages(self._shared_outcomes.aspects, self.averages)
 
     @property
     def failed(self) -> bool:
@@ -128,11 +128,11 @@ class EvaluationResults:
     @cached_property
     def _blind_facts(self) -> dict[str, Any] | None:
         """Entry `blind` of `results.json`: scores of blind rules, and of the models on items that no rule solves."""
-        if self.blind is None or not len(self._shared):
+        if self.blind is None or not len(self._shared_outcomes):
             return None
         # Rules ran on all items, but the models may share only some of the benchmarks.
-        blind = self.blind.restrict_to(self._shared)
-        return blind.to_json(self.averages, self._shared, list(self._image_models), self.blind.outcomes)
+        blind = self.blind.restrict_to(self._shared_outcomes)
+        return blind.to_json(self.averages, self._shared_outcomes, list(self._image_models), self.blind.outcomes)
 
     @property
     def _image_models(self) -> dict[str, Mapping[str, Any]]:
@@ -140,7 +140,7 @@ class EvaluationResults:
         return {name: facts for name, facts in self.models.items() if facts.get("path") != BLIND_PATH}
 
     @cached_property
-    def _shared(self) -> Outcomes:
+    def _shared_outcomes(self) -> Outcomes:
         table = self.outcomes.table
         # A benchmark may have failed for one of the models, but differences need lines that all models have.
         kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
@@ -148,7 +148,7 @@ class EvaluationResults:
 
     @property
     def _every_note(self) -> list[str]:
-        unshared = _unshared_notes(self.outcomes, self._shared, list(self.models))
+        unshared = _unshared_notes(self.outcomes, self._shared_outcomes, list(self.models))
         return list(dict.fromkeys([*self.notes, *unshared]))  # the notes of stored results already contain them
 
     def to_pandas(self) -> pd.DataFrame:

@@ -21,7 +21,7 @@ BUDGET = {
     "convert": 1_560,  # target: 1,400
     "data": 10_825,
     "distributed": 358,
-    "evaluation": 13_062,  # target: 10,500
+    "evaluation": 13_070,  # target: 10,500
     "experiments": 5_669,
     "factory": 11_145,  # target: 8,500
     "hub": 1_023,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_140,
     "statistics": 2_641,
     "trainers": 6_713,
-    "core": 63_821,  # all but RINGS; target: under 51,000
-    "all": 87_691,  # target: under 69,000
+    "core": 63_829,  # all but RINGS; target: under 51,000
+    "all": 87_699,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

@@ -52,7 +52,7 @@ class CaptionSource:
         object.__setattr__(self, "_keys", [None if name is None else photograph_key(name) for name in self.images])
 
     @cached_property
-    def _counted(self) -> CountedCaptions:
+    def _caption_counts(self) -> CountedCaptions:
         # Counted once for all benchmarks, which differ only in the captions they leave out.
         return CountedCaptions(self.texts)
 
@@ -83,7 +83,7 @@ class CaptionSource:
         equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image
         kept: NDArray[np.bool_] = ~(of_image | equal)
         counts = {"captions": int(kept.sum()), "of_its_images": int(of_image.sum()), "equal_texts": int(equal.sum())}
-        return (self._counted.model(kept) if kept.any() else None), {"place": self.place, **counts}
+        return (self._caption_counts.model(kept) if kept.any() else None), {"place": self.place, **counts}
 
 
 def plain(text: str) -> str:

@@ -67,7 +67,7 @@ def karpathy(folder: Path, file: str) -> list[dict[str, Any]]:
     ]
 
 
-def listed(folder: Path, file: str) -> list[dict[str, Any]]:
+def read_list(folder: Path, file: str) -> list[dict[str, Any]]:
     """Reads the images of one of BLIP's lists, which contain one split each."""
     # The lists contain paths of images, but pools use names.
     named = [(Path(entry["image"]).name, entry) for _, entry in entries(folder / file, ("image", "caption"))]
@@ -98,7 +98,7 @@ def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[R
         reshape=split_lines,
         files="*.tar",
     )
-    return raw(karpathy_file, karpathy), raw(list_file, listed), archives
+    return raw(karpathy_file, karpathy), raw(list_file, read_list), archives
 
 
 FLICKR8K_CAPTIONS = _forms(
