@@ -132,7 +132,7 @@ def test_convert(advice, old_clip, tmp_path, monkeypatch):
 
 
 @pytest.mark.follows("hfcomp/cli/evaluate.py", "--write_pairs only lists pairs and scores no model. Remove MODEL and")
-@pytest.mark.follows("hfcomp/cli/evaluate.py", "two files are called {name!r}. Give them different names.")
+@pytest.mark.follows("hfcomp/evaluation/score_files.py", "two files are called {name!r}. Give them different names.")
 def test_evaluate(advice, clip, tmp_path):
     data = small_sugarcrepe.write(tmp_path / "data")
     pairs, out = tmp_path / "pairs.jsonl", tmp_path / "out"

@@ -20,7 +20,7 @@ def evaluator() -> Evaluator:
 def test_the_sandbox_is_scored_by_the_rules_that_need_no_captions(evaluator):
     blind = score_blind_rules(ExperimentConfig(**FIELDS), evaluator)
     assert blind.rules == [CONSTANT, SHORTER, FULL_STOP]
-    assert set(blind.skipped) == set(BIGRAMS) and "captions are drawn" in blind.skipped[BIGRAMS[0]]
+    assert set(blind.skipped) == set(BIGRAMS) and "--blind_captions" in blind.skipped[BIGRAMS[0]]
     assert set(blind.outcomes.table["benchmark"]) <= {one.benchmark.title for one in evaluator.loaded}
 
 

@@ -122,7 +122,7 @@ def test_the_report_has_blind_rules_the_prior_of_every_model_and_what_is_left(fi
         assert line["models"]["Slipform"]["value"] == pytest.approx(left["value"].mean())
     for file in ("report.md", "report.html"):
         text = (finished / file).read_text()
-        assert "Blind baselines" in text and "prior of same-batch" in text and "--blind_captions names others" in text
+        assert "prior of same-batch" in text and "--blind_captions" in text
     again = EvaluationResults.load(finished)
     assert again._blind_facts == blind
 

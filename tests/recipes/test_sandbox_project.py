@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -46,7 +48,7 @@ def test_scenes_without_a_keyword_of_their_concept_are_left_out_and_logged(made)
     project.decisions.close()
     assert counts["object"] == counts["size"] == SCENES and counts["color"] < SCENES
     left = SCENES - counts["color"]
-    assert any(line.startswith(f"{left} images are left out: no caption with a keyword") for line in lines)
+    assert any(re.match(rf"{left} images.*keyword", line) for line in lines), lines
 
 
 def test_a_second_call_changes_nothing(made):
