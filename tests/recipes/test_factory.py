@@ -146,7 +146,7 @@ def test_the_whole_of_it_on_some_photographs(tmp_path, monkeypatch, capfd):
         *("slipform/report.md", "analysis/report.md", "analysis/gallery.png")
     ]
     assert all((tmp_path / "out" / name).exists() for name in found)
-    refused = re.search(r"(\d+) of (\d+) captions of a random language model were refused", out)
+    refused = re.search(r"(\d+) of (\d+) captions from a random language model were rejected", out)
     assert int(refused[1]) >= 0.9 * int(refused[2]) > 0
     assert "the model started from random weights" in (tmp_path / "out" / "slipform" / "report.md").read_text()
     results = json.loads((tmp_path / "out" / "slipform" / "results.json").read_text())
