@@ -123,7 +123,7 @@ class Options:
     def __post_init__(self) -> None:
         options = declared_options(type(self))
         for option in options.values():
-            value = _plain(getattr(self, option.name), option.hint)
+            value = _unwrap_value(getattr(self, option.name), option.hint)
             texts = all(isinstance(entry, str) for entry in (value if isinstance(value, list) else [value]))
             try:
                 value = option.adapter.validate_python(value, strict=not texts)
@@ -141,11 +141,11 @@ class Options:
                 member(*(getattr(self, name) for name in signature(member).parameters))
 
 
-def _plain(value: Any, hint: Any) -> Any:
+def _unwrap_value(value: Any, hint: Any) -> Any:
     """Converts a Python value for its option: a list to a tuple, a path to a text, a NumPy integer to an int."""
     kinds = members(hint)
     if isinstance(value, list | tuple) and kinds and get_origin(kinds[0]) is tuple:
-        return tuple(_plain(entry, get_args(kinds[0])[0]) for entry in value)
+        return tuple(_unwrap_value(entry, get_args(kinds[0])[0]) for entry in value)
     if isinstance(value, PurePath) and str in kinds and Path not in kinds:
         return str(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
