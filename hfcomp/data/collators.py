@@ -15,12 +15,13 @@ import torch
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.spans import Concept, tokens_of, with_spans
 from hfcomp.data.images import MAX_IMAGE_PIXELS
-from hfcomp.data.pixels import PixelBatch, PixelTransform
+from hfcomp.data.pixels import PixelBatch, PixelTransform, choose_transform
 from hfcomp.data.pixels.store import ImageReader, PixelStore
 from hfcomp.data.row_values import negative_fields, read_value, row_fields, text_key
 from hfcomp.data.sampling.draws import CROP_BOX
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
+from hfcomp.families import family_of
 from hfcomp.parsing.captions import lone_surrogate
 
 
@@ -73,7 +74,13 @@ class CompositionalCollator:
         pad_to_multiple_of: int = 1,
     ) -> None:
         self.tokenizer = TextTokenizer.from_processor(processor, config, multiple=pad_to_multiple_of)
-        self.transform = PixelTransform.from_processor(processor.image_processor, max_pixels=max_image_pixels)
+        names = family_of(config).image_inputs
+        self.transform = choose_transform(processor.image_processor, names, max_pixels=max_image_pixels)
+        if not isinstance(self.transform, PixelTransform) and (pixel_cache is not None or reduced_jpeg):
+            raise ValueError(
+                f"pixel_cache and reduced_jpeg cannot be used with {type(processor.image_processor).__name__}, which "
+                "must prepare every image itself. Remove them."
+            )
         self.num_negatives = num_negatives
         self.negative_image = negative_image
         self.max_concepts = max_concepts

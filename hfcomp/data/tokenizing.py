@@ -13,6 +13,7 @@ import ftfy
 import torch
 
 from hfcomp.data.concepts.spans import TokenPlaces, word_places
+from hfcomp.families import FAMILIES, Family, family_of, text_length
 from hfcomp.parsing.captions import Span
 
 _WORD = re.compile(r"\S+")
@@ -66,16 +67,16 @@ def _trim(text: str, tokens: Sequence[Span]) -> list[Span]:
 class TextTokenizer:
     """Tokenizes texts for a dual encoder: right-padded token ids, and whether each text was truncated.
 
-    CLIP is causal and pools at the end-of-text token, so padding to the longest text of the batch is exact. SigLIP
-    attends to its padding and was trained at full length, so its texts are always padded to `max_length`. Texts are
-    prepared as in the model's own training, which the transformers tokenizers do not do: CLIP texts are cleaned by
-    [`clean`], and SigLIP 2 texts are lower-cased. MetaCLIP 2 was trained with its unmodified tokenizer. Truncation
-    keeps the end-of-text token.
+    CLIP is causal and pools at the end-of-text token, and a BERT gets an attention mask, so padding to the longest
+    text of the batch is exact. SigLIP attends to its padding and was trained at full length, so its texts are always
+    padded to `max_length`. Texts are prepared as in the model's own training, which the transformers tokenizers do not
+    do: CLIP texts are cleaned by [`clean`], and SigLIP 2 texts are lower-cased. MetaCLIP 2 was trained with its
+    unmodified tokenizer. Truncation keeps the end-of-text token. `hfcomp.families` lists these traits.
 
     Args:
         tokenizer: The processor's tokenizer.
-        model_type: `clip`, `metaclip_2` or `siglip`.
-        max_length: Number of positions of the text tower.
+        model_type: Family of the model, such as `clip` or `siglip`.
+        max_length: Number of tokens at which a text is cut.
         eos_token_id: The text tower's end-of-text id; 2 is the legacy value that pools at the highest token id.
         multiple: Padded length is rounded up to a multiple of this, up to the number of positions.
 
@@ -90,21 +91,25 @@ class TextTokenizer:
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.multiple = multiple
-        self.pad_to_full = model_type == "siglip"
-        self.lower = self.pad_to_full and _is_case_sensitive(tokenizer)
-        self.clean = model_type == "clip"
-        if not self.pad_to_full:
-            _check_end_of_text(tokenizer, eos_token_id, legacy=model_type == "clip" and eos_token_id == 2)
+        family = FAMILIES.get(model_type, Family())
+        self.pad_to_full = family.padding == "read"
+        self.lower = family.lower and _is_case_sensitive(tokenizer)
+        self.clean = family.clean
+        if family.padding == "causal":
+            old = family.clean and eos_token_id == 2  # as in CLIP configurations of old versions of transformers
+            _check_end_of_text(tokenizer, eos_token_id, highest=family.highest_end or old)
 
     @classmethod
     def from_processor(cls, processor: Any, config: Any, *, multiple: int = 1) -> TextTokenizer:
         """Makes the tokenizer for a model from its processor and configuration."""
-        text_config = config.text_config
+        text, tokenizer = config.text_config, processor.tokenizer
+        if family_of(config).padding == "masked":
+            _check_padding(tokenizer, text.pad_token_id)
         return cls(
-            processor.tokenizer,
+            tokenizer,
             model_type=config.model_type,
-            max_length=text_config.max_position_embeddings,
-            eos_token_id=getattr(text_config, "eos_token_id", None),
+            max_length=text_length(config, tokenizer),
+            eos_token_id=getattr(text, "eos_token_id", None),
             multiple=multiple,
         )
 
@@ -198,15 +203,35 @@ def _is_case_sensitive(tokenizer: Any) -> bool:
     return upper != lower
 
 
-def _check_end_of_text(tokenizer: Any, eos_token_id: int | None, *, legacy: bool) -> None:
-    if legacy and tokenizer.eos_token_id < len(tokenizer) - 1:
+def _check_padding(tokenizer: Any, pad_token_id: int | None) -> None:
+    padding, end = tokenizer.pad_token_id, tokenizer.eos_token_id
+    if padding != pad_token_id:
         raise ValueError(
-            "the text tower's eos_token_id is 2, so it pools at the highest token id, but the tokenizer's "
-            f"end-of-text token {tokenizer.eos_token_id} is not the highest of its {len(tokenizer)} tokens. Set "
-            f"model.config.text_config.eos_token_id = {tokenizer.eos_token_id} (not 2) and load the model again, or "
-            "use a tokenizer without added tokens."
+            f"the text tower hides token {pad_token_id} as padding, but the tokenizer pads with token {padding}. Use "
+            "the model's own processor."
         )
-    if not legacy and eos_token_id is not None and tokenizer.eos_token_id != eos_token_id:
+    if padding == end:
+        raise ValueError(
+            f"the tokenizer pads with its end-of-text token {end}, which the padding mask would hide too. Give "
+            "it a padding token of its own."
+        )
+
+
+def _check_end_of_text(tokenizer: Any, eos_token_id: int | None, *, highest: bool) -> None:
+    if highest and tokenizer.eos_token_id < len(tokenizer) - 1:
+        problem = "the text tower pools at the highest token id"
+        advice = "Use a tokenizer without added tokens."
+        if eos_token_id == 2:
+            problem = "the text tower's eos_token_id is 2, so it pools at the highest token id"
+            advice = (
+                f"Set model.config.text_config.eos_token_id = {tokenizer.eos_token_id} (not 2) and load the model "
+                "again, or use a tokenizer without added tokens."
+            )
+        raise ValueError(
+            f"{problem}, but the tokenizer's end-of-text token {tokenizer.eos_token_id} is not the highest of its "
+            f"{len(tokenizer)} tokens. {advice}"
+        )
+    if not highest and eos_token_id is not None and tokenizer.eos_token_id != eos_token_id:
         raise ValueError(
             f"the text tower pools at token {eos_token_id}, but the tokenizer ends texts with token "
             f"{tokenizer.eos_token_id}, so the tower would pool the first position. Use the model's own processor."

@@ -18,7 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging
 
-from hfcomp.modeling.backbones import TOWERS, load_backbone, load_processor
+from hfcomp.modeling.backbones import load_backbone, load_processor, tower_parts
 from hfcomp.modeling.checkpoints import is_peft, save_objective_state, write_sentence_transformers_files
 from hfcomp.reading import nearest
 from hfcomp.writing import replacing_folder
@@ -38,7 +38,7 @@ TARGETS = {
 }
 """Named groups of modules: the encoders' layers, the maps from pooled state to embedding, and SigLIP's pooling."""
 DEFAULT_TARGETS = ("attention", "mlp")
-SCALARS = ("logit_scale", "logit_bias")
+SCALARS = ("logit_scale", "logit_bias", "temperature")
 # PEFT's keyword for all linear layers, used instead of names.
 PEFT_ALL = "all-linear"
 _ADAPTED = (nn.Linear, nn.Conv2d, nn.Embedding, nn.MultiheadAttention)
@@ -211,7 +211,7 @@ def _write(merged: PreTrainedModel, adapter: str | Path, folder: Path) -> None:
 
 
 def _resolve(backbone: nn.Module, targets: Iterable[str], frozen_towers: Collection[str]) -> _Targets:
-    frozen = tuple(part for tower in frozen_towers for part in TOWERS[tower])
+    frozen = tuple(part for tower in frozen_towers for part in tower_parts(backbone, tower))
     modules = {name: module for name, module in backbone.named_modules() if isinstance(module, _ADAPTED)}
     patterns, pooling = [], []
     for target in targets:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoProcessor
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
+from hfcomp.families import TEXT_PARTS, family_of
 from hfcomp.modeling.checkpoints import ADAPTER_FILE, OBJECTIVE_STATE_FILE, unfrozen_names
 from hfcomp.modeling.weight_checks import (
     COPY_AGAIN,
@@ -23,8 +26,7 @@ from hfcomp.reading import may_be_hub_id
 
 logger = logging.get_logger(__name__)
 
-SUPPORTED_MODEL_TYPES = ("clip", "metaclip_2", "siglip")
-TOWERS = {"image": ("vision_model", "visual_projection"), "text": ("text_model", "text_projection")}
+FEATURES = ("get_image_features", "get_text_features")
 # First components of a dual encoder's weight names. Others, such as a classifier's head, are not part of it.
 OWN_PARTS = ("text_model", "vision_model", "text_projection", "visual_projection", "logit_scale", "logit_bias")
 
@@ -59,7 +61,7 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
             "the model contains an injected adapter (from add_adapter, load_adapter, or AutoModel on an adapter's "
             "folder), which would be lost when saving. Wrap the model with peft.get_peft_model, or pass the folder."
         )
-    check_model_type(getattr(backbone, "config", None))
+    check_dual_encoder(backbone)
     return backbone
 
 
@@ -81,7 +83,6 @@ def load_config(model: str | Path) -> Any:
             hint = f" It is an open_clip folder. Convert it: hfcomp convert {place} --output {place}-transformers"
         raise ValueError(f"{place} has no config.json.{hint}")
     config = AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
-    check_model_type(config)
     # On the meta device, transformers compares names and shapes without reading values.
     load_backbone(model, device_map="meta")
     return config
@@ -102,17 +103,19 @@ def base_of_adapter(model: str | Path) -> Base | None:
     return Base(adapter.base_model_name_or_path, adapter.revision or "main")
 
 
-def check_model_type(config: Any) -> None:
-    model_type = getattr(config, "model_type", None)
-    if model_type == "siglip2":
+def check_dual_encoder(model: nn.Module) -> None:
+    """Checks that a model has the methods of a dual encoder and a tower for each.
+
+    Raises:
+        ValueError: If something is missing. The message names it.
+    """
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    missing = [f"{name}()" for name in FEATURES if not hasattr(plain, name)]
+    missing += [f"config.{name}" for name in ("text_config",) if not hasattr(getattr(plain, "config", None), name)]
+    if missing:
         raise ValueError(
-            "model type 'siglip2' is the NaFlex variant of SigLIP 2 (variable resolution), which is not supported. "
-            "Use a fixed-resolution SigLIP 2 checkpoint such as google/siglip2-base-patch16-224."
-        )
-    if model_type not in SUPPORTED_MODEL_TYPES:
-        raise ValueError(
-            f"model type {model_type!r} is not a supported dual encoder; "
-            f"expected one of {', '.join(SUPPORTED_MODEL_TYPES)}."
+            f"{type(plain).__name__} is not a dual encoder: it has no {' and no '.join(missing)}. Use a model that "
+            "embeds images and texts separately, such as CLIP, SigLIP, ALIGN or FLAVA."
         )
 
 
@@ -166,10 +169,11 @@ def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
         backbone, info = AutoModel.from_pretrained(
             model, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
         )
-    check_model_type(backbone.config)
+    check_dual_encoder(backbone)
     # Old CLIP checkpoints contain position_ids, a buffer that transformers no longer stores.
     unused = {name for name in info["unexpected_keys"] if not name.endswith(".position_ids")}
-    own = {name for name in unused if name.partition(".")[0] in OWN_PARTS}
+    parts = {*OWN_PARTS, *(name for name, _ in backbone.named_children())}
+    own = {name for name in unused if name.partition(".")[0] in parts}
     # If weights are missing, they may exist under names that nothing reads.
     raise_on_mismatch(
         model,
@@ -237,9 +241,10 @@ def _processor_of(place: str | Path) -> Any:
         return AutoProcessor.from_pretrained(base.place, revision=base.revision, trust_remote_code=False)
 
 
-def _pooler_output(output: Any) -> torch.Tensor:
+def _pooler_output(backbone: nn.Module, output: Any) -> torch.Tensor:
     # `get_*_features` returns a tensor in transformers 4, and an output with `pooler_output` in 5.
-    return output if isinstance(output, torch.Tensor) else output.pooler_output
+    features = output if isinstance(output, torch.Tensor) else output.pooler_output
+    return features[:, 0] if family_of(backbone.config).first_token else features
 
 
 def normalize(features: torch.Tensor) -> torch.Tensor:
@@ -249,16 +254,53 @@ def normalize(features: torch.Tensor) -> torch.Tensor:
     return nn.functional.normalize(features, dim=-1)
 
 
-def encode_images(backbone: nn.Module, pixel_values: torch.Tensor) -> torch.Tensor:
-    """Returns L2-normalized image embeddings `[B, D]` of normalized pixels `[B, 3, H, W]`."""
-    return normalize(_pooler_output(backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))))
+def encode_images(backbone: nn.Module, images: torch.Tensor | Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Returns L2-normalized image embeddings `[B, D]`.
+
+    Args:
+        images: Normalized pixels `[B, 3, H, W]`, or the inputs of a tower that needs more than these, by name.
+    """
+    inputs = images if isinstance(images, Mapping) else {"pixel_values": images}
+    inputs = {**inputs, "pixel_values": inputs["pixel_values"].to(backbone.dtype)}
+    return normalize(_pooler_output(backbone, backbone.get_image_features(**inputs)))
+
+
+def blank_images(config: Any, number: int) -> torch.Tensor | dict[str, torch.Tensor]:
+    """Returns inputs of an image tower for black images: pixels `[n, 3, H, W]`, or several inputs by name."""
+    vision = getattr(config, "vision_config", None) or config.image_config
+    if "spatial_shapes" not in family_of(config).image_inputs:
+        return torch.zeros((number, getattr(vision, "num_channels", 3), vision.image_size, vision.image_size))
+    patches, side = vision.num_patches, math.isqrt(vision.num_patches)
+    return {
+        "pixel_values": torch.zeros((number, patches, vision.num_channels * vision.patch_size**2)),
+        "pixel_attention_mask": torch.ones((number, patches), dtype=torch.long),
+        "spatial_shapes": torch.full((number, 2), side),
+    }
 
 
 def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
     """Returns L2-normalized text embeddings `[B, D]` of right-padded token ids `[B, L]`."""
-    # No attention mask is needed: CLIP is causal, so right padding changes nothing, and SigLIP attends to its padding
-    # by design.
-    return normalize(_pooler_output(backbone.get_text_features(input_ids=input_ids)))
+    # CLIP is causal, so right padding changes nothing, and SigLIP attends to its padding by design.
+    inputs, family = {"input_ids": input_ids}, family_of(backbone.config)
+    if family.padding == "masked":
+        inputs["attention_mask"] = (input_ids != backbone.config.text_config.pad_token_id).long()
+    elif family.causal_mask:
+        inputs["attention_mask"] = _causal_mask(*input_ids.shape, backbone)
+    return normalize(_pooler_output(backbone, backbone.get_text_features(**inputs)))
+
+
+def _causal_mask(size: int, length: int, backbone: nn.Module) -> torch.Tensor:
+    # Four dimensions and additive, `[B, 1, L, L]`: every implementation of attention uses such a mask as it is.
+    lowest = torch.finfo(backbone.dtype).min
+    mask = torch.full((length, length), lowest, dtype=backbone.dtype, device=backbone.device).triu(1)
+    return mask.expand(size, 1, length, length)
+
+
+def similarity_scale(model: nn.Module) -> torch.Tensor:
+    """Returns the factor by which a model multiplies cosines, a scalar: `exp(logit_scale)`, or 1 / `temperature`."""
+    if family_of(model.config).temperature:
+        return 1 / model.temperature.squeeze()
+    return model.logit_scale.exp().squeeze()
 
 
 # Embeddings of single tokens (an image's patches, the phrases of a caption) come from the same forward pass as the
@@ -320,9 +362,14 @@ def _text_head(backbone: nn.Module) -> Any:
     return tower.head if hasattr(tower, "head") else backbone.text_projection
 
 
+def tower_parts(model: nn.Module, tower: str) -> tuple[str, ...]:
+    """Returns the names of the modules of the `image` or `text` tower, with its projection."""
+    return TEXT_PARTS if tower == "text" else family_of(model.config).image_parts
+
+
 def freeze_towers(backbone: nn.Module, towers: list[str]) -> None:
     """Freezes the `image` or `text` tower with its projection; `logit_scale` does not change."""
-    prefixes = tuple(part for tower in towers for part in TOWERS[tower])
+    prefixes = tuple(part for tower in towers for part in tower_parts(backbone, tower))
     for name, parameter in backbone.named_parameters():
         # Compare every component of the name, not only the first, because PEFT adds its own prefixes.
         if any(piece in prefixes for piece in name.split(".")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from hfcomp.distributed import gather_sizes
 from hfcomp.distributed.shards import is_sharded
 from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
-from hfcomp.modeling.backbones import encode_image_tokens, encode_images, encode_phrases, encode_texts
+from hfcomp.modeling.backbones import (
+    blank_images,
+    encode_image_tokens,
+    encode_images,
+    encode_phrases,
+    encode_texts,
+    similarity_scale,
+)
 
 
 class DualEncoder(nn.Module):
@@ -105,9 +112,9 @@ class DualEncoder(nn.Module):
         """The backbone without PEFT's wrapper."""
         return self.backbone.get_base_model() if self.is_peft else self.backbone
 
-    def normalize_pixels(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Normalizes uint8 pixels for the image tower; float pixels are considered already normalized."""
-        if pixels.is_floating_point():
+    def normalize_pixels(self, pixels: Any) -> Any:
+        """Normalizes uint8 pixels for the image tower; float pixels and named inputs are already normalized."""
+        if isinstance(pixels, Mapping) or pixels.is_floating_point():
             return pixels
         return (pixels.to(self.pixel_mean.dtype) - self.pixel_mean) / self.pixel_std
 
@@ -126,8 +133,9 @@ class DualEncoder(nn.Module):
 
         Args:
             input_ids: Captions, `[B, L]`.
-            pixels: The `B` images followed by the existing negative images: a tensor `[M, 3, H, W]`, or an object with
-                `len()` and `slice_to(start, stop, device)`. uint8 pixels are normalized here.
+            pixels: The `B` images followed by the existing negative images: a tensor `[M, 3, H, W]`, the image tower's
+                inputs by name, or an object with `len()` and `slice_to(start, stop, device)` for either. uint8 pixels
+                are normalized here.
             negative_input_ids: Existing negative captions, `[n, L]`, row by row.
             concept_input_ids: Existing concepts, `[c, L]`, image by image.
             concept_token_mask: Mask `[B * max_concepts, L]` of the caption tokens of each concept, used instead of
@@ -156,7 +164,7 @@ class DualEncoder(nn.Module):
         repeated = {"text_embeds": text_index, "concept_embeds": concept_text_index}
         output |= self._text_fields(texts, concept_token_mask, fields, repeated)
         if "logit_scale" in self.required_features:
-            output["logit_scale"] = self.plain.logit_scale.exp().squeeze()
+            output["logit_scale"] = similarity_scale(self.plain)
         if "logit_bias" in self.required_features:
             output["logit_bias"] = self.plain.logit_bias.squeeze()
         if "learned" in self.required_features:
@@ -171,8 +179,10 @@ class DualEncoder(nn.Module):
             return {}
 
         def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
-            if isinstance(pixels, torch.Tensor):
-                # Move one mini-batch at a time, so the pixels of a large batch are never all on the device.
+            # Move one mini-batch at a time, so the pixels of a large batch are never all on the device.
+            if isinstance(pixels, Mapping):
+                part = {name: values[start:stop].to(self.device) for name, values in pixels.items()}
+            elif isinstance(pixels, torch.Tensor):
                 part = pixels[start:stop].to(self.device)
             else:
                 part = pixels.slice_to(start, stop, self.device)
@@ -182,7 +192,7 @@ class DualEncoder(nn.Module):
             return (encode_images(self.backbone, part),)
 
         embeddings, *tokens = self._encode_mini_batches(
-            encode, len(pixels) if "negative_image_embeds" in self.required_features else size
+            encode, _number(pixels) if "negative_image_embeds" in self.required_features else size
         )
         fields = {"image_embeds": embeddings[:size]} if "image_embeds" in self.required_features else {}
         if tokens:
@@ -258,12 +268,12 @@ class DualEncoder(nn.Module):
 
     def _dummy_inputs(self) -> dict[str, Any]:
         """Makes one image, text, negative and concept, to find the parameters on which the used fields depend."""
-        vision, text = self.plain.config.vision_config, self.plain.config.text_config
-        ids = torch.ones((1, text.max_position_embeddings), dtype=torch.long, device=self.device)
+        # Three tokens are enough, and no model has fewer positions.
+        ids = torch.ones((1, 3), dtype=torch.long, device=self.device)
         mask = torch.ones((1, 1), dtype=torch.bool, device=self.device)
         return {
             "input_ids": ids,
-            "pixels": torch.zeros((2, vision.num_channels, vision.image_size, vision.image_size)),
+            "pixels": blank_images(self.plain.config, 2),
             "negative_input_ids": ids,
             "negative_text_mask": mask,
             "negative_image_mask": mask[0],
@@ -307,6 +317,10 @@ class DualEncoder(nn.Module):
             ValueError: If weights or the objective's state do not match. The message names the keys.
         """
         checkpoints.load(self.backbone, self.objective_state, folder)
+
+
+def _number(pixels: Any) -> int:
+    return len(pixels["pixel_values"] if isinstance(pixels, Mapping) else pixels)
 
 
 def scatter_rows(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
 from hfcomp.evaluation.models import open_embedder
 from hfcomp.metrics.choice import all_higher
+from hfcomp.modeling import similarity_scale
 from hfcomp.options import named_models
 from hfcomp.reporting.report import Table
 
@@ -83,7 +84,7 @@ def _score(
     return ModelScores(
         name,
         place,
-        scale=float(backbone.logit_scale.detach().exp()),
+        scale=float(similarity_scale(backbone).detach()),
         bias=0.0 if bias is None else float(bias.detach()),
         rows=_rows(records, owners, cosines("image"), cosines("negative_image")),
         truncated=encoded.flagged,

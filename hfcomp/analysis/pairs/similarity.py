@@ -16,6 +16,7 @@ from hfcomp.evaluation.cells import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
 from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
 from hfcomp.metrics.choice import all_higher
+from hfcomp.modeling import similarity_scale
 
 CAPTION_IMAGE, NEGATIVE_IMAGE = "caption and image", "negative caption and image"
 CAPTION_WRONG_IMAGE, WRONG_PAIR = "caption and negative image", "negative caption and negative image"
@@ -172,7 +173,7 @@ def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, 
     if "image" in index:
         image = _pair_vectors(pairs, index, "image")
         own, other = indexed_cosines(*image, *caption), indexed_cosines(*image, *negative)
-        scale = float(embedder.backbone.logit_scale.detach().exp())
+        scale = float(similarity_scale(embedder.backbone).detach())
         scores.values |= {CAPTION_IMAGE: own, NEGATIVE_IMAGE: other, "I2T logit gap": scale * (own - other)}
         scores.judge("I2T accuracy", (own, other))
         if "negative_image" in index:

@@ -26,6 +26,7 @@ from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.models import open_embedder
 from hfcomp.losses import fermi_dirac_margin
+from hfcomp.modeling import similarity_scale
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.options import named_models
 from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE
@@ -148,4 +149,4 @@ def _encode(pairs: PairSet, embedder: Embedder, options: ProbeOptions) -> Encode
     margins: dict[float | str, Any] = {margin: margin for margin in options.margins}
     if items["concreteness"].notna().any():
         margins[ADAPTIVE] = fermi_dirac_margin(torch.tensor(items["concreteness"].to_numpy("float32"), device=device))
-    return EncodedPairs(tensors, embedder.backbone.logit_scale.detach().float().exp(), margins)
+    return EncodedPairs(tensors, similarity_scale(embedder.backbone).detach().float(), margins)

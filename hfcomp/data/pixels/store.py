@@ -23,6 +23,7 @@ from PIL import Image
 
 from hfcomp.checksums import read_checked
 from hfcomp.data.images import MAX_IMAGE_PIXELS, Unreadable, decode_image, is_tiny
+from hfcomp.data.pixels.processor import ProcessorInputs
 from hfcomp.data.pixels.transform import PixelTransform
 from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named
 
@@ -235,12 +236,12 @@ class ReadImages:
     """The images of a batch.
 
     Attributes:
-        pixels: Pixels `[M, 3, H, W]`, uint8; float if the values were float pixels.
+        pixels: Pixels `[M, 3, H, W]`, uint8; float if the values were float pixels; or inputs from `ProcessorInputs`.
         tiny: Whether each image is 1 pixel wide or high.
         decoded: Whether each image was decoded rather than read from a store.
     """
 
-    pixels: torch.Tensor
+    pixels: torch.Tensor | dict[str, torch.Tensor]
     tiny: list[bool]
     decoded: list[bool]
 
@@ -249,7 +250,7 @@ class ReadImages:
 class ImageReader:
     """Reads the images of rows."""
 
-    transform: PixelTransform
+    transform: PixelTransform | ProcessorInputs
     max_pixels: int = MAX_IMAGE_PIXELS
     urls: UrlAccess | None = None
     store: PixelStore | None = None

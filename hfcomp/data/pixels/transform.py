@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +56,15 @@ class PixelBatch:
     # in main memory and only `slice_to` moves it.
     __slots__ = ("boxes", "pixels")
 
-    def __init__(self, pixels: torch.Tensor, boxes: torch.Tensor | None = None) -> None:
+    def __init__(self, pixels: torch.Tensor | Mapping[str, torch.Tensor], boxes: torch.Tensor | None = None) -> None:
         """Wraps pixels `[M, 3, H, W]`: uint8 from `PixelTransform`, or already normalized floats.
 
-        `slice_to` crops the images to `boxes`, `[M, 4]` float32: `(left, top, right, bottom)` as shares of width and
-        height, 0 to 1.
+        The outputs of `ProcessorInputs` are wrapped by name and never cropped. Otherwise `slice_to` crops the images
+        to `boxes`, `[M, 4]` float32: `(left, top, right, bottom)` as shares of width and height, 0 to 1.
         """
+        if isinstance(pixels, Mapping):
+            self.pixels, self.boxes = dict(pixels), None
+            return
         if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
             kind = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
             raise ValueError(f"PixelBatch got {kind}. Expected a tensor [M, 3, H, W].")
@@ -75,19 +78,25 @@ class PixelBatch:
         self.boxes = boxes
 
     def __len__(self) -> int:
-        return self.pixels.shape[0]
+        return len(self.pixels["pixel_values"] if isinstance(self.pixels, dict) else self.pixels)
 
     def __repr__(self) -> str:
+        if isinstance(self.pixels, dict):
+            return f"PixelBatch({ {name: list(values.shape) for name, values in self.pixels.items()} })"
         # Show shape and dtype instead of pixels, because batches appear in logs and tracebacks.
         crops = "" if self.boxes is None else ", crops"
         return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device}{crops})"
 
     def pin_memory(self) -> PixelBatch:
         """Returns a copy in page-locked memory; called by the DataLoader's pin thread with `dataloader_pin_memory`."""
+        if isinstance(self.pixels, dict):
+            return PixelBatch({name: values.pin_memory() for name, values in self.pixels.items()})
         return PixelBatch(self.pixels.pin_memory(), None if self.boxes is None else self.boxes.pin_memory())
 
-    def slice_to(self, start: int, stop: int, device: torch.device | str) -> torch.Tensor:
+    def slice_to(self, start: int, stop: int, device: torch.device | str) -> Any:
         """Copies images `start:stop` to `device` without changing the dtype; if pinned, the copy is asynchronous."""
+        if isinstance(self.pixels, dict):
+            return {name: _copy(values[start:stop], device) for name, values in self.pixels.items()}
         pixels = _copy(self.pixels[start:stop], device)
         return pixels if self.boxes is None else crop_and_scale(pixels, _copy(self.boxes[start:stop], device))
 
@@ -102,6 +111,10 @@ _AFTER_PIXELS = (
     *("do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
     *("image_processor_type", "processor_class"),
 )
+
+
+class UnequalPixels(ValueError):
+    """A processor prepares images in a way that `PixelTransform` cannot reproduce."""
 
 
 class PixelTransform:
@@ -182,7 +195,7 @@ class PixelTransform:
             place = f"image {index} of the batch" if where is None else where[index]
             if image.mode != "RGB":
                 raise ValueError(f"{place} has mode {image.mode}. Expected RGB; pass it through decode_image.")
-            self._check_resized(image, place)
+            check_resized(self.image_processor, image, place, self.max_pixels)
         pixels = torch.empty((len(images), 3, *self.size), dtype=torch.uint8)
         places, others = pixels.numpy(), []
         for index, image in enumerate(images):
@@ -204,6 +217,10 @@ class PixelTransform:
         mean, std = (torch.tensor(values, device=pixels.device)[:, None, None] for values in (self.mean, self.std))
         return (pixels.float() * self.rescale_factor - mean) / std
 
+    def batch(self, parts: Sequence[torch.Tensor], device: torch.device | str) -> torch.Tensor:
+        """Returns several outputs of this transform as one batch of normalized pixels on a device."""
+        return self.normalize(torch.cat(list(parts)).to(device))
+
     def facts(self) -> dict[str, Any]:
         """Returns everything that determines an image's pixels, as JSON, to identify stored pixels.
 
@@ -222,33 +239,17 @@ class PixelTransform:
             "jpeg": _jpeg_version(),
         }
 
-    def _check_resized(self, image: Image.Image, place: str) -> None:
-        # Resizing the short edge before cropping turns 1 x 100,000 into an intermediate image of 224 x 22,400,000.
-        size = getattr(self.image_processor, "size", None)
-        short = size.get("shortest_edge") if hasattr(size, "get") else None
-        if not short or size.get("longest_edge") or not self.image_processor.do_resize:
-            return
-        width, height = image.size
-        # A limit below the common output size would reject all images. The limit is meant for images that grow beyond
-        # that size.
-        limit = max(self.max_pixels, 16 * short * short)
-        if short * short * max(image.size) / min(image.size) > limit:
-            raise ValueError(
-                f"{place} is {width:,} x {height:,} pixels. With its short edge resized to {short}, it would exceed "
-                f"{limit:,} pixels. {DROP_ROW}, crop it or, if you trust its source, raise max_image_pixels."
-            )
-
     def _prove(self) -> None:
         direct = DirectResize.from_processor(self.image_processor)
         for image in (*_probes(), *_uneven_probes(), _noise(self.size)):
             pixels = self([image])
             if pixels.dtype != torch.uint8:
-                raise ValueError(self._cannot(f"returns {pixels.dtype} without rescaling and normalization"))
+                raise UnequalPixels(self._cannot(f"returns {pixels.dtype} without rescaling and normalization"))
             own = _stack(self.image_processor(images=[image], return_tensors=None)["pixel_values"]).float()
             ours = self.normalize(pixels)
             allowed = 1e-5 * max(1.0, own.abs().max().item())
             if own.shape != ours.shape or (own - ours).abs().max().item() > allowed:
-                raise ValueError(self._cannot("does more to the pixels than resize, crop, rescale and normalize"))
+                raise UnequalPixels(self._cannot("does more to the pixels than resize, crop, rescale and normalize"))
             if direct is not None and not np.array_equal(direct(image), pixels[0]):
                 direct = None
         self.keeps_ready_images = np.array_equal(pixels[0].permute(1, 2, 0).numpy(), np.asarray(image))
@@ -258,6 +259,23 @@ class PixelTransform:
         return (
             f"{type(self.image_processor).__name__} {problem}. Expected 8-bit pixels before rescaling. Use the "
             "processor of a fixed-resolution CLIP or SigLIP model, or pass float pixels from your own collator."
+        )
+
+
+def check_resized(image_processor: Any, image: Image.Image, place: str, max_pixels: int) -> None:
+    # Resizing the short edge before cropping turns 1 x 100,000 into an intermediate image of 224 x 22,400,000.
+    size = getattr(image_processor, "size", None)
+    short = size.get("shortest_edge") if hasattr(size, "get") else None
+    if not short or size.get("longest_edge") or not image_processor.do_resize:
+        return
+    width, height = image.size
+    # A limit below the common output size would reject all images. The limit is meant for images that grow beyond
+    # that size.
+    limit = max(max_pixels, 16 * short * short)
+    if short * short * max(image.size) / min(image.size) > limit:
+        raise ValueError(
+            f"{place} is {width:,} x {height:,} pixels. With its short edge resized to {short}, it would exceed "
+            f"{limit:,} pixels. {DROP_ROW}, crop it or, if you trust its source, raise max_image_pixels."
         )
 
 

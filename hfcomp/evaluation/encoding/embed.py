@@ -18,11 +18,12 @@ from PIL import Image
 from torch import nn
 
 from hfcomp.data.images import decode_image, is_tiny
-from hfcomp.data.pixels import PixelTransform
+from hfcomp.data.pixels import PixelTransform, ProcessorInputs, choose_transform
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.cells import check_text, decoded, distinct, image_key, tokens_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
+from hfcomp.families import embedding_width, family_of
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
 ENCODING_VERSION = 3
@@ -104,7 +105,7 @@ class Embedder(EvaluatedModel):
         super().__init__(model, device=device, batch_size=batch_size, cache=cache, split=split)
         self.config = load_config(model) if self._backbone is None else self._backbone.config
         processor = processor or load_processor(model, argument="processor")
-        self.transform = PixelTransform.from_processor(processor.image_processor)
+        self.transform = choose_transform(processor.image_processor, family_of(self.config).image_inputs)
         self.tokenizer = TextTokenizer.from_processor(processor, self.config)
         self.encoded_images = 0
         self.encoded_texts = 0
@@ -176,9 +177,10 @@ class Embedder(EvaluatedModel):
             return self._index_texts(texts, progress)
 
     def _index_images(self, images: Sequence[Any], column: str, progress: bool) -> Indexed:
-        def encode(pixels: torch.Tensor) -> NDArray[np.float32]:
-            self.encoded_images += len(pixels)
-            return self._encode(encode_images, pixels)
+        def encode(inputs: Any) -> NDArray[np.float32]:
+            vectors = self._encode(encode_images, inputs)
+            self.encoded_images += len(vectors)
+            return vectors
 
         return index_images(self, self.transform, images, encode, self._width(), column=column, progress=progress)
 
@@ -210,11 +212,11 @@ class Embedder(EvaluatedModel):
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
         return Indexed(vectors.vectors, index[[number[text] for text in texts]], sum(cut), computed, merged)
 
-    def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
+    def _encode(self, encode: Callable[[nn.Module, Any], torch.Tensor], inputs: Any) -> NDArray:
         return encode(self.backbone, inputs).float().cpu().numpy()
 
     def _width(self) -> int:
-        return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
+        return embedding_width(self.config)
 
     def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
         # A Hub id or folder is loaded in fp32, see `load`.
@@ -240,25 +242,25 @@ class Embedder(EvaluatedModel):
 
 def index_images(
     model: EvaluatedModel,
-    transform: PixelTransform,
+    transform: PixelTransform | ProcessorInputs,
     images: Sequence[Any],
-    encode: Callable[[torch.Tensor], NDArray[np.float32]],
+    encode: Callable[[Any], NDArray[np.float32]],
     width: int,
     *,
     column: str,
     progress: bool,
     desc: str = "",
 ) -> Indexed:
-    """Computes a vector `[width]` for each distinct image; `encode` maps a batch of normalized pixels to vectors."""
+    """Computes a vector `[width]` for each distinct image; `encode` maps a batch of model inputs to vectors."""
     names = [f"column '{column}', row {row}" for row in range(len(images))]
     keys, index, first = distinct(map(image_key, images, names))
 
-    def load(number: int) -> tuple[torch.Tensor, bool]:
+    def load(number: int) -> tuple[Any, bool]:
         image = decoded(images[first[number]], names[first[number]])
         return transform([image], where=[names[first[number]]]), is_tiny(image)
 
-    def encode_batch(loaded: list[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
-        return encode(transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(model.device)))
+    def encode_batch(loaded: list[tuple[Any, bool]]) -> NDArray[np.float32]:
+        return encode(transform.batch([pixels for pixels, _ in loaded], model.device))
 
     vectors, computed = model.compute("images", keys, width, load, encode_batch, progress=progress, desc=desc)
     return Indexed(vectors.vectors, index, int(vectors.flags.sum()), computed)

@@ -13,6 +13,7 @@ from transformers.trainer_utils import has_length
 
 from hfcomp.data.sampling.streaming import StreamedRows
 from hfcomp.distributed.shards import is_sharded, own_part
+from hfcomp.families import family_of
 from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler
 from hfcomp.trainers.weight_average import WeightAverage
@@ -24,14 +25,14 @@ LOW_FOR_ADAPTERS = 1e-5
 class LogitScaleClamp(TrainerCallback):
     """Keeps the multiplier of the logits within [1, `maximum`] after each step, as CLIP's authors do with 100."""
 
-    def __init__(self, parameter: torch.nn.Parameter, maximum: float) -> None:
+    def __init__(self, parameter: torch.nn.Parameter, maximum: float, *, temperature: bool = False) -> None:
         self.parameter = parameter
-        self.maximum = maximum
+        # The parameter is the logarithm of the multiplier, or a temperature, its inverse.
+        self.bounds = (1 / maximum, 1.0) if temperature else (0.0, math.log(maximum))
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         with torch.no_grad():
-            # The parameter is the logarithm of the multiplier.
-            self.parameter.clamp_(0, math.log(self.maximum))
+            self.parameter.clamp_(*self.bounds)
 
 
 class SizeAtStart(TrainerCallback):
@@ -131,11 +132,11 @@ def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
     if args.weight_average_decay is not None:
         yield WeightAverage(args.weight_average_decay, args.weight_average_start)
     # The clamp runs on the optimizer step, before the event that ends a step, so the average gets clamped scales.
-    maximum = args.max_logit_scale
-    if maximum is None:
-        maximum = math.inf if model.config.model_type == "siglip" else 100.0
-    if math.isfinite(maximum) and model.plain.logit_scale.requires_grad:
-        yield LogitScaleClamp(model.plain.logit_scale, maximum)
+    family = family_of(model.config)
+    maximum = family.max_scale if args.max_logit_scale is None else args.max_logit_scale
+    parameter = model.plain.temperature if family.temperature else model.plain.logit_scale
+    if math.isfinite(maximum) and parameter.requires_grad:
+        yield LogitScaleClamp(parameter, maximum, temperature=family.temperature)
     if args.push_to_hub:
         yield HubPushes(trainer)
     if args.profile:

@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 from transformers.utils import is_flash_attn_2_available, logging
 
 from hfcomp.distributed import check_world_size
-from hfcomp.modeling import DualEncoder
+from hfcomp.modeling import DualEncoder, tower_parts
 from hfcomp.modeling.adapters import KINDS, add_adapter, check_adapter, lora_config
 from hfcomp.modeling.checkpoints import is_peft
 from hfcomp.trainers._support.transformers_internals import compile_nothing
@@ -102,7 +102,7 @@ def compile_towers(trainer: Any) -> None:
 
 
 def _towers(model: DualEncoder) -> list[nn.Module]:
-    return [model.plain.vision_model, model.plain.text_model]
+    return [getattr(model.plain, tower_parts(model.plain, kind)[0]) for kind in ("image", "text")]
 
 
 # Features of each tower

@@ -22,7 +22,7 @@ from hfcomp.data.collators import texts_of_row
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.distributed import gather, gather_objects, rank, world_size
-from hfcomp.modeling import encode_texts
+from hfcomp.modeling import encode_texts, tower_parts
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.writing import host, remove_unfinished, replacing, write_text
 
@@ -43,7 +43,7 @@ class FrozenText:
     def __init__(self, backbone: nn.Module, processor: Any) -> None:
         self.tokenizer = TextTokenizer.from_processor(processor, backbone.config)
         plain = backbone.get_base_model() if hasattr(backbone, "peft_config") else backbone
-        images = [part for name, part in plain.named_children() if name in ("vision_model", "visual_projection")]
+        images = [part for name, part in plain.named_children() if name in tower_parts(plain, "image")]
         # deepcopy uses what its memo holds, so the image parts become `Identity` and are not copied.
         frozen = copy.deepcopy(backbone, {id(part): nn.Identity() for part in images})
         self.backbone = frozen.float().cpu().eval().requires_grad_(False)
