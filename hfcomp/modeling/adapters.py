@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 KINDS = ("lora", "dora")
-_LAYER = r"(text|vision)_model\.encoder\.layers\.\d+"
+# Layers of the families' towers: CLIP's, BERT's, FLAVA's, GroupViT's stages.
+_LAYER = r"(text|vision|image)_model\.(\w+\.)*layers?\.\d+"
+_HEADS = r"(text|visual|image)_projection(\.\d+)?|text_model\.head|vision_model\.head\.mlp\.fc[12]"
 TARGETS = {
-    "attention": rf"{_LAYER}\.self_attn\.(q|k|v|out)_proj",
-    "mlp": rf"{_LAYER}\.mlp\.fc[12]",
-    "head": r"text_projection|visual_projection|text_model\.head|vision_model\.head\.mlp\.fc[12]",
+    "attention": rf"{_LAYER}\.(self_attn|attention)\.((self|attention|output)\.)?"
+    r"([qkvo]_proj|out_proj|query|key|value|qkv|projection|dense)",
+    "mlp": rf"{_LAYER}\.(mlp|ffn|intermediate|output)\.(fc[12]|dense|(gate|up|down)_proj)",
+    "head": _HEADS,
     "pooling": r"vision_model\.head\.attention",
 }
 """Named groups of modules: the encoders' layers, the maps from pooled state to embedding, and SigLIP's pooling."""

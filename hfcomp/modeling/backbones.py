@@ -12,7 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoProcessor
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
-from hfcomp.families import TEXT_PARTS, family_of
+from hfcomp.families import FAMILIES, TEXT_PARTS, family_of
 from hfcomp.modeling.checkpoints import ADAPTER_FILE, OBJECTIVE_STATE_FILE, unfrozen_names
 from hfcomp.modeling.weight_checks import (
     COPY_AGAIN,
@@ -303,6 +303,16 @@ def similarity_scale(model: nn.Module) -> torch.Tensor:
     return model.logit_scale.exp().squeeze()
 
 
+def check_tokens(model: nn.Module) -> None:
+    """Raises ValueError if a model's family has no embeddings of single tokens and patches."""
+    if not family_of(model.config).tokens:
+        known = ", ".join(name for name, family in FAMILIES.items() if family.tokens)
+        raise ValueError(
+            f"{type(model).__name__} has no embeddings of single patches and phrases, which are needed here. "
+            f"Use a model of one of these types: {known}."
+        )
+
+
 # Embeddings of single tokens (an image's patches, the phrases of a caption) come from the same forward pass as the
 # pooled embedding, through the model's own head. They add no parameters and do not change the pooled embedding.
 def encode_image_tokens(backbone: nn.Module, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -318,6 +328,7 @@ def encode_image_tokens(backbone: nn.Module, pixel_values: torch.Tensor) -> tupl
         C2LIP (arXiv 2603.25722), V' in section 3.2, with the output projection, the layer norm, the residual and the
         L2 norm of its released code; the paper writes f_MLP. CLIP: our choice, because the paper covers only SigLIP.
     """
+    check_tokens(backbone)
     output = backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))
     tower, states = backbone.vision_model, output.last_hidden_state
     if hasattr(tower, "head"):
@@ -350,6 +361,7 @@ def encode_phrases(
         norm and the head are our choice: the paper does not specify them, and its released code encodes each phrase
         separately.
     """
+    check_tokens(backbone)
     output = backbone.get_text_features(input_ids=input_ids)
     states = output.last_hidden_state[: len(mask)]
     # Compute the masked means of all phrases of a caption as one matrix product. Absent phrases divide by 1, not 0.

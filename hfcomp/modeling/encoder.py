@@ -18,6 +18,7 @@ from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
 from hfcomp.modeling.backbones import (
     blank_images,
+    check_tokens,
     encode_image_tokens,
     encode_images,
     encode_phrases,
@@ -64,6 +65,8 @@ class DualEncoder(nn.Module):
             raise ValueError(
                 f"required_features contains {unknown}, which the model does not compute. Known: {', '.join(FIELDS)}."
             )
+        if "tokens" in self.required_features:
+            check_tokens(backbone)
         self.mini_batch_size = mini_batch_size
         # The Trainer edits `model.config` (use_cache, special tokens), but the checkpoint must keep the original.
         self.config = copy.deepcopy(backbone.config)
@@ -81,6 +84,15 @@ class DualEncoder(nn.Module):
     def device(self) -> torch.device:
         """Device of the parameters."""
         return self.pixel_mean.device
+
+    def train(self, mode: bool = True) -> DualEncoder:
+        """Sets the mode of all parts, except that batch norms keep the statistics of the base, as in evaluation."""
+        # Statistics of a batch would differ between processes and mini-batches. ALIGN and GroupViT have such norms.
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+        return self
 
     @property
     def is_activation_checkpointing(self) -> bool:

@@ -121,7 +121,7 @@ def test_an_image_of_the_right_size_skips_a_processor_that_would_leave_it(name, 
     assert transform.keeps_ready_images == (name not in ("clip_small", "clip_padded"))
     monkeypatch.setattr(transform, "image_processor", None)
     if transform.keeps_ready_images:
-        monkeypatch.setattr(transform, "_check_resized", lambda *_: None)
+        monkeypatch.setattr("hfcomp.data.pixels.transform.check_resized", lambda *_: None)
         assert torch.equal(transform([ready]), expected[:1])
 
 
@@ -134,7 +134,7 @@ def test_pillow_alone_gives_the_pixels_where_it_is_used(name, monkeypatch):
     expected = np.stack(transform.image_processor(images=images, do_rescale=False, do_normalize=False)["pixel_values"])
     if transform.direct is not None:
         monkeypatch.setattr(transform, "image_processor", None)
-        monkeypatch.setattr(transform, "_check_resized", lambda *_: None)
+        monkeypatch.setattr("hfcomp.data.pixels.transform.check_resized", lambda *_: None)
     assert np.array_equal(transform(images), expected)
 
 
