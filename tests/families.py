@@ -106,6 +106,8 @@ def _tokenizer(model_type: str) -> Any:
     tokenizer = kind().train_new_from_iterator(tiny.captions(), 700)
     if name == "CLIPTokenizer":
         tokenizer = _with_end_last(tokenizer)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(1)
     # RoBERTa's positions begin after the padding token's id.
     tokenizer.model_max_length = tiny.TEXT_LENGTH - (2 if model_type == "altclip" else 0)
     # As in the checkpoints of SigLIP 2; the class itself has "left".

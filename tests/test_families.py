@@ -108,7 +108,9 @@ def test_a_step_equals_a_plain_one(family, tmp_path):
     largest = max(gradient.abs().max().item() for gradient in gradients.values())
     for key, gradient in gradients.items():
         other = expected.get(key, torch.zeros_like(gradient))
-        torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-5 * largest, msg=lambda x, key=key: f"{key}: {x}")
+        torch.testing.assert_close(
+            gradient, other, rtol=1e-4, atol=1e-5 * largest, msg=lambda x, key=key: f"{key}: {x}"
+        )
 
 
 def test_a_trained_model_is_loaded_by_its_own_class(family, tmp_path):
@@ -135,3 +137,10 @@ def test_an_adapter_changes_every_layer_of_the_towers(family, tmp_path):
     merge_adapter(tmp_path / "adapter", tmp_path / "merged")
     both = [Embedder(tmp_path / place).texts(TEXTS).vectors for place in ("adapter", "merged")]
     np.testing.assert_allclose(*both, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", families.WITHOUT_EMBEDDINGS)
+def test_a_family_without_comparable_features_is_named(name, tmp_path):
+    folder = families.write_family(tmp_path / name, name)
+    with pytest.raises(ValueError, match="text embedding.*pooler_output"):
+        Embedder(folder).texts(["a"])

@@ -205,6 +205,10 @@ def _is_case_sensitive(tokenizer: Any) -> bool:
 
 def _check_padding(tokenizer: Any, pad_token_id: int | None) -> None:
     padding, end = tokenizer.pad_token_id, tokenizer.eos_token_id
+    if padding is None:
+        raise ValueError(
+            "the tokenizer has no padding token. Set tokenizer.pad_token to one that texts never contain."
+        )
     if padding != pad_token_id:
         raise ValueError(
             f"the text tower hides token {pad_token_id} as padding, but the tokenizer pads with token {padding}. Use "

@@ -244,6 +244,8 @@ def _processor_of(place: str | Path) -> Any:
 def _pooler_output(backbone: nn.Module, output: Any) -> torch.Tensor:
     # `get_*_features` returns a tensor in transformers 4, and an output with `pooler_output` in 5.
     features = output if isinstance(output, torch.Tensor) else output.pooler_output
+    if features is None:
+        raise ValueError("its output has no pooler_output")
     return features[:, 0] if family_of(backbone.config).first_token else features
 
 

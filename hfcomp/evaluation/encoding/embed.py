@@ -22,7 +22,7 @@ from hfcomp.data.pixels import PixelTransform, ProcessorInputs, choose_transform
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.cells import check_text, decoded, distinct, image_key, tokens_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, eval_mode, processor_facts
 from hfcomp.families import embedding_width, family_of
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
@@ -109,6 +109,8 @@ class Embedder(EvaluatedModel):
         self.tokenizer = TextTokenizer.from_processor(processor, self.config)
         self.encoded_images = 0
         self.encoded_texts = 0
+        if self._backbone is not None:
+            self._try(self._backbone)
         if cache is not None:
             self._fingerprints = self._make_fingerprints(processor)
 
@@ -122,7 +124,9 @@ class Embedder(EvaluatedModel):
 
     def load(self) -> nn.Module:
         """Loads the model of a Hub id or folder in fp32, whatever the precision of its file."""
-        return load_backbone(self._model, dtype=torch.float32)
+        backbone = load_backbone(self._model, dtype=torch.float32)
+        self._try(backbone)
+        return backbone
 
     def images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> NDArray[np.float32]:
         """Embeds images; those with the same bytes, file or pixels are encoded once.
@@ -212,6 +216,21 @@ class Embedder(EvaluatedModel):
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
         return Indexed(vectors.vectors, index[[number[text] for text in texts]], sum(cut), computed, merged)
 
+    def _try(self, backbone: nn.Module) -> None:
+        """Embeds a gray image and a word, to find a model that has the methods of a dual encoder but no embeddings."""
+        side = max(getattr(self.transform, "size", (64,)))
+        pixels = self.transform.batch([self.transform([Image.new("RGB", (side, side), "gray")])], backbone.device)
+        rows = self.tokenizer.tokenizer(["a"], padding=False)["input_ids"]
+        ids = self.tokenizer.pad(rows, self.tokenizer.length(rows)).to(backbone.device)
+        for what, encode, inputs in (("image", encode_images, pixels), ("text", encode_texts, ids)):
+            try:
+                with eval_mode(backbone), torch.inference_mode():
+                    shape = list(encode(backbone, inputs).shape)
+            except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+                raise ValueError(_no_embedding(backbone, what, str(error).splitlines()[0])) from error
+            if shape != [1, self._width()]:
+                raise ValueError(_no_embedding(backbone, what, f"its shape is {shape}, expected [1, {self._width()}]"))
+
     def _encode(self, encode: Callable[[nn.Module, Any], torch.Tensor], inputs: Any) -> NDArray:
         return encode(self.backbone, inputs).float().cpu().numpy()
 
@@ -238,6 +257,13 @@ class Embedder(EvaluatedModel):
         # Pillow decodes and resizes, and another version may produce different pixels.
         pixels = {"pixels": facts["pixels"], "pillow": PIL.__version__}
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
+
+
+def _no_embedding(backbone: nn.Module, what: str, problem: str) -> str:
+    return (
+        f"{type(backbone).__name__} gives no {what} embedding: {problem}. Use a model whose get_image_features and "
+        "get_text_features return vectors of one space."
+    )
 
 
 def index_images(
