@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named, redact
+from hfcomp.platforms import hold_at_fork
 
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 """Supported formats, whatever a file's extension; AVIF only if this Pillow supports it. JPEG includes MPO files from
@@ -54,13 +55,7 @@ class DamagedImage(ValueError):
 
 
 _pillow_limit_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    # Otherwise a DataLoader worker forked while another thread holds the lock would wait for it forever.
-    os.register_at_fork(
-        before=_pillow_limit_lock.acquire,
-        after_in_parent=_pillow_limit_lock.release,
-        after_in_child=_pillow_limit_lock.release,
-    )
+hold_at_fork(_pillow_limit_lock)  # DataLoader workers are forked
 
 
 def decode_image(

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from hfcomp.devices import default_device
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.evaluation.encoding.evaluated_model import free_device
 from hfcomp.evaluation.engine import embed, score_items
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.modeling.interpolation import Interpolation
@@ -44,7 +44,7 @@ class PointsEmbedder(Embedder):
         device: str | None = None,
     ) -> None:
         # Both ends of the interpolation must be on the device where the points are computed.
-        interpolation.to(device or free_device())
+        interpolation.to(device or default_device())
         super().__init__(interpolation.model, processor, batch_size=batch_size, cache=EmbeddingCache())
         self.alphas = list(alphas)
         self._interpolation = interpolation

@@ -30,8 +30,9 @@ def load_language_model(
 
     Reads only safetensors files and runs no code from the Hub. By default, the model runs on a GPU if available.
     """
-    import torch
     import transformers
+
+    from hfcomp.devices import default_device
 
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(model, trust_remote_code=False)
@@ -50,7 +51,7 @@ def load_language_model(
             f"the checkpoint {str(model)!r} lacks {sorted(loading['missing_keys'])[:3]}, without which {auto_class} "
             "predicts at random. Use a checkpoint trained to predict tokens."
         )
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or default_device()
     commit = getattr(network.config, "_commit_hash", None)
     return network.to(device).eval(), tokenizer, f"{model} {commit}" if commit else str(model)
 

@@ -85,8 +85,9 @@ def versions() -> dict[str, str | int]:
     """The environment of the numbers: `package_versions`, `device` and `threads`."""
     import torch  # takes seconds, and comparing stored results does not need it
 
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
-    return {**package_versions(), "device": device, "threads": torch.get_num_threads()}
+    from hfcomp.devices import device_name
+
+    return {**package_versions(), "device": device_name(), "threads": torch.get_num_threads()}
 
 
 def write_results(path: str | Path, results: Mapping[str, Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,8 @@ from typing import Any
 
 import torch
 from transformers import TrainerCallback
+
+from hfcomp.platforms import max_resident_bytes
 
 ELAPSED = "elapsed_seconds"
 # Kinds of peak memory
@@ -43,8 +43,7 @@ class PeakMemory:
         resident = _high_water_mark() if self.has_own_peak else None
         if resident is not None:
             return resident, RESIDENT
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return (peak if sys.platform == "darwin" else peak * 1024), RESIDENT_SO_FAR  # Linux counts in KiB
+        return max_resident_bytes(), RESIDENT_SO_FAR
 
 
 def _high_water_mark() -> int | None:

@@ -23,9 +23,10 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer, GPT2Tokenizer, RobertaTokenizer
 
 from hfcomp.data.pixels import PixelTransform
+from hfcomp.devices import default_device
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Indexed, index_images
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, free_device
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.models import check_device
 from hfcomp.modeling.weight_checks import name_damaged_weights, silence_library
@@ -142,7 +143,7 @@ class BertScore:
         device: str | None = None,
     ) -> None:
         check_device(device)
-        self.place, self.batch_size, self.device = place, batch_size, torch.device(device or free_device())
+        self.place, self.batch_size, self.device = place, batch_size, torch.device(device or default_device())
         self.model = load_model(place, needed_by=TEXT_MODEL).to(self.device)
         self.tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
         own_layer, own_baseline = KNOWN.get(place.rstrip("/").rpartition("/")[2], (None, None))

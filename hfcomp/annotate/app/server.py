@@ -28,6 +28,7 @@ from hfcomp.annotate.captions import load_caption_parser
 from hfcomp.annotate.people_file import Passwords
 from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.project import IMAGES
+from hfcomp.platforms import is_own
 from hfcomp.writing import LOCK_FILE, try_lock
 
 # Environment variable for Gradio's temporary folder. Gradio reads it for every file.
@@ -64,7 +65,7 @@ def remove_stale_folders(parent: Path) -> None:
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             # If others can write to the parent folder, a link could lead to this user's files.
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK_FILE).is_file():
+            if folder.is_symlink() or not is_own(folder) or not (folder / LOCK_FILE).is_file():
                 continue
             lock = try_lock(folder)
         except OSError:

@@ -19,6 +19,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from hfcomp.data.tokenizing import vocabulary
+from hfcomp.devices import default_device
 from hfcomp.distributed import fail_together, gather_objects, rank, world_size
 from hfcomp.evaluation.encoding.cache import VECTORS, EmbeddingCache
 from hfcomp.evaluation.encoding.identity import identity
@@ -50,7 +51,7 @@ class EvaluatedModel(ABC):
         if isinstance(model, nn.Module):
             self._backbone, self.device = place_module(self.runnable_part(model), device)
         else:
-            self.device = torch.device(device or free_device())
+            self.device = torch.device(device or default_device())
         self.batch_size = batch_size
         self.cache = cache
         self.split = split
@@ -217,14 +218,6 @@ def place_module(backbone: nn.Module, device: str | torch.device | None) -> tupl
         # The caller's module stays on its device.
         backbone = copy.deepcopy(backbone).to(target)
     return backbone, target
-
-
-def free_device() -> str:
-    """Returns the default device of a model: this process's GPU if available."""
-    if not torch.cuda.is_available():
-        return "cpu"
-    # A launcher gives each process a GPU of its own.
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 from PIL import Image, ImageOps
 
 from hfcomp.data.publishing import without_local_paths
+from hfcomp.devices import default_device
 from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.factory.images.options import DType, denoising_steps
 from hfcomp.modeling.weight_checks import silence_library
@@ -145,9 +146,7 @@ def worker_device(device: str | None) -> str:
     Args:
         device: Requested device. By default each worker takes the next GPU, or the CPU if there is none.
     """
-    if device is not None or not torch.cuda.is_available():
-        return device or "cpu"
-    return f"cuda:{worker_number() % torch.cuda.device_count()}"
+    return device or default_device(worker_number())
 
 
 def resolve_dtype(dtype: DType, device: str | None) -> str:
