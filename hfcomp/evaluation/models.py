@@ -15,7 +15,14 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Encoder
-from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.evaluation.encoding.identity import identity, pipeline_identity
+from hfcomp.evaluation.encoding.objects import ObjectEncoder, can_encode
+from hfcomp.evaluation.encoding.other_folders import (
+    MODULES,
+    describe_library,
+    is_sentence_transformer,
+    load_sentence_transformer,
+)
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
 from hfcomp.modeling import base_of_adapter
@@ -56,10 +63,15 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
     change. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
+        check_place(model)
+        if is_sentence_transformer(model):
+            return _open_sentence_transformer(model, **settings)
         return _open(model, pair_model, cache=cache, **settings)
     # Recognized by its methods, because a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
+    if can_encode(model):
+        return ObjectEncoder(model, batch_size=settings["batch_size"], split=settings["split"])
     module, processor = model if isinstance(model, tuple) else (model, None)
     if not isinstance(module, nn.Module):
         raise ValueError(
@@ -69,6 +81,14 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
     kind = pair_model_class(getattr(module, "config", None)) or Embedder
     # Each call has its own in-memory cache, because a module's weights may change between two calls.
     return kind(module, processor, cache=EmbeddingCache(), **settings)
+
+
+def _open_sentence_transformer(place: str | Path, **settings: Any) -> ObjectEncoder:
+    check_device(settings["device"])
+    model = load_sentence_transformer(place, settings["device"])
+    encoder = ObjectEncoder(model, batch_size=settings["batch_size"], split=settings["split"])
+    encoder.facts = {"library": describe_library(), "weights": pipeline_identity(place, MODULES)}
+    return encoder
 
 
 def open_embedder(place: str | Path, **settings: Any) -> Embedder:
@@ -91,10 +111,12 @@ def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None
 
 def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
     """Returns a model's entry in `results.json`: its place, its weights, and how it reads texts or scores pairs."""
-    weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
-    tokenizer = getattr(encoder, "tokenizer", None)
+    tokenizer, facts = getattr(encoder, "tokenizer", None), getattr(encoder, "facts", {})
     texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
-    return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
+    weights = facts.get("weights")
+    if weights is None:
+        weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
+    return {"path": place_of(model), "weights": weights, **texts, **facts}
 
 
 def check_device(device: Any) -> None:

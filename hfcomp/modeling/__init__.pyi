@@ -9,6 +9,7 @@ from hfcomp.modeling.backbones import freeze_towers as freeze_towers
 from hfcomp.modeling.backbones import load_backbone as load_backbone
 from hfcomp.modeling.backbones import load_config as load_config
 from hfcomp.modeling.backbones import load_processor as load_processor
+from hfcomp.modeling.backbones import read_config as read_config
 from hfcomp.modeling.backbones import similarity_scale as similarity_scale
 from hfcomp.modeling.backbones import tower_parts as tower_parts
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE as OBJECTIVE_STATE_FILE

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoProcessor
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoProcessor
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
 from hfcomp.families import FAMILIES, TEXT_PARTS, family_of
@@ -86,6 +86,17 @@ def load_config(model: str | Path) -> Any:
     # On the meta device, transformers compares names and shapes without reading values.
     load_backbone(model, device_map="meta")
     return config
+
+
+def read_config(place: str | Path) -> Any:
+    """Reads a model's configuration by Hub id or folder; never runs its code."""
+    return AutoConfig.from_pretrained(place, trust_remote_code=False)
+
+
+def is_dual_encoder(config: Any) -> bool:
+    """Returns whether `AutoModel` loads a configuration's model as one with image and text features."""
+    model = MODEL_MAPPING.get(type(config), None)
+    return all(hasattr(model, name) for name in FEATURES)
 
 
 class Base(NamedTuple):

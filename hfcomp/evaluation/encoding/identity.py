@@ -29,17 +29,19 @@ def identity(place: str | Path) -> str:
     return f"{_own(place, ADAPTER_CONFIG_NAME, None)} on {_own(base.place, CONFIG_NAME, base.revision)}"
 
 
-def pipeline_identity(place: str | Path) -> str:
+def pipeline_identity(place: str | Path, config: str = PIPELINE_CONFIG) -> str:
     """Returns the hash of the weights and configurations in a pipeline's folder, or the revision of a Hub pipeline.
+
+    `config` is the name of the file that makes a folder a pipeline.
 
     Raises:
         OSError: If there is no pipeline.
     """
     folder = Path(place)
     if not folder.is_dir():
-        return f"revision {extract_commit_hash(cached_file(str(place), PIPELINE_CONFIG), None)}"
-    if not (folder / PIPELINE_CONFIG).is_file():
-        raise FileNotFoundError(f"{folder} has no {PIPELINE_CONFIG}.")
+        return f"revision {extract_commit_hash(cached_file(str(place), config), None)}"
+    if not (folder / config).is_file():
+        raise FileNotFoundError(f"{folder} has no {config}.")
     parts = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt"))
     # Relative paths are included, because the parts of a pipeline may have files with equal names.
     lines = "".join(f"{path.relative_to(folder).as_posix()} {file_hash(path)}\n" for path in parts)

@@ -1,0 +1,163 @@
+"""Encodes with an object of another library or of the user's own, which turns images and texts into vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader
+
+from hfcomp.evaluation.cells import check_text, distinct
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Indexed, index_images
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
+
+Encode = Callable[[list[Any]], Any]
+"""Maps a batch of RGB images or of texts to vectors `[B, D]`, in any type that NumPy or PyTorch reads."""
+
+ENCODES = ("encode_images", "encode_texts")
+# Of open_clip's models; its tokenizer and its image transform are objects of their own.
+OPEN_CLIP = ("encode_image", "encode_text")
+
+
+def can_encode(model: Any) -> bool:
+    """Returns whether an object is one that `ObjectEncoder` accepts."""
+    return _functions(model) is not None
+
+
+class ObjectEncoder(EvaluatedModel):
+    """Encodes each distinct image and text once, with the object's own preparation of both.
+
+    Args:
+        model: A `SentenceTransformer`; a model of MTEB (`mteb.get_model`); an open_clip model as a tuple
+            `(model, preprocess, tokenizer)`; or any object with `encode_images` and `encode_texts`, each of which maps
+            a list to vectors `[B, D]`. The object stays on its device. Vectors are L2-normalized here.
+        batch_size: Images or texts per call.
+        split: As in [`hfcomp.Embedder`].
+
+    Raises:
+        ValueError: If the object's vectors of images and texts have different widths.
+    """
+
+    def __init__(self, model: Any, *, batch_size: int = 128, split: bool = False) -> None:
+        self._images, self._texts = _functions(model)
+        owner = model[0] if isinstance(model, tuple) else model
+        super().__init__(_Owner(owner), device=None, batch_size=batch_size, cache=EmbeddingCache(), split=split)
+        self.facts: dict[str, Any] = {}
+        self._fingerprints = {kind: {"weights": self.weights} for kind in ("images", "texts")}
+        image, text = self._images([Image.new("RGB", (64, 64), "gray")]), self._texts(["a"])
+        self._width = _vectors(text).shape[-1]
+        if _vectors(image).shape != (1, self._width) or _vectors(text).shape != (1, self._width):
+            raise ValueError(
+                f"{type(owner).__name__}: one image gives vectors {list(_vectors(image).shape)} and one text "
+                f"{list(_vectors(text).shape)}, expected [1, D] for both. Use a model that embeds both in one space."
+            )
+
+    def load(self) -> nn.Module:
+        raise NotImplementedError  # the object exists
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """Embeds distinct images, each an `Image` cell; `None` gets the index -1."""
+        with self.together():
+            encode = partial(_encode, self._images)
+            return index_images(self, _AsTheyAre(), images, encode, self._width, column=column, progress=progress)
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        """Embeds distinct texts. How many the object truncates is unknown, so none is counted."""
+        with self.together():
+            keys, index, first = distinct(text.encode() for text in map(check_text, texts, count()))
+            vectors, computed = self.compute(
+                "texts",
+                keys,
+                self._width,
+                lambda number: (texts[first[number]], False),
+                lambda loaded: _encode(self._texts, [text for text, _ in loaded]),
+                progress=progress,
+                ahead=False,
+            )
+            return Indexed(vectors.vectors, index, 0, computed)
+
+
+class _Owner(nn.Module):
+    """Holds the object, so that it runs in eval mode if it is a module."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__()
+        self.device = torch.device("cpu")
+        if isinstance(owner, nn.Module):
+            self.owner = owner
+
+
+class _AsTheyAre:
+    """Takes the place of a transform: the object prepares images itself."""
+
+    def __call__(self, images: Sequence[Image.Image], *, where: Sequence[str]) -> Image.Image:
+        return images[0]
+
+    def batch(self, parts: Sequence[Image.Image], device: Any) -> list[Image.Image]:
+        return list(parts)
+
+
+def _vectors(values: Any) -> NDArray[np.float32]:
+    return (
+        values.detach().float().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values, np.float32)
+    )
+
+
+def _encode(encode: Encode, batch: list[Any]) -> NDArray[np.float32]:
+    vectors = _vectors(encode(batch))
+    # A vector of length 0 becomes NaN, which the caller reports.
+    with np.errstate(invalid="ignore"):
+        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _functions(model: Any) -> tuple[Encode, Encode] | None:
+    """Returns the functions that encode images and texts; `None` for an object of an unknown kind."""
+    if all(callable(getattr(model, name, None)) for name in ENCODES):
+        return model.encode_images, model.encode_texts
+    if isinstance(model, tuple) and len(model) == 3 and all(hasattr(model[0], name) for name in OPEN_CLIP):
+        return _open_clip_functions(*model)
+    package = type(model).__module__.partition(".")[0]
+    if hasattr(model, "mteb_model_meta"):
+        return partial(_mteb_encode, model, "image"), partial(_mteb_encode, model, "text")
+    if package == "sentence_transformers" or hasattr(model, "get_sentence_embedding_dimension"):
+        encode = partial(model.encode, convert_to_numpy=True, show_progress_bar=False)
+        return encode, encode
+    return None
+
+
+def _open_clip_functions(model: Any, preprocess: Callable[[Image.Image], torch.Tensor], tokenizer: Any) -> Any:
+    device = next(model.parameters()).device
+
+    def images(batch: list[Image.Image]) -> torch.Tensor:
+        return model.encode_image(torch.stack([preprocess(image) for image in batch]).to(device))
+
+    def texts(batch: list[str]) -> torch.Tensor:
+        return model.encode_text(tokenizer(batch).to(device))
+
+    return images, texts
+
+
+def _mteb_encode(model: Any, kind: str, batch: list[Any]) -> Any:
+    import mteb
+
+    # Of the task, a model reads its prompt only. A caption is a document here, not a query.
+    task = mteb.get_task("SugarCrepe").metadata
+    rows = DataLoader(_Rows(kind, batch), batch_size=len(batch), collate_fn=lambda cells: {kind: cells})
+    settings = {"batch_size": len(batch), "show_progress_bar": False}
+    return model.encode(rows, task_metadata=task, hf_split="test", hf_subset="default", **settings)
+
+
+class _Rows(list):
+    """A batch as MTEB's models read it: a dataset with the name of its only column in `features`."""
+
+    def __init__(self, kind: str, cells: Sequence[Any]) -> None:
+        super().__init__(cells)
+        self.features = {kind: None}

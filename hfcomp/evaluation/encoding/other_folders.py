@@ -1,0 +1,86 @@
+"""Opens folders and Hub repositories of sentence-transformers, without code or pickled weights from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from huggingface_hub import HfApi
+from transformers.utils import cached_file
+
+from hfcomp.modeling import read_config
+from hfcomp.modeling.backbones import is_dual_encoder
+from hfcomp.reading import read_json
+
+LIBRARY = "sentence-transformers"
+MODULES = "modules.json"
+_OURS = "sentence_transformers."  # prefix of the module types that the library itself brings
+_PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+
+
+def is_sentence_transformer(place: str | Path) -> bool:
+    """Returns whether only sentence-transformers can load a Hub id or folder as an encoder of images and texts.
+
+    Other dual encoders may have its files too, and are loaded by transformers, which hfcomp trains and caches.
+    """
+    if _find(place, MODULES) is None:
+        return False
+    return _find(place, "config.json") is None or not is_dual_encoder(read_config(place))
+
+
+def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
+    """Loads a Hub id or folder with sentence-transformers.
+
+    Raises:
+        ImportError: If sentence-transformers is not installed.
+        ValueError: If a module would need code from the repository, or weights are pickled.
+    """
+    if find_spec("sentence_transformers") is None:
+        raise ImportError(f"{place} has {MODULES}, so it needs {LIBRARY}: pip install {LIBRARY}")
+    modules = read_json(_find(place, MODULES))
+    for module in modules:
+        if not str(module["type"]).startswith(_OURS):
+            raise ValueError(
+                f"{place}: module {module['idx']} in {MODULES} has the type {module['type']!r}, which is code from "
+                f"outside {LIBRARY}. It is not run. Load the model yourself and pass the object to hfcomp.evaluate()."
+            )
+    folders = {str(module["path"]) for module in modules}
+    pickled = [name for name in _files(place) if _is_pickled(name, folders)]
+    if pickled:
+        raise ValueError(
+            f"{place}: {pickled[0]} is a pickle, which may run code when it is read. If you trust it, load the model "
+            "with sentence-transformers and write safetensors with model.save_pretrained(FOLDER)."
+        )
+    from sentence_transformers import SentenceTransformer
+
+    settings = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
+    return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
+
+
+def describe_library() -> str:
+    """Returns the library with its version."""
+    return f"{LIBRARY} {version(LIBRARY)}"
+
+
+def _is_pickled(name: str, folders: Iterable[str]) -> bool:
+    path = PurePosixPath(name)
+    return path.suffix in _PICKLED and ("" if str(path.parent) == "." else str(path.parent)) in folders
+
+
+def _files(place: str | Path) -> list[str]:
+    if Path(place).is_dir():
+        return [path.relative_to(place).as_posix() for path in Path(place).rglob("*") if path.is_file()]
+    return HfApi().list_repo_files(str(place))
+
+
+def _find(place: str | Path, name: str) -> str | None:
+    return cached_file(
+        str(place),
+        name,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
