@@ -19,6 +19,7 @@ from hfcomp.evaluation.encoding.identity import identity, pipeline_identity
 from hfcomp.evaluation.encoding.objects import ObjectEncoder, can_encode
 from hfcomp.evaluation.encoding.other_folders import (
     MODULES,
+    convert_open_clip,
     describe_library,
     is_sentence_transformer,
     load_sentence_transformer,
@@ -66,7 +67,11 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
         check_place(model)
         if is_sentence_transformer(model):
             return _open_sentence_transformer(model, **settings)
-        return _open(model, pair_model, cache=cache, **settings)
+        folder = convert_open_clip(model)
+        encoder = _open(folder or model, pair_model, cache=cache, **settings)
+        if folder is not None:
+            encoder.facts = {"library": "open_clip, converted", "weights": identity(folder)}
+        return encoder
     # Recognized by its methods, because a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model

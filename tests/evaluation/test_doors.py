@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoProcessor
 
 import hfcomp
 from hfcomp import Embedder
+from hfcomp.convert import export_open_clip
 from tests import tiny
 
 
@@ -72,6 +73,21 @@ def test_a_folder_of_sentence_transformers(clip, rows, expected, tmp_path):
     results = hfcomp.evaluate({"model": str(folder)}, benchmarks=[str(rows)], cache=False, blind="none")
     check(results.to_pandas(), expected)
     assert "sentence-transformers" in json.dumps(results.models["model"])
+
+
+def test_a_folder_of_open_clip(old_clip, rows, tmp_path):
+    folder = tmp_path / "open_clip"
+    export_open_clip(old_clip, folder)
+    AutoProcessor.from_pretrained(old_clip).save_pretrained(folder)  # its vocabulary is not CLIP's
+    expected = scores(str(old_clip), rows)
+    results = hfcomp.evaluate({"model": str(folder)}, benchmarks=[str(rows)], cache=False, blind="none")
+    check(results.to_pandas(), expected)
+    assert "open_clip" in json.dumps(results.models["model"])
+    weights = next(folder.glob("*.safetensors"))
+    torch.save({}, weights.with_suffix(".bin"))
+    weights.unlink()
+    with pytest.raises(ValueError, match=f"hfcomp convert {folder} --output"):
+        scores(str(folder), rows)
 
 
 def test_code_and_pickles_in_a_folder_of_sentence_transformers_are_never_run(clip, rows, tmp_path):

@@ -1,8 +1,9 @@
-"""Opens folders and Hub repositories of sentence-transformers, without code or pickled weights from them."""
+"""Opens folders and Hub repositories of sentence-transformers and open_clip, without their code and pickles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -11,12 +12,16 @@ from typing import Any
 from huggingface_hub import HfApi
 from transformers.utils import cached_file
 
+from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.modeling import read_config
 from hfcomp.modeling.backbones import is_dual_encoder
 from hfcomp.reading import read_json
+from hfcomp.store import cache_folder, digest
 
 LIBRARY = "sentence-transformers"
 MODULES = "modules.json"
+OPEN_CLIP = "open_clip_config.json"
+OPEN_CLIP_PREFIX = "hf-hub:"  # in names of open_clip
 _OURS = "sentence_transformers."  # prefix of the module types that the library itself brings
 _PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
@@ -58,6 +63,27 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
 
     settings = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
     return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
+
+
+def convert_open_clip(place: str | Path) -> Path | None:
+    """Converts a folder or Hub id of open_clip to one that transformers loads, in the cache; `None` for any other.
+
+    Raises:
+        ValueError: If its weights are pickled, or transformers does not have its network.
+    """
+    place = str(place).removeprefix(OPEN_CLIP_PREFIX)
+    if _find(place, "config.json") is not None or _find(place, OPEN_CLIP) is None:
+        return None
+    if not any(name.endswith(".safetensors") for name in _files(place)):
+        raise ValueError(
+            f"{place} is an open_clip model whose weights are a pickle. Convert it first: hfcomp convert {place} "
+            f"--output {Path(place).name}-transformers"
+        )
+    folder = cache_folder("converted") / digest(pipeline_identity(place, OPEN_CLIP).encode()).hex()
+    if not (folder / "config.json").is_file():
+        # By name, because conversion builds on evaluation.
+        import_module("hfcomp.convert").convert_checkpoint(place, folder)
+    return folder
 
 
 def describe_library() -> str:
