@@ -16,6 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING, MODEL_MAPPING_
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
+from hfcomp.families import FAMILIES, Family
 from tests import tiny
 
 FEATURES = ("get_image_features", "get_text_features")
@@ -142,3 +143,22 @@ def _image_processor(model_type: str) -> Any:
 def _processor(model_type: str, tokenizer: Any) -> ProcessorMixin:
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[model_type])
     return kind(image_processor=_image_processor(model_type), tokenizer=tokenizer)
+
+
+def table() -> str:
+    """Returns the families as docs/models.md lists them; `python -m tests.families` prints it."""
+    head = "| `model_type` | class | evaluate | train | C2LIP's tokens and `attention` | text length |"
+    rows = [head, "|" + "---|" * head.count(" | ") + "---|"]
+    for name in model_types():
+        model = MODEL_MAPPING[CONFIG_MAPPING[name]].__name__
+        if name in WITHOUT_EMBEDDINGS:
+            rows.append(f"| {name} | `{model}` | no: {WITHOUT_EMBEDDINGS[name]} | no | no | |")
+            continue
+        family = FAMILIES.get(name, Family())
+        length = f"{family.length} tokens" if family.length else "the tower's positions"
+        rows.append(f"| {name} | `{model}` | yes | yes | {'yes' if family.tokens else 'no'} | {length} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hfcomp import Embedder
 from hfcomp.data.images import decode_image
 from hfcomp.data.tokenizing import clean
 from hfcomp.modeling import merge_adapter
-from hfcomp.trainers import InfoNCEConfig, InfoNCETrainer
+from hfcomp.trainers import C2LIPConfig, C2LIPTrainer, InfoNCEConfig, InfoNCETrainer
 from tests import families, tiny
 
 TEXTS = ["a red cube on a blue ball", "a blue cube on a red ball", "a ring", "a red cube " * 30]
@@ -144,3 +145,25 @@ def test_a_family_without_comparable_features_is_named(name, tmp_path):
     folder = families.write_family(tmp_path / name, name)
     with pytest.raises(ValueError, match="text embedding.*pooler_output"):
         Embedder(folder).texts(["a"])
+
+
+def test_the_page_lists_the_families():
+    page = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+    assert families.table() in page, "`python -m tests.families` prints the table"
+
+
+def test_token_objectives_name_the_families_that_have_tokens(tmp_path):
+    folder = families.write_family(tmp_path / "flava", "flava")
+    with pytest.raises(ValueError, match="FlavaModel.*clip, metaclip_2, siglip"):
+        C2LIPTrainer(
+            model=str(folder),
+            args=C2LIPConfig(output_dir=str(tmp_path / "run"), report_to="none"),
+            train_dataset=tiny.pairs(4, concepts=True),
+        )
+
+
+@pytest.mark.parametrize("setting", [{"reduced_jpeg": True}, {"pixel_cache": "pixels"}])
+def test_settings_that_need_a_plain_resize_are_refused_by_name(setting, tmp_path):
+    folder = families.write_family(tmp_path / "siglip2", "siglip2")
+    with pytest.raises(ValueError, match="pixel_cache.*Siglip2ImageProcessor"):
+        make_trainer(folder, tmp_path, **setting)

@@ -72,6 +72,11 @@ def test_published_numbers(capsys):
     ]
 
 
+def test_an_object_with_two_methods_is_evaluated(capsys):
+    run("docs/models.md")
+    assert "mean color" in capsys.readouterr().out
+
+
 def test_parsing():
     assert run("docs/parsing.md")["parser"].name.startswith("rules")
 
