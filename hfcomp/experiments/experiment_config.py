@@ -221,8 +221,8 @@ class ExperimentConfig(Strict):
     """Share of the general score that may be lost, 0 to 1."""
     primary: str | None = None
     """Number that the verdict is about: 'benchmark: metric' (over its subsets), 'benchmark: subset metric', or with *
-    the mean of everything that matches. Unset, or if the command line changes only the evaluation: the first benchmark
-    of composition, with its metric `group` if it has one."""
+    the mean of everything that matches. Unset, or if the command line changes only the evaluation: the first
+    compositional benchmark, or the first one that has the metric `group` if any has it."""
 
     published_models: dict[str, str] | None = None
     """Names of models in a run, each with the published model that it reproduces, named as in docs/published.md. The

@@ -303,9 +303,9 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
     keyword_table: Annotated[
         str | None, Spelling("FILE"), "YAML file with your own concepts, which replace the paper's."
     ] = None
-    keyword_matching: Annotated[Literal["paper", "extended"], "extended also matches plurals and corrects a/an."] = (
-        "paper"
-    )
+    keyword_matching: Annotated[
+        Literal["paper", "extended"], "extended also matches plurals and any case, and corrects a/an."
+    ] = "paper"
     drop_same_words: Annotated[bool, "Drop texts that only reorder the caption's words."] = False
     grammar_model: Annotated[str | None, "Drop texts that this causal language model finds ungrammatical."] = None
     grammar_tolerance: GrammarTolerance = None

@@ -224,8 +224,8 @@ def push_model(
 ) -> str:
     """Pushes the model of a finished run, or the model or adapter in a folder.
 
-    The model is checked first. All files become visible in one commit, so nobody sees half a model, and the same call
-    resumes a failed push. Raises with `advice` if others committed to the repository, unless `options.force` is set.
+    The model is checked first. All files become visible in one commit, so nobody ever sees an incomplete model, and
+    the same call resumes a failed push. Raises with `advice` if others committed to the repository, unless `options.force` is set.
     Returns the address of the repository.
     """
     repository = Repository.of(options, KIND, api)

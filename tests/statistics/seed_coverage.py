@@ -75,12 +75,12 @@ def simulated(seeds: int, points: float, *, studies: int, gain: float = 0.0, res
 
 def main(studies: int) -> None:
     """Prints the table of docs/statistics.md."""
-    print("| seeds | a seed's effect | coverage | false alarms | width |\n|---|---|---|---|---|")
+    print("| seeds | seed effect | coverage | false alarms | width |\n|---|---|---|---|---|")
     for seeds in SEEDS:
         for points in SEED_POINTS:
             found = simulated(seeds, points, studies=studies)
             cells = f"{100 * found.coverage:.1f}% | {100 * found.alarms:.1f}% | {found.width:.2f}"
-            print(f"| {seeds} | {points:g} points | {cells} |", flush=True)
+            print(f"| {seeds} | {points:g} point{'s' * (points != 1)} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

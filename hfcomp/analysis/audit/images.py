@@ -1,4 +1,4 @@
-"""Checks of images: duplicates within a dataset, and images that a benchmark scores."""
+"""Checks of images: duplicates within a dataset, and images that also occur in a benchmark."""
 
 from __future__ import annotations
 
