@@ -225,8 +225,8 @@ def push_model(
     """Pushes the model of a finished run, or the model or adapter in a folder.
 
     The model is checked first. All files become visible in one commit, so nobody ever sees an incomplete model, and
-    the same call resumes a failed push. Raises with `advice` if others committed to the repository, unless `options.force` is set.
-    Returns the address of the repository.
+    the same call resumes a failed push. Raises with `advice` if others committed to the repository, unless
+    `options.force` is set. Returns the address of the repository.
     """
     repository = Repository.of(options, KIND, api)
     model = ModelFolder.of(Path(place), options.model)

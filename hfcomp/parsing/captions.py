@@ -4,7 +4,7 @@ Text functions take time proportional to the length of a caption. docs/parsing.m
 limits. All three limits are our choice: a page of text fits, but a whole file mistaken for a caption does not.
 
 Parsers, keyword tables and word lists support only English. A caption counts as foreign only on evidence: most of its
-letters are not Latin, or it has no English function word but one of another language or a letter that English lacks.
+letters are not Latin, or it has a function word or letter of another language but no English function word.
 "red cube" counts as English. Of COCO's 25,014 validation captions, one counts as foreign, so the threshold leaves room
 for names and quotations.
 """

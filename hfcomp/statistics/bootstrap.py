@@ -253,11 +253,11 @@ def difference_over_seeds(
     """Computes the mean difference over seeds, with an interval and a p that generalize to other images and seeds.
 
     The variance of the mean is the sum of two parts: the variance of the seeds' means divided by their number, with
-    one degree of freedom less than there are seeds, and the variance of the images. The second part leaves out
-    what depends on image and seed together (an image that one seed happens to get right), because the first part
-    already includes it. The statistic is compared with a mixture of Student's t with either number of degrees of freedom, in the
-    proportions of the two variances. Satterthwaite's single number of degrees of freedom covers too little with few
-    seeds, because it is computed from the same uncertain variance. The interval is never narrower, and p never
+    one degree of freedom less than there are seeds, and the variance of the images. The second part leaves out what
+    depends on image and seed together (an image that one seed happens to get right), because the first part already
+    includes it. The statistic is compared with a mixture of Student's t with either number of degrees of freedom, in
+    the proportions of the two variances. Satterthwaite's single number of degrees of freedom covers too little with
+    few seeds, because it is computed from the same uncertain variance. The interval is never narrower, and p never
     smaller, than those of `ImageBootstrap.macro_difference` on outcomes averaged over seeds, which cover only other
     images.
 
