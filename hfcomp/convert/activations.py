@@ -74,10 +74,10 @@ def clip_activation(
         )
     if not stated:
         raise ValueError(
-            "the weights do not show the activation with which they were trained, and no other source states it. Pass "
-            "the weights from which training started, such as --pretrained openai or --pretrained laion2b_s34b_b79k, "
-            f"or pass --activation {QUICK_GELU} or --activation {GELU}. Models fine-tuned from OpenAI's weights in "
-            f"open_clip (NegCLIP, CE-CLIP) use {QUICK_GELU}."
+            "the weights do not reveal the activation with which they were trained, and no other source states it. "
+            "Pass the weights from which training started, such as --pretrained openai or --pretrained "
+            f"laion2b_s34b_b79k, or pass --activation {QUICK_GELU} or --activation {GELU}. Models fine-tuned from "
+            f"OpenAI's weights in open_clip (NegCLIP, CE-CLIP) use {QUICK_GELU}."
         )
     value = next(iter(stated.values()))
     return _with_forms(value, config or {}, ", ".join(stated))

@@ -145,8 +145,8 @@ def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]
 
 
 def _config(kind: Any, sizes: dict[str, Any], tokenizer: Any) -> Any:
-    # With an `eos_token_id` of 2, as in older conversions, CLIPModel pools a text at its highest token id rather than
-    # at its end, and a token added to the vocabulary would move that position.
+    # With an `eos_token_id` of 2, as in older conversions, CLIPModel takes a text's embedding from its highest token
+    # id rather than its end, and a token added to the vocabulary would move that position.
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return kind(**{**sizes, "text_config": {**sizes["text_config"], **ids}})
 
