@@ -88,9 +88,9 @@ def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
     for name in ("model", "content", "entries", "size", "last used", "made with"):
         table.add_column(name, justify="right" if name in ("entries", "size") else "left", overflow="fold")
     for model in chosen:
-        made = ", ".join(f"{name} {version}" for name, version in model.versions.items()) or "-"
-        used = time.strftime("%Y-%m-%d", time.localtime(model.used))
-        table.add_row(model.model, model.kind, f"{model.entries:,}", size_text(model.size), used, made)
+        versions = ", ".join(f"{name} {version}" for name, version in model.versions.items()) or "-"
+        last_used = time.strftime("%Y-%m-%d", time.localtime(model.used))
+        table.add_row(model.model, model.kind, f"{model.entries:,}", size_text(model.size), last_used, versions)
     Console(highlight=False, markup=False, emoji=False).print(table)
 
 

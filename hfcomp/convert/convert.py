@@ -91,7 +91,7 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     unused = _check_names(checkpoint, table)
     patch = tensors["visual.conv1.weight"].shape[-1]
     activation = clip_activation(
-        given=options.activation,
+        override=options.activation,
         model=options.model,
         tag=options.pretrained,
         config=settings,
@@ -120,7 +120,7 @@ def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     image_layers = len({name.split(".")[3] for name in tensors if name.startswith(trunk)})
     table = siglip_layout.siglip_table(image_layers, clip_layout.count_layers(tensors, "text."))
     unused = _check_names(checkpoint, table)
-    activation = siglip_activation(given=options.activation, config=settings)
+    activation = siglip_activation(override=options.activation, config=settings)
     prepare = preprocessing(checkpoint.config, options.pretrained)
     sizes = siglip_layout.siglip_sizes(tensors, settings, activation)
     text = sizes["text_config"]
