@@ -285,7 +285,7 @@ def _head_width(width: int, has_config: bool) -> int:
 
 
 def _text_heads(width: int) -> int:
-    """Number of heads of a text tower; in all released models they are 64 wide."""
+    """Returns the number of heads of a text tower; in all released models they are 64 wide."""
     if width % HEAD_WIDTH:
         raise ValueError(
             f"open_clip_config.json is missing: the weights do not reveal the number of attention heads in a text "

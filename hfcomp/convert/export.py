@@ -196,7 +196,7 @@ def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module)
 
 
 def _differences(processor: Any, other: Any) -> dict[str, list[Any]]:
-    """Image settings in which the processors differ: the dual encoder's value, then the LLaVA's."""
+    """Returns the image settings in which the processors differ: the dual encoder's value, then the LLaVA's."""
     ours, theirs = (part.image_processor.to_dict() for part in (processor, other))
     return {name: [ours.get(name), theirs.get(name)] for name in _PIXELS if ours.get(name) != theirs.get(name)}
 
