@@ -117,7 +117,7 @@ def draft(
     somebody is working on, and items that a reviewer sent back, are left to people.
 
     Raises:
-        ValueError: If a model is of an unsupported kind, or another run is drafting the project.
+        ValueError: If the kind of a model is not supported, or another run is drafting the project.
         ImportError: If a package is missing.
         OSError: If a model cannot be reached or the disk is full. Finished drafts are kept.
         RuntimeError: If a model fails for `MAX_CONSECUTIVE_FAILURES` items in a row.
