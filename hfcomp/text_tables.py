@@ -1,4 +1,4 @@
-"""Reads CSV and TSV tables: every row is checked against the lines of the file, and no cell is guessed.
+"""Reads CSV and TSV tables: checks every row against the lines of the file and never guesses the type of a cell.
 
 `safe_cell` makes cells that hfcomp writes safe: no spreadsheet runs them as a formula (OWASP, CSV injection).
 

@@ -116,9 +116,9 @@ def _score(
     if pairs is None:
         evaluator.note(f"{GROUPS_FIGURE} is not drawn, because it needs captions and two groups of at least two rows")
     tables, joint = [], {}
-    for name, place in models.items():
+    for name, source in models.items():
         # The cache holds the scored images and captions, so the pairs of groups are not encoded again.
-        embedder = open_embedder(place, cache=EmbeddingCache(), **settings)
+        embedder = open_embedder(source, cache=EmbeddingCache(), **settings)
         ((_, report),) = evaluator.score(embedder, model=name, progress=False)
         tables.append(report.items.assign(arm=name, benchmark=loaded.title))
         if pairs is not None:
@@ -128,7 +128,7 @@ def _score(
             )
     results = EvaluationResults(
         pd.concat(tables, ignore_index=True),
-        {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
+        {name: {"path": str(source), "weights": identity(source)} for name, source in models.items()},
         benchmarks={benchmark.name: loaded.facts()},
         notes=evaluator.notes,
         versions=versions(),

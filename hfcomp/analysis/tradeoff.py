@@ -198,10 +198,13 @@ def _main_benchmarks(tradeoff: Tradeoff) -> tuple[str, str]:
 
 
 def _base_outcomes(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
-    place = study.models[BASE]
+    base = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
     # Store the scores as a checkpoint of the run `base` at step 0.
-    outcomes = {name: study.score(place, own, f"{name}/{BASE}/{BASE_STEP}") for name, own in scoring.items()}
+    outcomes = {
+        name: study.score(base, concept_scoring, f"{name}/{BASE}/{BASE_STEP}")
+        for name, concept_scoring in scoring.items()
+    }
     return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in outcomes.items()}
 
 

@@ -140,8 +140,8 @@ def _caption_keywords(captions: Sequence[str], concept: str) -> list[tuple[str, 
 
 def _plain_facts(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the texts and numbers of a row, such as the source and the author of its image."""
-    kept = {name: value for name, value in row.items() if name not in (_IMAGE, CAPTION, IMAGE_ID, LICENSE)}
-    return without_local_paths({name: value for name, value in kept.items() if _is_plain(value)})
+    facts = {name: value for name, value in row.items() if name not in (_IMAGE, CAPTION, IMAGE_ID, LICENSE)}
+    return without_local_paths({name: value for name, value in facts.items() if _is_plain(value)})
 
 
 def _is_plain(value: Any) -> bool:

@@ -69,7 +69,7 @@ class PeopleFile:
         # Reject long texts before doing any work for them.
         if len(name) > 4 * LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             return None
-        person = next((known for known in self._people if person_key(known) == person_key(name)), None)
+        person = next((stored for stored in self._people if person_key(stored) == person_key(name)), None)
         # An unknown name takes as long as a known one.
         is_right = is_password(password, self._nobody if person is None else self._people[person])
         return person if is_right else None
@@ -88,7 +88,7 @@ def add_person(path: Path, name: str, password: str) -> str:
     check_password(password)
     people = read_people(path) if path.exists() else {}
     person = person_name(name)
-    stored = next((known for known in people if person_key(known) == person_key(person)), person)
+    stored = next((existing for existing in people if person_key(existing) == person_key(person)), person)
     people[stored] = hash_password(password)
     content = {"version": _VERSION, "people": dict(sorted(people.items()))}
     # Set the mode before writing any hash, so nobody else can read the file even for a moment.

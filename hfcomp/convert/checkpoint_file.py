@@ -85,7 +85,7 @@ def _download(name: str) -> Path:
     return Path(hf_hub_download(name, _name_among(files, name)))
 
 
-def _name_among(names: Iterable[str], place: str) -> str:
+def _name_among(names: Iterable[str], source: str) -> str:
     """Chooses the weights file among the files of a folder."""
     candidates = sorted(name for name in names if name.endswith(ENDINGS) and "/" not in name)
     # If there are several files with other names, such as the epochs of a training run, the user must choose.
@@ -93,9 +93,9 @@ def _name_among(names: Iterable[str], place: str) -> str:
     if own is not None or len(candidates) == 1:
         return own or candidates[0]
     if not candidates:
-        raise ValueError(f"{place}: found no weights, expected a file with the extension {', '.join(ENDINGS)}.")
+        raise ValueError(f"{source}: found no weights, expected a file with the extension {', '.join(ENDINGS)}.")
     raise ValueError(
-        f"{place}: found several weights files: {', '.join(candidates)}. Pass the file to convert; if it is on the "
+        f"{source}: found several weights files: {', '.join(candidates)}. Pass the file to convert; if it is on the "
         "Hub, download it first."
     )
 

@@ -34,6 +34,6 @@ class ConversionOptions(Options):
     )
     processor: Annotated[
         str | None,
-        "Folder or Hub id with the tokenizer of the model's training (default: the tokenizer next to the checkpoint, "
-        "otherwise OpenAI's or Google's).",
+        "Folder or Hub id with the tokenizer that the model was trained with (default: the tokenizer next to the "
+        "checkpoint, otherwise OpenAI's or Google's).",
     ] = None

@@ -82,7 +82,7 @@ class EvaluateBenchmarks(TrainerCallback):
 
     Raises:
         TypeError: If `benchmarks` is a single benchmark instead of a list.
-        ValueError: If a benchmark is unknown or duplicated, data is not as expected, a model or processor cannot be
+        ValueError: If a benchmark is unknown or duplicated, the data is invalid, a model or processor cannot be
             used, or DeepSpeed or another trainer's FSDP shards the weights.
         Unavailable: If a benchmark's data is unavailable; has the reason and how to get it.
     """

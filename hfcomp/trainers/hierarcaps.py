@@ -89,7 +89,7 @@ class ChainCollator(CompositionalCollator):
         chain_columns: Columns of a chain, from general to specific.
 
     Raises:
-        ValueError: When called, for an entry that is not a text or a wrong number of negatives. Names column and row.
+        ValueError: When called, if an entry is not a string or the number of negatives is wrong. Names column and row.
     """
 
     def __init__(self, *args: Any, chain_columns: Sequence[str], **kwargs: Any) -> None:

@@ -84,7 +84,7 @@ class TextPairCollator(CompositionalCollator):
     for equal generalized captions.
 
     Raises:
-        ValueError: When called, for an entry that is not a text. Names column and row.
+        ValueError: When called, for an entry that is not a string. Names column and row.
     """
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

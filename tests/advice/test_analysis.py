@@ -27,7 +27,7 @@ follows = pytest.mark.follows
 
 @follows(
     "hfcomp/analysis/audit/images.py",
-    "no benchmark was selected: pass --benchmarks A,B, or --data_dir with their data",
+    "Pass --benchmarks A,B, or --data_dir with a folder that has benchmark data.",
 )
 @follows("hfcomp/analysis/audit/probes.py", "needs a dual encoder: --model ID")
 @follows(

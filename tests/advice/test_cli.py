@@ -93,7 +93,7 @@ def test_annotate(advice, photographs, tmp_path, monkeypatch):
 def test_cache(advice, clip, tmp_path):
     Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path / "cache")).texts(["a text"])
     words = ["cache", "clear", "--cache", str(tmp_path / "cache")]
-    advice.command(*words)
+    advice.command(*words)  # checks that it fails with this message, which suggests only options of this command
     assert list((tmp_path / "cache").rglob("*.safetensors"))
     cli.main([*words, "--yes"])
     assert not list((tmp_path / "cache").rglob("*.safetensors"))

@@ -40,7 +40,7 @@ def test_what_is_kept_is_shown_by_model(folder, clip, siglip, capsys, monkeypatc
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "5GB")
     found = shown(capsys, "--cache", folder)
     size = sum(path.stat().st_size for path in folder.glob("*/*.safetensors"))
-    assert found.startswith(f"{folder}: {size / 1000:.1f} kB of at most 5.0 GB (HFCOMP_CACHE_LIMIT)")
+    assert found.startswith(f"{folder}: {size / 1000:.1f} kB used of at most 5.0 GB (set HFCOMP_CACHE_LIMIT")
     for name, kind, entries in ((clip, "images", 2), (clip, "texts", 7), (siglip, "texts", 5)):
         assert f"{name} {kind} {entries} " in found
     assert time.strftime("%Y-%m-%d") in found and "torch 2" in found and "transformers" in found

@@ -16,6 +16,7 @@ from transformers import CLIPModel
 
 import hfcomp
 from hfcomp import CompositionalConfig, CompositionalTrainer, cement_loss, info_nce_loss
+from hfcomp.data.collators import too_few_negatives
 from hfcomp.data.loading import load_training_set
 from tests import tiny
 from tests.analysis.pairs import models
@@ -213,6 +214,13 @@ def test_the_page_on_design(clip, tmp_path):
     trainer_class = type("Trainer", (CompositionalTrainer,), {"compute_loss": compute_loss})
     config = CompositionalConfig(str(tmp_path), max_steps=1, per_device_train_batch_size=4, report_to="none")
     assert trainer_class(clip, config, train_dataset=tiny.pairs(8)).train().training_loss > 0
+
+
+def test_contributing_quotes_a_test_and_a_message():
+    (block,) = blocks("CONTRIBUTING.md")
+    assert block in (ROOT / "tests/advice/test_cli.py").read_text()
+    page = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
+    assert f"ValueError: {too_few_negatives(17, 3, 4)} ```" in page
 
 
 def test_groups_of_your_own():

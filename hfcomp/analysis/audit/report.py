@@ -60,10 +60,10 @@ def summary_table(audit: Audit, limits: Sequence[Limit], *, describe: bool = Fal
 
 
 def _verdict(name: str, limits: Sequence[Limit], audit: Audit) -> str:
-    own = [limit for limit in limits if limit.name == name]
-    if any(limit.reason(audit.checks) for limit in own):
+    limits_of_check = [limit for limit in limits if limit.name == name]
+    if any(limit.reason(audit.checks) for limit in limits_of_check):
         return " failed"
-    return " within chance" if any(limit.within_chance(audit.checks) for limit in own) else ""
+    return " within chance" if any(limit.within_chance(audit.checks) for limit in limits_of_check) else ""
 
 
 def format_chance(check: Check) -> str:

@@ -55,16 +55,16 @@ def main(arguments: Sequence[str]) -> None:
     print(f"page: {gallery.path} ({gallery.rows:,} rows, {gallery.path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
+def _apply(places: PlaceOptions, arguments: dict[str, Any]) -> None:
     from hfcomp.analysis.gallery.marks import apply_marks
 
     if places.output is None:
         raise ValueError("--apply writes a new dataset and needs a folder for it: pass --output DIR.")
     # Only options that decide how the dataset is read apply here.
-    if others := [name for name in given if name not in declared_options(DataOptions)]:
+    if others := [name for name in arguments if name not in declared_options(DataOptions)]:
         raise ValueError(f"--{others[0]} applies only to the page and has no effect with --apply. Remove it.")
     settings = {"allow_outside_files": places.allow_outside_files, "progress": sys.stderr.isatty()}
-    result = apply_marks(places.dataset, places.apply, places.output, given, **settings)
+    result = apply_marks(places.dataset, places.apply, places.output, arguments, **settings)
     print(f"{result.read:,} rows read, {result.dropped:,} dropped, {result.written:,} written to {result.folder}")
     print(f"{result.kept:,} of the written rows were marked as kept, {result.written - result.kept:,} had no mark")
     for reason, number in result.set_aside.items():

@@ -175,9 +175,9 @@ def value_table(lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Tab
     rows = []
     for line in lines:
         unit = _unit(line)
-        own = [with_interval(line["sets"].get(name), unit) for name in names]
+        set_cells = [with_interval(line["sets"].get(name), unit) for name in names]
         paper = [decimal(line["paper"].get(name), unit) for name in papers]
-        rows.append([_label(line), *([line["model"]] if several else []), *own, *paper])
+        rows.append([_label(line), *([line["model"]] if several else []), *set_cells, *paper])
     header = ["", *(["model"] if several else []), *names, *(f"paper: {name}" for name in papers)]
     return Table("", header, rows, labels=2 if several else 1)
 

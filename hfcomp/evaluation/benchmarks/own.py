@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_place(name: str) -> bool:
-    """Whether a text is an existing file or folder, or can only be a path or a Hub id."""
+    """Whether a name is an existing file or folder, or can only be a path or a Hub id."""
     from hfcomp.data.formats.tables import is_table  # slow to import, and listing benchmarks calls this function
 
     return Path(name).exists() or is_table(name) or "/" in name

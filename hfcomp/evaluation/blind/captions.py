@@ -99,7 +99,7 @@ def read_caption_source(given: str | Path | None, folders: Folders, read: Iterab
 
     Raises:
         Unavailable: If there are none; says how to get them.
-        ValueError: If a file is not as expected.
+        ValueError: If a file cannot be read as captions.
         FileNotFoundError: If a path does not exist.
     """
     if given is not None and str(given) != COCO_SOURCE:

@@ -150,7 +150,7 @@ class Embedder(EvaluatedModel):
         """Embeds texts; those with equal tokens are encoded once and have bit-identical vectors.
 
         Raises:
-            TypeError: If `texts` is a single text instead of a list, or an entry is not a text.
+            TypeError: If `texts` is a single string instead of a list, or an entry is not a string.
         """
         indexed = self.index_texts(texts, progress=progress)
         return TextEmbeddings(indexed.take(slice(None)), indexed.flagged, indexed.merged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.analysis.audit.images import DRAWN, duplicate_images, overlap
+from hfcomp.analysis.audit.images import ONLY_EQUAL_PIXELS, duplicate_images, overlap
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.reading import audit_set, read_audit_set
 from hfcomp.sandbox import training_set
@@ -33,7 +33,7 @@ def test_an_image_that_cannot_be_read_is_counted(tmp_path):
 def test_scenes_of_the_sandbox_are_compared_by_pixels_alone(tmp_path):
     rows = training_set(40, 0)
     check = duplicate_images(audit_set("sandbox", rows, {"image": rows["image"]}), folder=tmp_path)
-    assert check.value == 0 and check.reason == DRAWN
+    assert check.value == 0 and check.reason == ONLY_EQUAL_PIXELS
 
 
 @pytest.fixture(scope="module")
