@@ -64,8 +64,8 @@ def _check_captions(dataset: Dataset, lists: bool) -> None:
         if not lists:
             raise ValueError(
                 f"column 'caption', {place_of_row(dataset, 0)}: found a list of {len(first or ())} captions, "
-                "expected one text. Draw one per epoch with draw_captions=True (captions: drawn in a recipe), or choose one: "
-                "dataset.map(lambda row: {'caption': row['caption'][0]})."
+                "expected one text. Draw one per epoch with draw_captions=True (captions: drawn in a recipe), or "
+                "choose one: dataset.map(lambda row: {'caption': row['caption'][0]})."
             )
         return
     if feature not in TEXTS:

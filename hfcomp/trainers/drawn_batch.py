@@ -118,4 +118,6 @@ def _warn_of_missing(neighbors: Neighbors) -> None:
             f"{without} of {len(neighbors.image)} rows have no neighbor in the dataset; a random row is used instead."
         )
     if unknown:
-        logger.warning(f"{unknown} entries of neighbor_ids are not an image_id in the training set and are ignored.")
+        logger.warning(
+            f"{unknown} entries of neighbor_ids are not image_id values of the training set and are ignored."
+        )
