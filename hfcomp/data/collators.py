@@ -254,15 +254,14 @@ def negative_entries(row: dict[str, Any], row_number: int, number: int) -> list[
     texts = _list_of(row, "negative_captions", row_number)
     if texts is None or len(texts) < number:
         raise ValueError(too_few_negatives(row_number, None if texts is None else len(texts), number))
-    # Check the types and lengths of all entries, including those after the first K, because another epoch may draw
-    # them.
+    # Check the types and lengths of all entries, including those after the first K: another epoch may draw them.
     columns = {}
     for field_name, field in negative_fields().items():
         values = _list_of(row, field.column, row_number, text=isinstance(field.missing, str))
         if values is not None and len(values) != len(texts):
             raise ValueError(
-                f"column '{field.column}' has {len(values)} entries in row {row_number}, but 'negative_captions' has "
-                f"{len(texts)}. Every negative needs an entry; use null for an unknown value."
+                f"column '{field.column}', row {row_number}: found {len(values)} entries, expected {len(texts)}, as "
+                "in 'negative_captions'. Every negative needs an entry; use null for an unknown value."
             )
         columns[field_name] = values if values is not None else [None] * len(texts)
     entries = []
@@ -286,7 +285,7 @@ def too_few_negatives(row: int, count: int | None, number: int) -> str:
 
 def _list_of(row: dict[str, Any], column: str, row_number: int, *, text: bool = True) -> list[Any] | None:
     """Reads a list of texts or numbers from a column; entries may be missing. `None` if there is no list."""
-    kind = "texts" if text else "numbers"
+    kind = "text" if text else "number"
     values = row.get(column)
     if values is None:
         return None
@@ -295,15 +294,15 @@ def _list_of(row: dict[str, Any], column: str, row_number: int, *, text: bool = 
     if not isinstance(values, list | tuple):
         value_text = f"the text {values!r}" if isinstance(values, str) else repr(values)
         raise ValueError(
-            f"column '{column}', row {row_number}: found {value_text}, expected a list of {kind}. "
+            f"column '{column}', row {row_number}: found {value_text}, expected a list of {kind}s. "
             f"Wrap it in a list; in Python: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."
         )
     for index, value in enumerate(values):
         fits = isinstance(value, str) if text else isinstance(value, Real) and not isinstance(value, bool)
         if value is not None and not fits:
             raise ValueError(
-                f"column '{column}', row {row_number}, entry {index}: found {value!r}, expected a "
-                f"{kind[:-1]}. Correct it in the file, or use null for an unknown value."
+                f"column '{column}', row {row_number}, entry {index}: found {value!r}, expected a {kind}. "
+                "Correct it in the file, or use null for an unknown value."
             )
         if text and value is not None and lone_surrogate(value) >= 0:
             raise ValueError(f"column '{column}', row {row_number}, entry {index}: found {value!r}, {_SURROGATE}")

@@ -382,11 +382,11 @@ def test_ratings_may_be_missing_and_come_as_arrays(clip):
         ({"negative_captions": "a cube"}, "row 17: found the text 'a cube', expected a list"),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other"]},
-            "'negative_kinds' has 1 entries in row 17, but 'negative_captions' has 2",
+            "'negative_kinds', row 17: found 1 entries, expected 2, .*'negative_captions'",
         ),
         (
             {"negative_captions": ["a", "b"], "negative_concreteness": [1.0, 2.0, 3.0]},
-            "'negative_concreteness' has 3 entries in row 17, but 'negative_captions' has 2",
+            "'negative_concreteness', row 17: found 3 entries, expected 2",
         ),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other", "swap_attr"]},
