@@ -19,14 +19,14 @@ class CompareOptions(Options):
     folders: Annotated[
         tuple[str, ...],
         Spelling("FOLDER[:MODEL]", positional=True),
-        "Folder written by hfcomp evaluate or a recipe: all of its models, or only MODEL.",
+        "Folder written by `hfcomp evaluate` or a recipe, for all of its models, or only MODEL.",
     ]
     reference: Annotated[str | None, Spelling("MODEL"), "Model to compare the others with (default: the first)."] = (
         None
     )
     tie: Annotated[Tie | None, "How to count a tie (default: as in the stored results)."] = None
     benchmarks: Annotated[tuple[str, ...], "Benchmark names or titles (default: all that every model has)."] = ()
-    common: Annotated[bool, "Compare on the items that all models have; count the others."] = False
+    common: Annotated[bool, "Compare only on the items that all models have, and count the others."] = False
     published: Annotated[bool, "Show the models' published numbers next to the measured ones."] = False
 
 

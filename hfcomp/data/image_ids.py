@@ -197,8 +197,8 @@ def _shorten(marks: set[str | None]) -> dict[str | None, str]:
     # Each id begins at the folder that distinguishes paths with the same file name. It must not depend on the location
     # of the dataset, because ids are compared between machines and written into results.
     parts = {mark: Path(mark).parts for mark in marks if mark is not None}
-    most = max(map(len, parts.values()))
-    for number in range(1, most):
+    longest = max(map(len, parts.values()))
+    for number in range(1, longest):
         tails = {mark: "/".join(names[-number:]) for mark, names in parts.items()}
         if len({*tails.values()}) == len(tails):
             return tails

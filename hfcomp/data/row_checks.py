@@ -63,9 +63,9 @@ def _check_captions(dataset: Dataset, lists: bool) -> None:
     if isinstance(feature, List | LargeList):
         if not lists:
             raise ValueError(
-                f"column 'caption', {place_of_row(dataset, 0)}: found a list of {len(first or ())}, expected one "
-                "text. Draw one per epoch with draw_captions=True (captions: drawn in a recipe), or choose one: "
-                "dataset.map(lambda row: {'caption': row['caption'][0]})."
+                f"column 'caption', {place_of_row(dataset, 0)}: found a list of {len(first or ())} captions, "
+                "expected one text. Draw one per epoch with draw_captions=True (captions: drawn in a recipe), or "
+                "choose one: dataset.map(lambda row: {'caption': row['caption'][0]})."
             )
         return
     if feature not in TEXTS:

@@ -145,7 +145,7 @@ class Study:
             return
         with open_workers(self.session, self.folder, num_parallel, number) as self.workers:
             for arm in arms:
-                self._train_in_worker(arm, most=2 * num_parallel)
+                self._train_in_worker(arm, max_in_training=2 * num_parallel)
             for name in [*self.pending]:
                 self.cost(name)
         # Restores the order of the arms; they may have ended in another order.
@@ -155,8 +155,8 @@ class Study:
     def num_parallel(self) -> int:
         return arms_at_once(self.experiment.arms_at_once, self.session)
 
-    def _train_in_worker(self, arm: Arm, most: int) -> None:
-        """Trains an arm in a worker. Waits while `most` arms, or the arm that it starts from, are in training."""
+    def _train_in_worker(self, arm: Arm, max_in_training: int) -> None:
+        """Trains an arm in a worker; first waits while `max_in_training` arms, or the arm it starts from, train."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.start in self.pending:
             self.cost(arm.start)
@@ -166,7 +166,7 @@ class Study:
             return
         # A generator of arms loads the rows of the next seed for its next arm. Waiting here for the oldest arms limits
         # the number of seeds whose rows are in memory.
-        for name in [*self.pending][: len(self.pending) + 1 - most]:
+        for name in [*self.pending][: len(self.pending) + 1 - max_in_training]:
             self.cost(name)
         self._note_meaning(arm)
         self.pending[arm.name] = self.workers.submit(arm, self.models[arm.start], folder)

@@ -100,7 +100,7 @@ class ClearGlassTrainer(GroupedTrainer):
             ids = {"image_id": f.image_id, "text_id": f.text_id}
             loss, metrics = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=scale, rows=f.rows, **ids)
         elif self.group_loss is None:
-            loss, metrics = _pair_info_nce(f, self.groups.pairs(self.pair_mask(inputs)))
+            loss, metrics = _pair_info_nce(f, self.groups.row_mask(self.pair_mask(inputs)))
         else:
             settings = ("temperature", "inner_temperature", "alpha")
             loss, metrics = self.group_loss(

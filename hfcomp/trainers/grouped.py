@@ -103,7 +103,7 @@ class GroupedTrainer(CompositionalTrainer):
         if rows is not None:
             self.group_order = _group_order([rows.column(name) for name in GROUP_COLUMNS], args)
             logger.info(self.group_order.report.summary())
-            for line in (*self.group_order.report.missing(), *_concept_name_warnings(rows)):
+            for line in (*self.group_order.report.warnings(), *_concept_name_warnings(rows)):
                 logger.warning(line)
         return rows
 
@@ -113,7 +113,7 @@ class GroupedTrainer(CompositionalTrainer):
         self.groups = BatchGroups(args.groups_per_batch, args.pairs_per_group, replayed)
 
     def pair_mask(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """Marks the rows of the global batch that are pairs rather than repeats that fill up a small group.
+        """Marks the rows of the global batch that are pairs, not repeats that fill a group with too few rows.
 
         Args:
             inputs: This process's training batch.

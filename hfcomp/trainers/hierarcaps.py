@@ -89,7 +89,8 @@ class ChainCollator(CompositionalCollator):
         chain_columns: Columns of a chain, from general to specific.
 
     Raises:
-        ValueError: When called, if an entry is not a string or the number of negatives is wrong. Names column and row.
+        ValueError: Raised by a call, if an entry is not a string or there are too many negatives. The message names the
+            column and the row.
     """
 
     def __init__(self, *args: Any, chain_columns: Sequence[str], **kwargs: Any) -> None:
@@ -97,8 +98,8 @@ class ChainCollator(CompositionalCollator):
         self.chain_columns = list(chain_columns)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        names = [row.get("row", index) for index, row in enumerate(rows)]
-        row_texts = [self._chain_texts(row, name) for row, name in zip(rows, names, strict=True)]
+        row_numbers = [row.get("row", index) for index, row in enumerate(rows)]
+        row_texts = [self._chain_texts(row, row_number) for row, row_number in zip(rows, row_numbers, strict=True)]
         texts, text_index = unique_texts([text or "" for texts in row_texts for text in texts])
         ids, truncated = self.tokenizer(texts)
         # `concept_image_index` shows whether a text exists: gathering over processes keeps its -1, so no further key
@@ -107,24 +108,25 @@ class ChainCollator(CompositionalCollator):
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
             **streamed,
-            "row": torch.tensor(names, dtype=torch.long),
+            "row": torch.tensor(row_numbers, dtype=torch.long),
             "truncated": torch.tensor(truncated, dtype=torch.long)[text_index].view(len(rows), -1).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
             "text_index": text_index,
             "concept_image_index": torch.tensor(owners, dtype=torch.long).flatten(),
         }
 
-    def _chain_texts(self, row: dict[str, Any], name: int) -> list[str | None]:
+    def _chain_texts(self, row: dict[str, Any], row_number: int) -> list[str | None]:
         """The empty text, the chain and the negatives. A shorter chain leaves its last positions empty."""
         size = len(self.chain_columns)
         negatives = row.get(NEGATIVES) or []
         if not isinstance(negatives, list) or len(negatives) > size:
             raise ValueError(
-                f"column {NEGATIVES!r}, row {name}: found {negatives!r}, expected a list of at most {size} texts, one "
-                f"per column ({', '.join(self.chain_columns)}); an empty text means none."
+                f"column {NEGATIVES!r}, row {row_number}: found {negatives!r}, expected a list of at most {size} "
+                f"texts, one per column ({', '.join(self.chain_columns)}); an empty text means none."
             )
-        negatives = [text_of(text, NEGATIVES, name) or None for text in negatives] + [None] * (size - len(negatives))
-        links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, name)
+        negatives = [text_of(text, NEGATIVES, row_number) or None for text in negatives]
+        negatives += [None] * (size - len(negatives))
+        links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, row_number)
         free = [None] * (size - len(links))
         return ["", *(link.text for link in links), *free, *(negatives[link.place] for link in links), *free]
 

@@ -84,18 +84,22 @@ class TextPairCollator(CompositionalCollator):
     for equal generalized captions.
 
     Raises:
-        ValueError: When called, for an entry that is not a string. Names column and row.
+        ValueError: Raised by a call, if an entry is not a string. The message names the column and the row.
     """
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        names = [row.get("row", index) for index, row in enumerate(rows)]
-        texts = [_text(row, column, name) for row, name in zip(rows, names, strict=True) for column in PAIR]
+        row_numbers = [row.get("row", index) for index, row in enumerate(rows)]
+        texts = [
+            _text(row, column, row_number)
+            for row, row_number in zip(rows, row_numbers, strict=True)
+            for column in PAIR
+        ]
         ids, truncated = self.tokenizer(texts)
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
             **streamed,
-            "row": torch.tensor(names, dtype=torch.long),
-            **row_fields(rows, names),
+            "row": torch.tensor(row_numbers, dtype=torch.long),
+            **row_fields(rows, row_numbers),
             "truncated": torch.tensor(truncated, dtype=torch.long).view(-1, 2).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
             "concept_id": torch.tensor([text_key(text) for text in texts[1::2]]),
@@ -269,8 +273,8 @@ def _drop_rows(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
     return TrainingRows(remaining, remaining.column_names)
 
 
-def _text(row: dict[str, Any], column: str, name: int) -> str:
+def _text(row: dict[str, Any], column: str, row_number: int) -> str:
     text = row.get(column)
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"column {column!r}, row {name}: found {text!r}, expected a text. Remove such rows.")
+        raise ValueError(f"column {column!r}, row {row_number}: found {text!r}, expected a text. Remove such rows.")
     return text

@@ -84,6 +84,9 @@ def test_negatives(advice, collate):
     )
     advice.of(collate, bad, num_negatives=1)
     collate(bad[1:], num_negatives=1)
+    bad = Surrogates({**row, "caption": text} for row, text in zip(rows(), ["\ud800", "a ring"], strict=True))
+    advice.of(collate, bad)
+    collate(bad[1:])
 
 
 @pytest.mark.follows(

@@ -183,13 +183,13 @@ def test_evaluate(advice, clip, data, pairs_file, tmp_path, capsys):
 
 
 @follows(COMPARE, "Choose with --tie {' or '.join(TIE_RULES)}.")
-@follows(COMPARE, "Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks.")
+@follows(COMPARE, "Evaluate both with the same hfcomp on the same data, or exclude this benchmark with --benchmarks.")
 @follows(COMPARE, "or pass --common to compare the items with the same name and image.")
-@follows(COMPARE, "no items in common. Exclude it with --benchmarks.")
+@follows(COMPARE, "no items in common. Exclude them with --benchmarks.")
 @follows(COMPARE, "Evaluate both on the same data, or pass --common to compare the")
 @follows(
     "hfcomp/evaluation/stored.py",
-    "found no such folder. Pass an output folder of hfcomp evaluate or a recipe, or folder:",
+    "found no such folder. Pass a folder written by `hfcomp evaluate` or a recipe, or folder:",
 )
 @follows(
     "hfcomp/evaluation/stored.py",

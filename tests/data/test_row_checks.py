@@ -51,7 +51,7 @@ def test_numbers_are_no_captions(captions, found):
 @pytest.mark.follows("hfcomp/data/row_checks.py", "text. Draw one per epoch with draw_captions=True")
 def test_lists_are_drawn_from_or_chosen_from(tmp_path):
     rows = rows_of([["a", "b"], ["c"]])
-    message = refused(rows, "row 0: found a list of 2, expected one text")
+    message = refused(rows, "row 0: found a list of 2 captions")
     settings = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none"}
     assert InfoNCETrainer.check_rows(rows, InfoNCEConfig(draw_captions=True, **settings)) is None
     advised = message.partition("or choose one: ")[2].rstrip(".")

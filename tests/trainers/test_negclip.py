@@ -195,7 +195,7 @@ def test_what_is_missing_is_told_at_the_start(clip, near, tmp_path, caplog, monk
     with caplog.at_level(logging.WARNING):
         build(InfoNCETrainer, clip, dataset, tmp_path, **NEGCLIP)
     assert "5 of 24 rows have no neighbor" in caplog.text
-    assert "5 entries of neighbor_ids are not an image_id" in caplog.text
+    assert "5 entries of neighbor_ids are not image_id values" in caplog.text
 
 
 @pytest.mark.parametrize("missing", ["neighbor_ids", "image_id"])

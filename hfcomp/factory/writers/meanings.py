@@ -74,8 +74,8 @@ def may_be_one(keyword: str, new: str) -> bool:
 
 def _strip_common_end(first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
     """Two phrases without their common last words, but at least a word each: "three men", "3 men" become numbers."""
-    same, most = 0, min(len(first), len(second)) - 1
-    while same < most and first[-1 - same] == second[-1 - same]:
+    same, limit = 0, min(len(first), len(second)) - 1
+    while same < limit and first[-1 - same] == second[-1 - same]:
         same += 1
     return " ".join(first[: len(first) - same]), " ".join(second[: len(second) - same])
 

@@ -56,7 +56,7 @@ def test_columns_become_numbers_and_what_is_left_out_is_counted():
     assert groups.names == ["a", "b"]
     assert groups.rows == [[0, 2], [1, 4]]
     assert groups.hard_negatives == [[1], [0]]  # the second row of b names a; a's own name is no rival
-    assert groups.without_group == 3
+    assert groups.rows_without_group == 3
     assert groups.too_small == {"lone": 1}
     assert groups.unknown == ["gone"]
 
@@ -200,7 +200,7 @@ def test_the_mask_is_of_each_group_alone():
         [True, False, False],
     ]
     assert group_mask(row, pairs_per_group=1).all()
-    with pytest.raises(ValueError, match="a batch of 9 rows does not consist of groups of 4 pairs"):
+    with pytest.raises(ValueError, match="a batch of 9 rows .*groups of 4 pairs.*a multiple of 4"):
         group_mask(row, pairs_per_group=4)
 
 
@@ -239,12 +239,12 @@ def test_the_report_counts_what_is_missing():
     rivals[names.index("c")] = ["x", "lone", "y"]
     groups = Groups.from_columns([*names, "lone", None, "", "one"], [*rivals, ["a"], None, None, []])
     report = order(groups, pairs_per_group=8).report
-    assert (report.groups, report.rows, report.without_group) == (6, 87, 2)
+    assert (report.groups, report.rows, report.rows_without_group) == (6, 87, 2)
     assert report.batches == 4 + 2 + 1 + 2 + 1 + 4
     assert report.too_small == {"lone": 1, "one": 1}
     assert report.unknown == ["x", "y"]
     assert report.without_negatives == ["e"]
-    assert report.short_of_negatives == ["c", "d"]
+    assert report.with_too_few_negatives == ["c", "d"]
     assert report.random_places == 1 * 1 + 2 * 2 + 1 * 3  # turns of c, d and e, times what they lack of 3
     assert report.random_share == pytest.approx(8 / (14 * 3))
     assert report.repeated == ["c", "e"]
@@ -255,8 +255,8 @@ def test_the_report_says_so_in_lines():
     groups = Groups.from_columns([*names, *"pqrstu", None], [*rivals, *[["x"]] * 6, None])
     report = order(groups, pairs_per_group=8).report
     assert report.summary() == ("6 groups with 87 rows. An epoch has 14 batches of 4 groups with 8 pairs each.")
-    lines = report.missing()
-    assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Random", "2"]
+    lines = report.warnings()
+    assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Groups", "2"]
     assert "6 groups with a total of 6 rows are left out" in lines[1]
     assert "('p', 'q', 'r', 's', 't', ...)" in lines[1]
     assert "8 of the 42 places" in lines[5] and "(19.0%)" in lines[5]
@@ -265,7 +265,7 @@ def test_the_report_says_so_in_lines():
 
 def test_nothing_missing_is_no_line():
     groups = Groups.from_columns(*columns({"a": 6, "b": 5}, {"a": "b", "b": "a"}))
-    assert order(groups, groups_per_batch=2).report.missing() == []
+    assert order(groups, groups_per_batch=2).report.warnings() == []
 
 
 def test_the_places_that_are_reported_as_random_are_those_of_an_epoch():

@@ -38,7 +38,7 @@ def test_columns_become_numbers_and_what_is_missing_is_counted():
     assert neighbors.near.tolist() == [[1], [-1], [-1], [-1]]  # c is itself, a its own image
     assert neighbors.image.tolist() == [0, 1, 2, 0]
     assert neighbors.caption.tolist() == [0, 1, 0, 2]
-    assert (neighbors.unknown, neighbors.without) == (1, 3)
+    assert (neighbors.unknown, neighbors.num_without_neighbors) == (1, 3)
 
 
 def test_columns_that_cannot_be_are_refused():
@@ -56,7 +56,7 @@ def test_each_row_is_followed_by_one_of_its_neighbors():
     assert len(rows) == len(drawn) == 16
     assert rows[::2] == list(range(0, 40, 5))
     assert all((other - row) % 40 in (1, 2, 3) for row, other in zip(rows[::2], rows[1::2], strict=True))
-    assert (drawn.brought, drawn.unrelated) == (8, 0)
+    assert (drawn.num_added, drawn.unrelated) == (8, 0)
 
 
 def test_draws_differ_between_epochs_and_seeds_and_use_every_neighbor():
@@ -78,7 +78,7 @@ def test_no_image_is_twice_in_a_global_batch():
         rows = in_epoch(drawn, epoch)
         for batch in (rows[:16], rows[16:]):
             assert len(set(neighbors.image[batch].tolist())) == 16
-        assert 0 < drawn.unrelated < drawn.brought == 16
+        assert 0 < drawn.unrelated < drawn.num_added == 16
 
 
 def test_a_neighbor_with_a_caption_of_the_batch_is_not_drawn():

@@ -74,4 +74,4 @@ def test_groups_of_a_batch_with_replay_rows():
     assert mask.tolist() == [[True, True, False], [True, False, False], [True] * 3, [True, False, False]]
     assert groups.group_values(row)[[0, 2]].tolist() == [[5, 6, 5], [1, 2, 3]]
     assert groups.group_values(row)[[1, 3], 0].tolist() == [90, 91]
-    assert groups.pairs(mask).tolist() == [True, True, False, True, True, True, True, True]
+    assert groups.row_mask(mask).tolist() == [True, True, False, True, True, True, True, True]

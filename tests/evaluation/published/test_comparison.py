@@ -201,9 +201,9 @@ def test_a_part_of_a_benchmark_is_not_compared(three):
         evaluation_report(part, brief=True),
         comparison.reproduction_report(evaluation_report(part, brief=False)),
     ):
-        assert comparison.READING not in report.legend
-    assert comparison.READING in evaluation_report(results(), brief=True).legend
-    assert comparison.reproduction_report(evaluation_report(results(), brief=False)).legend == [comparison.READING]
+        assert comparison.LEGEND not in report.legend
+    assert comparison.LEGEND in evaluation_report(results(), brief=True).legend
+    assert comparison.reproduction_report(evaluation_report(results(), brief=False)).legend == [comparison.LEGEND]
 
 
 def test_a_published_model_without_numbers_of_what_was_scored_is_named(three):

@@ -111,6 +111,9 @@ def test_what_is_wrong_is_named_or_left_out(tmp_path):
     file.write_text(text.replace('"[', '"', 1))
     with pytest.raises(ValueError, match=r"complexity_4.csv, line 2: found 10, 20, .*a list of texts in 'hard_negs'"):
         items(PRODUCTIVITY, folder)
+    file.write_text(text.replace(",10,", ",inf,", 1))
+    with pytest.raises(ValueError, match=r"complexity_4.csv, line 2: found inf, 20, .*expected numbers in x, y"):
+        items(PRODUCTIVITY, folder)
     table(file, 0, hard_negs=["false"])
     width = str(tiny.image(0).size[0])
     file.write_text(file.read_text().replace(f",20,{width},", ",20,0,"))
