@@ -146,8 +146,8 @@ def _without_ing(word: str) -> str:
     """Returns the verb of an -ing form that the dictionary lists as a noun ("sitting", "building") or not at all."""
     import simplemma
 
-    # Undo the spelling rules: "sitting" drops the doubled letter. For "baking", removing -ing would give "bak", but the
-    # forms in -ed and -s lead to "bake".
+    # Undo the spelling rules: "sitting" drops the doubled letter. For "baking", removing -ing would give "bak", but
+    # "baked" leads to "bake".
     stem = word[:-3]
     if len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
         return stem[:-1]
