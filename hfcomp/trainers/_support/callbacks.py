@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
 from hfcomp.data.sampling.streaming import StreamedRows
-from hfcomp.distributed.shards import is_sharded, own_part
+from hfcomp.distributed.shards import is_sharded, local_part
 from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler
 from hfcomp.trainers.weight_average import WeightAverage
@@ -79,7 +79,7 @@ def size_line(args: Any, batch_size: int, loader: Any) -> str:
 
 def sharding_line(model: torch.nn.Module) -> str:
     """Returns, for example, `FSDP2: this process holds 31,000 of 60,000 weights`."""
-    parts = [(own_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
+    parts = [(local_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
     held, whole = (sum(numbers) for numbers in zip(*parts, strict=True))
     return f"FSDP2: this process holds {held:,} of {whole:,} weights"
 

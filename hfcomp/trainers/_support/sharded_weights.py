@@ -19,9 +19,9 @@ from hfcomp.distributed.shards import (
     gather_whole,
     half_precision,
     is_sharded,
-    own_part,
-    part_like,
+    local_part,
     reshard,
+    split_like,
 )
 from hfcomp.modeling import DualEncoder
 from hfcomp.modeling.checkpoints import OBJECTIVE_PREFIX
@@ -151,7 +151,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         state = model.state_dict()
         with torch.no_grad():
             for name, value in whole.state_dict().items():
-                own_part(state[name]).copy_(own_part(part_like(value, state[name])))
+                local_part(state[name]).copy_(local_part(split_like(value, state[name])))
 
     def save_optimizer(self, folder: Path) -> None:
         """Writes the state of optimizer and scheduler as a single process writes it."""
@@ -283,4 +283,4 @@ def _gather_value(value: Any, kept: bool) -> Any:
 def _shard_value(value: Any, parameter: nn.Parameter) -> Any:
     # Adam's running averages are split like their parameter; step counts are scalars and stay whole.
     same = isinstance(value, torch.Tensor) and value.shape == parameter.shape
-    return part_like(value, parameter) if same else value
+    return split_like(value, parameter) if same else value
