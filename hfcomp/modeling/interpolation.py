@@ -178,7 +178,7 @@ def check_alpha(alpha: float) -> None:
 
 
 def _norms(weight: torch.Tensor) -> torch.Tensor:
-    """Euclidean norm of each row of a weight `[out, ...]`, shape `[out, 1, ...]`."""
+    """Returns the Euclidean norm of each row of a weight `[out, ...]`, shape `[out, 1, ...]`."""
     return torch.linalg.vector_norm(weight, dim=tuple(range(1, weight.dim())), keepdim=True)
 
 

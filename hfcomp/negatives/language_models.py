@@ -197,7 +197,7 @@ def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _output_only_at(network: Any, positions: Any) -> Iterator[None]:
-    """Within the context, the output layer gets one token per row; logits of other tokens are not needed."""
+    """Limits the output layer to one token per row; logits of other tokens are not needed."""
     layer = network.get_output_embeddings()
     if layer is None:
         yield

@@ -121,11 +121,11 @@ class CaptionTree:
         return [word for word in self._dependants[head] if word != head and self.labels[word] in labels]
 
     def base_form(self, word: int) -> str:
-        """The dictionary form in small letters; the word itself where a parser gives none."""
+        """Returns the lowercase dictionary form, or the word itself if the parser gives none."""
         return (self._lemmas[word] or self.words[word]).lower()
 
     def span(self, first: int, last: int) -> tuple[int, int]:
-        """`[start, end)` in characters, from one word to another, both included."""
+        """Returns `[start, end)` in characters, from one word to another, both included."""
         return self.starts[first], self.starts[last] + len(self.words[last])
 
     def first_joined(self, word: int) -> int:

@@ -44,7 +44,7 @@ TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
 
 
 def negative_facts(row: Mapping[str, Any], place: int) -> str:
-    """Kind, category, keyword and concreteness of a negative, if given; `place` counts from 0."""
+    """Returns a negative's kind, category, keyword and concreteness, if given; `place` counts from 0."""
     facts = []
     for column, title in _NEGATIVE:
         value = entry(row, column, place)

@@ -323,7 +323,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         return self.get_eval_dataloader(test_dataset)
 
     def all_rows_per_batch(self, batch_size: int) -> int:
-        """Number of rows per training batch and process, including rows that other rows bring along and replay rows.
+        """Returns the rows per training batch and process, including rows that others bring along and replay rows.
 
         Args:
             batch_size: Task rows per process, `per_device_train_batch_size`.

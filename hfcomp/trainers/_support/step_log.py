@@ -189,11 +189,11 @@ def _stride(parameter: torch.Tensor) -> int:
 
 
 def _first_entry(parameter: torch.Tensor) -> int:
-    """Index of the first compared entry in this process's part."""
+    """Returns the index of the first compared entry in this process's part."""
     return -(-local_start(parameter) // _stride(parameter))
 
 
 def _entries(parameter: torch.Tensor) -> torch.Tensor:
-    """The compared entries of this process's part, at their positions in the whole parameter."""
+    """Returns the compared entries of this process's part, at their positions in the whole parameter."""
     flat, stride = local_part(parameter.detach()).flatten(), _stride(parameter)
     return flat[_first_entry(parameter) * stride - local_start(parameter) :: stride]
