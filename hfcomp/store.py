@@ -72,7 +72,7 @@ def parse_size(text: str, option: str) -> int:
     """Parses a size such as `20GB`, `500 MB` or `0` into bytes.
 
     Raises:
-        ValueError: for any other text, naming the option.
+        ValueError: For any other text. The error names the option.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:

@@ -127,8 +127,7 @@ def merge_by_sweep(
         The scores of the points, and the chosen one.
 
     Raises:
-        ValueError: If data are invalid or unavailable, or as in `load_interpolation`, `find_proxies` and
-            `split_halves`.
+        ValueError: If data are invalid or unavailable, or as in `load_interpolation`, `find_proxies`, `split_halves`.
     """
     check_device(options.device)
     interpolation = load_interpolation(base, tuned)

@@ -199,8 +199,7 @@ class MaskFiller:
                 self.rejected[reason] += 1
             else:
                 fitting.add(fitted)
-        # Each word has its own random number, so one word more or less at the edge of the top_k does not reorder the
-        # others.
+        # Each word has its own random number, so a word more or less at the edge of the top_k does not reorder others.
         start = str(blank.start)
         return sorted(fitting, key=lambda word: caption_rng(seed, blank.caption, "mask", start, word).random())
 

@@ -91,8 +91,7 @@ def is_whole(doc: Doc | Sequence[Token], start: int, end: int) -> bool:
     texts = [doc[index].text for index in range(start, end)]
     if any(not text.isalpha() and _RUN_TOGETHER.search(text) for text in texts):
         return False
-    # Check only the neighbors: building the whole text for each part would take time proportional to its length times
-    # the number of parts.
+    # Check only the neighbors: building the whole text for each part would take quadratic time.
     if start and not doc[start - 1].whitespace_ and _joins_words(doc[start - 1].text[-1]):
         return False
     return end == len(doc) or bool(doc[end - 1].whitespace_) or not _joins_words(doc[end].text[0])
@@ -188,10 +187,9 @@ def adjectives(doc: Doc) -> list[Part]:
         if token.pos_ != "ADJ" or token.tag_ != "JJ" or token.lower_ in NOT_DESCRIBING or token.lower_.endswith("ing"):
             continue
         following = doc[token.i + 1] if token.i + 1 < len(doc) else None
-        if following is not None and (
-            (token.lower_, base_form(following)) in FIXED_PAIRS
-            or (token.lower_ in SHADES and following.lower_ in COLORS)
-        ):
+        if following is not None and (token.lower_, base_form(following)) in FIXED_PAIRS:
+            continue
+        if following is not None and token.lower_ in SHADES and following.lower_ in COLORS:
             continue
         start = token.i
         if token.lower_ in COLORS and start and doc[start - 1].lower_ in SHADES:
@@ -241,15 +239,14 @@ def describes_a_noun(verb: Token) -> bool:
     doc = verb.doc
     before = doc[verb.i - 1].pos_ if verb.i else ""
     following = doc[verb.i + 1].pos_ if verb.i + 1 < len(doc) else ""
-    # A caption may start with a participle that describes a noun ("Sitting cat") or has an object ("Riding waves").
-    # Neither can be moved safely.
+    # A caption may start with a participle before its noun ("Sitting cat") or its object ("Riding waves"). Neither can
+    # be moved safely.
     return following in (*NOUN_CLASSES, "ADJ", "VERB") and before in ("DET", "NUM", "ADJ", "ADP", "PRON", "")
 
 
 def with_auxiliaries(verb: Part) -> Part:
     """Returns the verb with the auxiliaries before it: "is sitting", "has been parked"."""
-    # "not" and other adverbs may occur among auxiliaries, but an adverb before the first auxiliary
-    # belongs to something else.
+    # "not" and other adverbs may occur among auxiliaries, but one before the first auxiliary belongs to another word.
     start = verb.start
     while start and verb.doc[start - 1].pos_ in ("AUX", "ADV") and verb.doc[start - 1].tag_ != "WRB":
         start -= 1

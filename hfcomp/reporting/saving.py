@@ -34,8 +34,7 @@ def publish(
     `report(brief=False)` builds the written report, `report(brief=True)` the printed one. `page` and `items` are
     arguments of `save_report`.
     """
-    # Write the JSON first: if drawing fails or is interrupted, a report can be built from the JSON, but not vice
-    # versa.
+    # Write the JSON first: if drawing is interrupted, a report can be built from the JSON, but not vice versa.
     write_results(path, contents)
     save_report(report(brief=False), path.parent, page=page, items=items)
     if shown:

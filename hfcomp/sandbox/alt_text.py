@@ -46,8 +46,7 @@ WORDS = AltText(
 # Mostly "a circle at the left" for one of two or three things. After pretraining without such captions, a few minutes
 # of fine-tuning do not teach relations.
 PLACES = AltText(_SINGLE, {"caption": 0.15, "shape": 0.51, "color": 0.34}, place_among_several=1.0)
-# Probabilities of mentioning a single thing's place, an adjective, the background, and of further tags. "A figure at
-# the top left" has no other cue, so it teaches places.
+# Probabilities of mentions. "A figure at the top left" has no other cue than its place, so it teaches places.
 P_PLACE = 0.7
 P_ADJECTIVE = 0.25
 P_BACKGROUND = 0.2

@@ -119,9 +119,8 @@ def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Match
 
 def _sample(caption: str, concept_matcher: Matcher, num_negatives: int, seed: int) -> list[Negative]:
     concepts = concept_matcher.concepts
-    # Each entry is a keyword occurrence with the words left for it. Each turn samples an occurrence and then a word,
-    # both uniformly: in "a small dog", size and object are equally likely, although "small" has one replacement and
-    # "dog" has 79.
+    # Each entry is an occurrence with the words left for it. A turn samples an occurrence and then a word, uniformly:
+    # in "a small dog", size and object are equally likely, although "small" has one replacement and "dog" has 79.
     remaining = [(match, concepts[match[3]].replacements[match[2]]) for match in concept_matcher.find(caption)]
     negatives: list[Negative] = []
     seen = {caption}
@@ -148,8 +147,7 @@ def _sample(caption: str, concept_matcher: Matcher, num_negatives: int, seed: in
 def _number(seed: int, turn: int, caption: str) -> int:
     """Returns 128 random bits for a caption; remainders modulo small numbers are uniform to within 1e-30.
 
-    This is used instead of `caption_rng`, because creating a generator takes longer than everything else done for a
-    caption.
+    `caption_rng` is not used, because creating a generator takes longer than everything else done for a caption.
     """
     key = f"{seed}\n{turn}\n{caption}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(key, digest_size=16).digest(), "big")

@@ -27,7 +27,6 @@ BE = frozenset({"is", "are", "was", "were", "be", "been", "being", "am", "'s", "
 HAVE = frozenset({"has", "have", "had", "having"})
 DO = frozenset({"do", "does", "did"})
 
-# Tags after which a word is not a verb.
 _NOT_BEFORE_VERBS = DETERMINERS | ADJECTIVES | {"CD", "POS"}
 
 UNIVERSAL = (
@@ -211,8 +210,7 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
     fits_verb = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
     if tag == "NNS" and number == "singular" and not _has_main_verb(tags, 0, len(tags)):
         article = lower[_phrase_start(tags, i)]
-        is_known_verb = word in S_FORMS and (fits_verb or after in NOUNS | ADJECTIVES)
-        if is_known_verb or (article in ("a", "an") and fits_verb):
+        if (word in S_FORMS and (fits_verb or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and fits_verb):
             tags[i] = "VBZ"
     elif tag == "NNS" and word in S_FORMS and (tag_at(tags, i - 1) == "CC" or tag_at(lower, i - 1) in ("that", "who")):
         tags[i] = "VBZ" if after in DETERMINERS | {"IN", "PRP"} and _has_main_verb(tags, 0, i) else tag

@@ -20,9 +20,9 @@ class PageOptions:
     """Options for the items on a page.
 
     Attributes:
-        items: maximum number of items; 0 for a page without items.
-        thumbnails: whether to include pictures of the items.
-        side: longer side of a picture, in pixels.
+        items: Maximum number of items; 0 for a page without items.
+        thumbnails: Whether to include pictures of the items.
+        side: Longer side of a picture, in pixels.
     """
 
     items: int = 2000

@@ -37,8 +37,7 @@ class LogitScaleClamp(TrainerCallback):
 class StartReport(TrainerCallback):
     """Prints the size of a batch and an epoch at every start, which reveals a wrong number of processes.
 
-    Also prints how the weights are sharded, how much of the model an adapter trains, and warnings about a low learning
-    rate for an adapter and about a warm-up longer than the training.
+    Also prints how weights are sharded, what share an adapter trains, and warnings about learning rate and warm-up.
     """
 
     def on_train_begin(
