@@ -215,13 +215,11 @@ def write_parquet(
     rows = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
     with replacing(path) as part, pq.ParquetWriter(part, rows.schema) as writer:
         # `datasets` rejects a file whose first row group is empty, but reads a file without row groups.
-        for start, end in _row_group_bounds(rows, rows_per_group, bytes_per_group):
+        for start, end in _row_groups(rows, rows_per_group, bytes_per_group):
             writer.write_table(rows.slice(start, end - start), row_group_size=rows_per_group)
 
 
-def _row_group_bounds(
-    rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | None
-) -> Iterator[tuple[int, int]]:
+def _row_groups(rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | None) -> Iterator[tuple[int, int]]:
     sizes = sum(map(_content_sizes, rows.columns)) if bytes_per_group else None
     start = 0
     while start < len(rows):

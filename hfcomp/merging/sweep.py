@@ -93,9 +93,8 @@ def find_proxies(
     Raises:
         ValueError: If a measure is not scored, or nothing compositional or nothing general is scored.
     """
-    measures = {
-        measure.name: measure for measure in all_measures(outcomes.aspects, usable_averages(outcomes, declared))
-    }
+    averages = usable_averages(outcomes, declared)
+    measures = {measure.name: measure for measure in all_measures(outcomes.aspects, averages)}
     lines = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
     if composition is not None:
         improved = find_measure(composition, measures, where="composition")

@@ -43,8 +43,7 @@ WORDS = AltText(
     {"caption": 0.30, "generalized": 0.10, "tags": 0.30, "whole": 0.15, "shapes": 0.10, "colors": 0.05},
     place_among_several=0.7,
 )
-# Mostly "a circle at the left" for one of two or three things. After pretraining without such captions, a few minutes
-# of fine-tuning do not teach relations.
+# Mostly "a circle at the left" for one of two or three things. Without it, minutes of fine-tuning teach no relations.
 PLACES = AltText(_SINGLE, {"caption": 0.15, "shape": 0.51, "color": 0.34}, place_among_several=1.0)
 # Probabilities of mentions. "A figure at the top left" has no other cue than its place, so it teaches places.
 P_PLACE = 0.7

@@ -220,9 +220,9 @@ class _Sentence(Clauses):
         nouns = [node for node in self.frontier() if self.kinds.get(node) in ("NP", "X")]
         verb = self.nearest("V")
         head = described_by_participle(self, unit, nouns)
-        shares_subject = verb == self.clause.root and not self.has_expletive(verb)
-        if head < 0 or (shares_subject and not may_take_participle(self, unit, head)):
-            head = verb if verb >= 0 else head
+        has_subject = verb == self.clause.root and not self.has_expletive(verb)
+        if verb >= 0 and (head < 0 or (has_subject and not may_take_participle(self, unit, head))):
+            head = verb
         self.attach(unit.head, head, "acl" if self.kinds.get(head) in ("NP", "X") else "advcl")
 
     def attach_preposition(self, unit: Unit, number: int) -> None:

@@ -207,10 +207,10 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
     # verb: after a phrase that agrees with it in number, and before words that can follow a verb.
     number = _subject_number(lower, tags, i)
     ends_phrase = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}
-    fits_verb = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
+    verb_ok = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
     if tag == "NNS" and number == "singular" and not _has_main_verb(tags, 0, len(tags)):
         article = lower[_phrase_start(tags, i)]
-        if (word in S_FORMS and (fits_verb or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and fits_verb):
+        if (word in S_FORMS and (verb_ok or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and verb_ok):
             tags[i] = "VBZ"
     elif tag == "NNS" and word in S_FORMS and (tag_at(tags, i - 1) == "CC" or tag_at(lower, i - 1) in ("that", "who")):
         tags[i] = "VBZ" if after in DETERMINERS | {"IN", "PRP"} and _has_main_verb(tags, 0, i) else tag
@@ -218,9 +218,7 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
         tags[i] = "VBP" if ends_phrase or tag == "VBP" or after == "NNS" else tag
     elif word in BASE_FORMS and tag_at(lower, i - 1) == "to" and tag_at(lower, i - 2) != "next" and ends_phrase:
         tags[i] = "VB"
-    elif (
-        word in BASE_FORMS and number == "singular" and fits_verb and tag_at(tags, _phrase_start(tags, i) - 1) == "CC"
-    ):
+    elif word in BASE_FORMS and number == "singular" and verb_ok and tag_at(tags, _phrase_start(tags, i) - 1) == "CC":
         # "a man and woman walk": the noun is singular, but the phrase is plural.
         tags[i] = "VBP"
     elif tag == "VB" and number == "plural":
