@@ -68,7 +68,7 @@ def test_outputs(advice, clip, pairs_file, tmp_path):
 
 
 @follows(TABLES, "has no words. Add one of any_other, pairs, one_way.")
-@follows(TABLES, "A concept lists each keyword once. Remove one of them.")
+@follows(TABLES, "a concept lists each keyword once. Remove one of them.")
 def test_keyword_tables(advice, tmp_path):
     def read(words: object):
         (tmp_path / "words.yaml").write_text(yaml.safe_dump({"color": words}))

@@ -269,7 +269,7 @@ def _check_new(words: Iterable[str], earlier: Replacements, where: str) -> None:
     for number, word in enumerate(words, 1):
         if word in seen:
             raise ValueError(
-                f"{where}: word {number}, {word!r}, already has replacements. A concept lists each keyword once. "
+                f"{where}: word {number}, {word!r}, already has replacements: a concept lists each keyword once. "
                 "Remove one of them."
             )
         seen.add(word)
