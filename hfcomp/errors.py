@@ -28,10 +28,10 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     Does nothing inside another `one_line_errors`, because the outer one has the user's choice.
 
     Args:
-        traceback_wanted: whether every exception passes through, as with the environment variable HFCOMP_TRACEBACK=1.
+        traceback_wanted: Whether every exception passes through, as with the environment variable HFCOMP_TRACEBACK=1.
 
     Raises:
-        SystemExit: with the one-line message.
+        SystemExit: With the one-line message.
     """
     if _within.get():
         yield

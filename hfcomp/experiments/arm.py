@@ -98,8 +98,8 @@ class Arm:
         Returns a line about rows without a negative image, if the objective reads them and some rows have none.
 
         Raises:
-            ValueError: for an invalid config, a column, negatives or negative images that the rows lack, and fewer
-                rows than a batch needs.
+            ValueError: If the config is invalid, the rows lack a column, negatives or negative images, or there are
+                fewer rows than a batch needs.
         """
         # The folder is only a name; building a config does not create it.
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)

@@ -111,7 +111,7 @@ def mean_margin(arm: Arm, config: CementConfig) -> float:
     """The mean margin over a `CementTrainer`'s rows, in logits; NaN if no row has a negative.
 
     Raises:
-        ValueError: for a row without an entry in `negative_captions`, or an invalid rating.
+        ValueError: If a row has no entry in `negative_captions`, or a rating is invalid.
     """
     columns = arm.rows.select_columns(list(COLUMNS))[:]
     entries = [

@@ -51,11 +51,11 @@ def load_rows(
     """Loads the rows that the method and its controls train on, and the rows that they replay.
 
     Args:
-        recipe: recipe that names the rows.
-        session: session that logs what is left out.
-        scored: images of the evaluation; training and replay rows with these images are handled as `overlap` says.
-        part: prefix of log lines about the rows.
-        trainers: additional trainer classes, besides the recipe's own, that train on these rows.
+        recipe: Recipe that names the rows.
+        session: Session that logs what is left out.
+        scored: Images of the evaluation; training and replay rows with these images are handled as `overlap` says.
+        part: Prefix of log lines about the rows.
+        trainers: Additional trainer classes, besides the recipe's own, that train on these rows.
     """
 
     def log(note: str) -> None:

@@ -105,13 +105,13 @@ def run_report(
     """Builds the report of a run.
 
     Args:
-        lines: lines from `summarize`, with the method as the last model.
-        stages: cost of each training run.
+        lines: Lines from `summarize`, with the method as the last model.
+        stages: Cost of each training run.
         facts: `method`, `caveat`, `notes`, `models`, `config` and, if known, `general_average`, `blind` and
             `published_effects`.
-        brief: whether to limit lines and differences to what fits in a terminal.
-        folder: folder of the run; if given, the report ends with the paths of its files.
-        swept: sweeps of the forgetting guard by model; `facts` must then have `guard`.
+        brief: Whether to limit lines and differences to what fits in a terminal.
+        folder: Folder of the run; if given, the report ends with the paths of its files.
+        swept: Sweeps of the forgetting guard by model; `facts` must then have `guard`.
     """
     models, method, caveat = models_of(lines), facts["method"], facts["caveat"]
     reference = BASE if models[:1] == [BASE] and len(models) > 1 else None

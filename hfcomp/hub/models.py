@@ -63,9 +63,9 @@ class ModelFolder:
     """A model on this machine.
 
     Attributes:
-        place: folder that the user passed, of the run or of the model.
-        folder: model folder.
-        run: folder of the finished run that the model belongs to, or None.
+        place: Folder that the user passed, of the run or of the model.
+        folder: Model folder.
+        run: Folder of the finished run that the model belongs to, or None.
     """
 
     place: Path

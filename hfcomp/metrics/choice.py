@@ -84,11 +84,11 @@ def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDAr
     scores = np.empty(text.shape[:-1], dtype=kind)
     for start in range(0, len(image), _ROWS):
         part = slice(start, start + _ROWS)
-        own = image[part] if text.ndim == 2 else image[part, None]
-        # Not a matrix product, which may sum the columns at its edge in a different order: equal embeddings could
-        # differ in the last bit, and a tie would look like a win. Here every score is a sum over contiguous memory,
-        # whatever the number of items and texts.
-        scores[part] = np.multiply(own, text[part], dtype=kind, order="C").sum(axis=-1)
+        images = image[part] if text.ndim == 2 else image[part, None]
+        # Not a matrix product, which may sum the columns at its edge in a different order: scores of equal embeddings
+        # could differ in the last bit, and a tie would look like a win. Here every score is a sum over contiguous
+        # memory, whatever the number of items and texts.
+        scores[part] = np.multiply(images, text[part], dtype=kind, order="C").sum(axis=-1)
     return scores
 
 

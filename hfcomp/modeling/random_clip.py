@@ -11,7 +11,7 @@ _TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 
 
 def _vit_tiny() -> CLIPConfig:
-    """Two layers of width 64 on the tokens and patches of ViT-B/32; takes a hundredth of its time."""
+    """Returns two layers of width 64 on the tokens and patches of ViT-B/32, which take a hundredth of its time."""
     return CLIPConfig(text_config=_TINY, vision_config=_TINY, projection_dim=64)
 
 

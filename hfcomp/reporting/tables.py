@@ -75,7 +75,7 @@ def sections_of_lines(
     brief: bool = False,
     edges: bool = False,
 ) -> list[Section]:
-    """The sections gain vs. forgetting, composition, general abilities, differences and ties.
+    """Returns the sections gain vs. forgetting, composition, general abilities, differences and ties.
 
     `pairs` returns the model pairs whose differences a line shows. Gain and forgetting are differences from the
     reference; `general`, the mean of general abilities, is shown next to the primary endpoint. In the brief form,
@@ -129,7 +129,7 @@ def legend(
 
 
 def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -> list[Table]:
-    """One table for each benchmark and metric that has several lines, and one table for single lines.
+    """Returns one table for each benchmark and metric with several lines, and one table for single lines.
 
     In the brief form, averages represent many subsets, and intervals are shown only for few models.
     """
@@ -153,7 +153,7 @@ def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -
 
 
 def _with_star(line: Line) -> list[str]:
-    """The values of a line, with a star after the highest unless all are equal or it is not above chance.
+    """Returns a line's values, with a star after the highest unless all are equal or it is not above chance.
 
     Metrics for which lower is better have no star.
     """
@@ -173,7 +173,7 @@ def _with_intervals(line: Line) -> list[str]:
 
 
 def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
-    """One row for each line and each of its pairs: difference, interval, p, adjusted p, and detectable difference.
+    """Returns rows by line and pair: difference, interval, p, adjusted p, and detectable difference.
 
     Pairs of models with long names get a table each, with the pair as its title.
     """
@@ -208,7 +208,7 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
 
 
 def _changes(lines: Sequence[Line], models: Sequence[str], reference: str | None) -> Table:
-    """One row per line and one column per model with its difference; `~` if it is not significant or unknown."""
+    """Returns one row per line, one column per model with its difference; `~` if not significant or unknown."""
     shared, labels = distinct_labels(lines)
     rows = []
     for line, label in zip(lines, labels, strict=True):
@@ -220,7 +220,7 @@ def _changes(lines: Sequence[Line], models: Sequence[str], reference: str | None
 
 
 def _gains(lines: Sequence[Line], general: Line | None, reference: str | None) -> Table:
-    """One row per model: the primary endpoint and the mean of general abilities, each with its difference."""
+    """Returns one row per model: the primary endpoint and the mean of general abilities, with differences."""
     known = {"primary": primary_of(lines), "general": general}
     chosen = {name: line for name, line in known.items() if line is not None}
     about = [f"{name}: {with_note(line.get('primary') or name_of(line), line)}" for name, line in chosen.items()]
@@ -239,7 +239,7 @@ def _gains(lines: Sequence[Line], general: Line | None, reference: str | None) -
 
 
 def ties(lines: Sequence[Line], *, rule: str = "wrong") -> Table:
-    """The lines on which any model tied: percent of items and, if known, their number."""
+    """Returns the lines on which any model tied: percent of items and, if known, their number."""
     tied = [line for line in lines if has_ties([line])]
     rows = [[name_of(line), *map(_tie_cell, line["models"].values())] for line in tied]
     models = models_of(lines)
@@ -261,7 +261,7 @@ def figure_of_lines(
     lead: Points | None = None,
     styles: Mapping[str, Style] | None = None,
 ) -> Figure:
-    """A figure of points with intervals for composition and general abilities; if there are many, representatives.
+    """Draws points with intervals for composition and general abilities; if there are many, for representatives.
 
     The primary endpoint comes first, then its parts if there is room, then the other lines or their representatives.
     With a reference, general abilities are drawn as differences from that model. If there is a main model, it is drawn

@@ -150,7 +150,7 @@ class C2LIPTrainer(CompositionalTrainer):
             )
 
     def read_rows(self, dataset: Any, args: C2LIPConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
-        """As in [`CompositionalTrainer`], with `concept_spans` if concepts are tokens of the caption."""
+        """Reads rows as [`CompositionalTrainer`] does, with `concept_spans` if concepts are tokens of the caption."""
         if "concept_embeds" not in self.required_features:
             return super().read_rows(dataset, args, further)
         spans = ("concept_spans",) if args.concept_source == "tokens" else ()

@@ -113,7 +113,7 @@ class CementTrainer(CompositionalTrainer):
 
 
 def margin_function(args: CementConfig) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The margin function that a config selects, from concreteness `[N]` to logits `[N]`."""
+    """Returns the margin function that a config selects, from concreteness `[N]` to logits `[N]`."""
     curve = {
         "minimum": args.margin_minimum,
         "maximum": args.margin_maximum,

@@ -87,7 +87,7 @@ class ClearGlassTrainer(GroupedTrainer):
             self.required_features = (*type(self).required_features, "logit_scale")
 
     def group_loss_function(self, grouping: str) -> GroupLoss | None:
-        """The group loss that a config selects; `None` for the grouping without groups."""
+        """Returns the group loss that a config selects, or `None` for `grouping="none"`."""
         return {"pairwise": pairwise_group_loss, "centroid": centroid_group_loss, "none": None}[grouping]
 
     def compute_loss(
@@ -116,7 +116,7 @@ class ClearGlassTrainer(GroupedTrainer):
 
 
 def _pair_info_nce(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """InfoNCE over the rows without repeats, which would be false negatives."""
+    """Computes InfoNCE over the rows without repeats, which would be false negatives."""
     # Without repeats, this process's rows start and end elsewhere in the global batch.
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)

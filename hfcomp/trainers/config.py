@@ -78,7 +78,7 @@ INHERITED_LIMITS = {
 
 
 def option(value: Any, help: str, source: str | None = None, limits: Limits | None = None) -> Any:
-    """A field with its default, help and limits, and the source of the default if it is a paper or its code."""
+    """Creates a field with its default, help and limits, and the source of the default if a paper or its code."""
     metadata = {"help": help, **({SOURCE: source} if source else {}), **({LIMITS: limits} if limits else {})}
     if isinstance(value, list):
         return field(default_factory=lambda: [*value], metadata=metadata)
@@ -86,7 +86,7 @@ def option(value: Any, help: str, source: str | None = None, limits: Limits | No
 
 
 def setting(value: Any, source: str) -> Any:
-    """A transformers field with a different default, whose help names the source of the value."""
+    """Creates a transformers field with a different default, whose help names the source of the value."""
     return option(value, f"Default {value}: {source}.", source)
 
 
@@ -344,12 +344,12 @@ def _check_replay(args: CompositionalConfig) -> None:
 
 
 def sampling_seed(args: CompositionalConfig) -> int:
-    """Seed for all sampling of rows: `data_seed`, or `seed` if it is not set."""
+    """Returns the seed for all sampling of rows: `data_seed`, or `seed` if it is not set."""
     return args.data_seed if args.data_seed is not None else args.seed
 
 
 def objective_fields(config_class: type) -> list[Field[Any]]:
-    """The fields that an objective's config adds, and common fields whose default has a source."""
+    """Returns the fields that an objective's config adds, and common fields whose default has a source."""
     common = {member.name for member in fields(CompositionalConfig)}
     return [
         member
@@ -370,7 +370,7 @@ def own_limits(config_class: type) -> dict[str, Limits]:
 
 
 def default_sources(members: list[Field[Any]]) -> dict[str, str]:
-    """The sources of the fields' defaults, for the fields that state one."""
+    """Returns the sources of the fields' defaults, for the fields that state one."""
     return {member.name: member.metadata[SOURCE] for member in members if SOURCE in member.metadata}
 
 

@@ -158,7 +158,7 @@ def _group_order(columns: Sequence[Sequence[Any]], args: GroupedConfig) -> Group
 
 
 def _concept_name_warnings(rows: TrainingRows) -> list[str]:
-    """A line about captions that are names of concepts; empty if there are none."""
+    """Returns a line about captions that are names of concepts; empty if there are none."""
     named = level_names(rows, ("caption",))
     return [
         f"{len(named):,} of {len(rows):,} captions are the name of a concept, the first in row {row}: {match.text!r} "

@@ -116,7 +116,7 @@ class ChainCollator(CompositionalCollator):
         }
 
     def _chain_texts(self, row: dict[str, Any], row_number: int) -> list[str | None]:
-        """The empty text, the chain and the negatives. A shorter chain leaves its last positions empty."""
+        """Returns the empty text, the chain and the negatives. A shorter chain leaves its last positions empty."""
         size = len(self.chain_columns)
         negatives = row.get(NEGATIVES) or []
         if not isinstance(negatives, list) or len(negatives) > size:
@@ -194,7 +194,7 @@ class HierarCapsTrainer(CompositionalTrainer):
         return rows
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
-        """As in [`CompositionalTrainer`], with texts in the collator's order and their features before training."""
+        """Gathers as [`CompositionalTrainer`] does, with texts in the collator's order and their initial features."""
         # The frozen copy also encodes each text only once, however many rows have it.
         start = self._initial_features(inputs["input_ids"])
         if "text_index" in inputs:
@@ -244,7 +244,7 @@ class HierarCapsTrainer(CompositionalTrainer):
             return torch.cat([encode_texts(self.start.backbone, part) for part in input_ids.split(size)])
 
     def read_rows(self, dataset: Any, args: HierarCapsConfig, further: tuple[str, ...] = ()) -> Any:
-        """As in [`CompositionalTrainer`], with the columns of a chain and their negatives, which may be sampled."""
+        """Reads rows as [`CompositionalTrainer`] does, with the columns of a chain and its (sampled) negatives."""
         if dataset is None or isinstance(dataset, TrainingRows):
             return dataset
         own = args.negative_source == NEGATIVES

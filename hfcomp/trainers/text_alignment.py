@@ -227,7 +227,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
         return self.reduce_loss(loss, {METRICS[name]: value for name, value in metrics.items()}, f, return_outputs)
 
     def read_rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
-        """As in [`CompositionalTrainer`], with the generalized captions and the level columns."""
+        """Reads rows as [`CompositionalTrainer`] does, with the generalized captions and the level columns."""
         levels = level_columns(dataset, args.column_names)
         return super().read_rows(dataset, args, (*dict.fromkeys((*(further or (PAIR[1],)), *levels)),))
 

@@ -232,7 +232,7 @@ def test_the_column_is_aligned_and_everything_is_counted(ratings):
     column, coverage = concreteness_column([["dog", "cat", ""], ["dogs", "stop sign", "cat"], []], ratings)
     assert column == [[4.5, None, None], [4.5, 4.0, None], []]
     assert coverage == Coverage(sources={"surface": 1, "lemma": 1, "head": 1}, missing={"cat": 2}, empty=1)
-    assert (coverage.num_found, coverage.num_missing) == (3, 2)
+    assert (coverage.num_rated, coverage.num_missing) == (3, 2)
     assert str(coverage) == (
         "3 of 5 keywords have a concreteness rating (head 1, lemma 1, surface 1); missing: 'cat' 2; 1 empty keywords"
     )

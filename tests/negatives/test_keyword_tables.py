@@ -206,7 +206,7 @@ def test_the_sandbox_table_has_the_words_of_its_captions():
     relations = {word for phrases in RELATIONS.values() for phrase in phrases for word in phrase.split()}
     assert concepts["location"] == relations - {"of", "to", "the"}
     for shape, plural in PLURALS.items():
-        assert table.concepts["object"].plurals.of(shape) == plural
+        assert table.concepts["object"].plurals.plural_of(shape) == plural
 
 
 def test_size_and_place_of_the_sandbox_become_the_opposite_in_the_same_wording():

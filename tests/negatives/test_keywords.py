@@ -22,7 +22,7 @@ from hfcomp.negatives.keywords.matching import (
     replace_keyword,
 )
 from hfcomp.negatives.keywords.tables import CATEGORIES, COLORS, CONCEPTS, OBJECTS, PAPER_TABLE, REPLACEMENTS
-from hfcomp.negatives.surface import starts_like_a_vowel
+from hfcomp.negatives.surface import starts_with_vowel_sound
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +356,7 @@ def test_articles_go_by_sound():
     assert replaced("a dog", "object", "hour glass", articles) == "an hour glass"
     assert replaced("an orange", "object", "unicorn", articles) == "a unicorn"
     keywords = [keyword for concept in CONCEPTS for keyword in REPLACEMENTS[concept]]
-    assert [word for word in keywords if starts_like_a_vowel(word) != (word[0] in "aeiou")] == []
+    assert [word for word in keywords if starts_with_vowel_sound(word) != (word[0] in "aeiou")] == []
 
 
 def test_extended_keeps_boundaries_and_ascii():

@@ -48,7 +48,7 @@ def test_as_a_plain_loop_with_groups_and_many_equal_rows(method):
 def test_blocks_of_columns_do_not_change_the_result(monkeypatch):
     vectors = RNG.normal(size=(20, 5))[RNG.integers(20, size=90)]  # few directions, many ties
     whole = nearest_neighbors(vectors, number=4)
-    monkeypatch.setattr(neighbors, "_COLUMNS", 13)
+    monkeypatch.setattr(neighbors, "_BLOCK_COLUMNS", 13)
     assert (nearest_neighbors(vectors, number=4) == whole).all()
     assert whole.tolist() == plain(vectors, 4, range(90))
 

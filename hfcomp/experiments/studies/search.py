@@ -56,7 +56,7 @@ def run_search(search: Search, kind: type[Study] = Study) -> Path:
     first ends of the ranges.
 
     Raises:
-        ValueError: for a measure that the evaluation does not provide, or if the first trials all fail.
+        ValueError: If the evaluation does not provide the measure, or the first trials all fail.
     """
     plan, recipe = search.plan, search.recipe
     session = open_session(recipe.trainer_arguments)

@@ -24,7 +24,7 @@ from hfcomp.factory.writers.requests import Refused
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.negative import Negative
-from hfcomp.negatives.surface import rewrite, without_capital_of_place
+from hfcomp.negatives.surface import rewrite, without_initial_capital
 from hfcomp.parsing.captions import Span
 
 UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "keyword left out"
@@ -281,7 +281,7 @@ def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], par
     first, second = (caption[slice(*span)] for span in spans)
     if may_be_one(first.casefold(), second.casefold()):
         raise Refused(SAME_THING)
-    text = rewrite(caption, spans, (second, without_capital_of_place(caption, spans[0])))
+    text = rewrite(caption, spans, (second, without_initial_capital(caption, spans[0])))
     return Negative(text, part, first, second, category, tuple(spans))
 
 

@@ -51,7 +51,7 @@ class Interpolation:
 
     @classmethod
     def of(cls, alpha: float, chosen: Mapping[str, Any] | None) -> Interpolation:
-        """A point from 0 (base) to 1 (tuned), set by the user or, with the facts of a sweep, chosen by scores."""
+        """Describes a point from 0 (base) to 1 (tuned), set by the user or, with a sweep's facts, chosen by scores."""
         if chosen is None:
             how = ["The user set this point; it was not chosen by scores."]
         else:
@@ -122,7 +122,7 @@ class Card:
 
 
 def evaluate_command(name: str, place: str, base: str | None) -> str:
-    """The command that scores a model, together with its base if the base is on the Hub."""
+    """Returns the command that scores a model, together with its base if the base is on the Hub."""
     return " ".join(["hfcomp evaluate", *([f"base={base}"] if base else []), f'"{name}={place}"', HOW_TO_SCORE])
 
 

@@ -120,7 +120,7 @@ def values_table(
     defaults: Mapping[str, Any] | None = None,
     default_sources: Mapping[str, str] | None = None,
 ) -> Table:
-    """A table with one row per value: name, value, who chose it, and a note.
+    """Returns a table with one row per value: name, value, who chose it, and a note.
 
     Args:
         values: Values that the recipe and the command line set.
@@ -166,7 +166,7 @@ def _cells(value: Any, source: str) -> Iterator[str]:
 
 
 def yaml_text(value: Any) -> str:
-    """A value as YAML in one line."""
+    """Formats a value as YAML in one line."""
     text = yaml.safe_dump(without_local_paths(value), default_flow_style=True, width=10_000, allow_unicode=True)
     text = text.removesuffix("...\n").strip()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

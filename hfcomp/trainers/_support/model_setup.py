@@ -79,7 +79,7 @@ def check_attention(attention: str | None, *, half: bool) -> None:
 
 
 def text_multiple(args: Any) -> int:
-    """The multiple to pad text lengths to: the user's setting, otherwise 8 for compiled towers, else 1."""
+    """Returns the multiple to pad text lengths to: the user's setting, otherwise 8 for compiled towers, else 1."""
     if args.pad_to_multiple_of is not None:
         return args.pad_to_multiple_of
     return COMPILED_MULTIPLE if args.torch_compile else 1
