@@ -66,7 +66,8 @@ def parser() -> argparse.ArgumentParser:
         "cache",
         "Show or clear the cache of embeddings. The environment variable "
         f"{LIMIT_VARIABLE} limits its size, for example to 5GB. Without --cache and --model, the command also covers "
-        f"the image hashes in {cache_folder('image_hashes')}, which find images used both in training and evaluation.",
+        f"the image hashes in {cache_folder('image_hashes')}, which are used to find "
+        "images that occur in both training and evaluation.",
         CacheOptions,
     )
 

@@ -50,7 +50,7 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
 
     Args:
         config: Content of the whole file, if any.
-        tag: open_clip's tag of the weights from which training started.
+        tag: open_clip's tag for the weights that training started from.
     """
     openai = (tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD))
     if config is None:
@@ -149,7 +149,7 @@ def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, 
         raise ValueError(
             f"{place}: the tokenizer has {len(tokenizer):,} tokens and ends texts with token "
             f"{tokenizer.eos_token_id}, but the model has {vocabulary:,} tokens and pools a text at its highest one. "
-            "Pass --processor with the tokenizer of the model's training."
+            "Pass --processor with the tokenizer that the model was trained with."
         )
     return tokenizer
 
@@ -167,7 +167,7 @@ def siglip_tokenizer(place: str | None, *, vocabulary: int, length: int) -> Any:
     if len(tokenizer) > vocabulary:
         raise ValueError(
             f"{place}: the tokenizer has {len(tokenizer):,} tokens, but the model has {vocabulary:,}. Pass "
-            "--processor with the tokenizer of the model's training."
+            "--processor with the tokenizer that the model was trained with."
         )
     return tokenizer
 

@@ -48,7 +48,7 @@ def compare(
             blind scorers, or `folder:model`.
         reference: Model to compare the others with, by name or as in `folders`; by default the first.
         tie: How to count a tie; by default as in the folders.
-        benchmarks: Names or titles; by default all that every model has.
+        benchmarks: Names or titles; by default all that every model has results for.
         common: Compare on the items that all models have, and count the others. Also allows data from different
             commits.
         published: Also show the models' published numbers.

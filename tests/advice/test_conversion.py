@@ -104,9 +104,14 @@ def test_files(advice, convert, weights, old_clip, tmp_path):
 
 
 @follows(TOKENIZERS, "Pass --processor with a folder or Hub id that has this tokenizer.")
-@follows(TOKENIZERS, "pools a text at its highest one. Pass --processor with the tokenizer of the model's training.")
+@follows(
+    TOKENIZERS, "pools a text at its highest one. Pass --processor with the tokenizer that the model was trained with."
+)
 @follows(TOKENIZERS, "from Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer.")
-@follows(TOKENIZERS, "but the model has {vocabulary:,}. Pass --processor with the tokenizer of the model's training.")
+@follows(
+    TOKENIZERS,
+    "but the model has {vocabulary:,}. Pass --processor with the tokenizer that the model was trained with.",
+)
 @follows(
     TOKENIZERS, "the tokenizer cannot be loaded. Pass --processor with a folder or Hub id of a model that has the"
 )

@@ -1,4 +1,4 @@
-"""`hfcomp levels`: draws accuracy by level of abstraction and joint embeddings by group."""
+"""`hfcomp levels`: draws accuracy by level of abstraction, and image and text embeddings by group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class LevelOptions(Options):
         Spelling("MODEL", positional=True),
         "Hub id or folder, or name=ID; for example the models before and after training.",
     ] = ()
-    data: Annotated[Path | None, "Benchmark data; belongs to magic if --benchmark is not given."] = None
+    data: Annotated[
+        Path | None, "Folder with the benchmark's data. Without --benchmark, the benchmark is then magic."
+    ] = None
     benchmark: Annotated[
         Literal[*BENCHMARKS] | None, f"Benchmark (default: {SANDBOX_LEVELS.name}; {MAGIC.name} with --data)."
     ] = None
@@ -67,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     return command_parser(
         "levels",
         "Score models on concept names at several levels of abstraction, and draw two figures: accuracy "
-        "by level, and joint embeddings by group.",
+        "by level, and the joint image and text embeddings by group.",
         LevelOptions,
         OutputOptions,
     )
