@@ -41,7 +41,7 @@ USUAL = (
     *("model", "dataset", "batch_size", "mini_batch_size", "num_negatives", "controls", "evaluation"),
     *("evaluation_benchmarks", "primary", "forgetting_guard", "replay_dataset", "replay_fraction"),
 )
-WIDTH, LONGEST_HELP = 110, 170
+WIDTH, LONGEST_HELP = 110, 180
 LAST = "All fields of transformers' TrainingArguments also work (learning_rate, max_steps, output_dir, bf16, ...)."
 # Python names in trainer messages, and their spelling on the command line.
 SPELLINGS = {

@@ -116,7 +116,7 @@ class BuildOptions(Options):
     allow_outside_files: Annotated[bool, "Also copy image files from outside the source's folder."] = False
     only_adaptable: Annotated[
         bool,
-        "Leave out rows whose license forbids adaptation or is unknown, so that the dataset can be published.",
+        "Leave out rows whose license forbids adaptation or is unknown; without them, the dataset can be published.",
     ] = False
 
     @classmethod
