@@ -1,4 +1,4 @@
-# A fresh clone needs Python 3.11 or newer and make; every target sets up .venv first if it has to.
+# A fresh clone needs Python 3.11 or newer and make; every target that needs .venv sets it up first.
 PYTHON ?= python3
 WORKERS ?= 2
 ARGS ?=

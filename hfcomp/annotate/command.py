@@ -231,7 +231,9 @@ def parser() -> argparse.ArgumentParser:
     return command_parser(
         "annotate",
         "Serve a page where people edit images inside a mask, following Rösch et al. 2024, sections 4 and A.3. "
-        "With --source, candidates from that source are added first; existing candidates are kept unchanged.",
+        "With --source, candidates from that source are added first; existing candidates are kept unchanged. "
+        "`hfcomp annotate draft`, `progress` and `add_person` draft edits automatically, print the progress, and add "
+        "a person; each has its own --help.",
         NewProjectOptions,
         ServeOptions,
         CandidateOptions,

@@ -46,7 +46,7 @@ def clip_activation(
     Args:
         override: Activation from the user, which overrides everything else.
         model: Name of the architecture in open_clip.
-        tag: open_clip's tag of the weights from which training started.
+        tag: open_clip's tag for the weights that training started from.
         config: `model_cfg` from `open_clip_config.json`.
         names: Names of the checkpoint's tensors.
         patch_size: Width of the image tower's patches in pixels.

@@ -52,7 +52,7 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
 
     Args:
         config: Content of the whole file, if any.
-        tag: open_clip's tag of the weights from which training started.
+        tag: open_clip's tag for the weights that training started from.
     """
     openai = (tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD))
     if config is None:

@@ -48,7 +48,7 @@ def compare(
             its models except blind scorers; `folder:model` stands for one.
         reference: Model to compare the others with, by name or as in `folders`; by default the first.
         tie: How to count a tie; by default as in the folders.
-        benchmarks: Names or titles; by default all that every model has.
+        benchmarks: Names or titles; by default all that every model has results for.
         common: Whether to compare only on the items that all models have; the others are counted in the notes. Also
             allows data from different commits.
         published: Also show the models' published numbers.

@@ -95,13 +95,13 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
             raise NotPublishableError(
                 f"{folder}: column {name!r} has concreteness ratings in {number:,} rows, and their license (CC "
                 "BY-NC-ND) does not allow publishing them. Build the set into another folder without the column, "
-                "`hfcomp build WHAT --columns NAMES`. hfcomp joins the ratings from your own file when it loads a set "
+                "`hfcomp build KIND --columns NAMES`. hfcomp joins the ratings from your own file when it loads a set "
                 "(a recipe's concreteness_ratings)."
             )
     licenses = _licenses(folder, paths)
     adaptable = any(map(allows_adaptation, licenses))  # otherwise no row would be left
     fix = (
-        "Build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
+        "Build it into another folder with `hfcomp build KIND --only_adaptable`, or without `--any_license`."
         if adaptable
         else "Build it from images that may be adapted."
     )
@@ -109,7 +109,7 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
     if not allow_unknown_licenses:
         fix = "Pass --allow_unknown_licenses if all may be published"
         fix += (
-            ", or build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
+            ", or build it into another folder with `hfcomp build KIND --only_adaptable`, or without `--any_license`."
             if adaptable
             else "."
         )

@@ -138,8 +138,8 @@ class CompositionalConfig(TrainingArguments):
     )
     replay_fraction: float = option(
         0.0,
-        "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset join the N task rows, so 0.5 "
-        "doubles the batch (docs/forgetting.md). The batch size option still means N. 0 disables replay.",
+        "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset are added to the N task "
+        "rows, so 0.5 doubles the batch (docs/forgetting.md). The batch size option still means N. 0 disables replay.",
         limits=Limits(ge=0, lt=1, advice=", such as 0.5"),
     )
     num_negatives: int = option(0, "Negative captions read per row.", limits=COUNT)

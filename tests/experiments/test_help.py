@@ -27,3 +27,9 @@ def test_help_all_has_the_whole_help_of_every_field_of_hfcomp(capsys):
     own = {f.name: f.metadata["help"] for f in fields(CementConfig) if f.init and f.name not in theirs}
     for name, text in {**own, **{key: f.description for key, f in ExperimentConfig.model_fields.items()}}.items():
         assert f"--{name} " in shown and " ".join(text.split()) in shown, name
+
+
+def test_a_long_help_ends_with_a_whole_sentence():
+    shown = recipe_help("slipform")
+    assert "a fraction of the memory." in " ".join(shown.split()) and "Gradient accumulation does not" not in shown
+    assert not any(line.endswith(" ...") for line in shown.splitlines())

@@ -84,7 +84,7 @@ def test_finished_shards_are_kept_and_the_bytes_are_those_of_one_run(num_workers
     source = table(tmp_path, damaged=(3,))
     words = ["--shard_size", "1", "--num_workers", str(num_workers)]
     said = refused("negatives", source, tmp_path / "out", *words)
-    assert "row 3" in said and "the same command resumes" in said and "Traceback" not in capfd.readouterr().err
+    assert "row 3" in said and "repeat the command to resume" in said and "Traceback" not in capfd.readouterr().err
     assert list((tmp_path / "out" / UNFINISHED).glob("0*.json"))
     build("negatives", source, tmp_path / "out", *words, "--skip_damaged")
     build("negatives", source, tmp_path / "whole", "--shard_size", "1", "--skip_damaged")

@@ -118,7 +118,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(source, built, tmp_path,
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
         patch.setattr(shards.ShardMaker, "make", interrupted)
         cli.main(["build", *given])
-    assert stopped.value.code == 130 and "the same command resumes" in capsys.readouterr().err
+    assert stopped.value.code == 130 and "repeat the command to resume" in capsys.readouterr().err
     cli.main(["build", *given])
     assert "shards: 1 kept, 2 made" in capsys.readouterr().out
     assert builds.hashes(tmp_path) == builds.hashes(built)
@@ -369,7 +369,7 @@ def test_an_unknown_kind_is_one_line_with_the_nearest(word, near):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["build", word, "--source", "x"])
     line = str(stopped.value.code)
-    assert line.startswith(f"error: WHAT: found {word!r}, expected one of negatives, ")
+    assert line.startswith(f"error: KIND: found {word!r}, expected one of negatives, ")
     assert line.endswith(f"verify. Did you mean {near!r}?") and "\n" not in line
 
 

@@ -1,4 +1,4 @@
-"""`hfcomp gallery`: shows dataset rows on one page for marking, and writes the dataset without dropped rows."""
+"""`hfcomp gallery`: shows dataset rows on a page for marking, and writes the dataset without those marked to drop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ class PlaceOptions(Options):
         Spelling("PATH"),
         "Page to write (default: gallery.html), or the new dataset's folder with --apply.",
     ] = None
-    apply: Annotated[Path | None, Spelling("FILE"), "File marks.json, saved by the page."] = None
+    apply: Annotated[
+        Path | None,
+        Spelling("FILE"),
+        "File marks.json that the page saved; write the dataset without the rows marked to drop.",
+    ] = None
     allow_outside_files: Annotated[bool, "With --apply, also copy image files from outside the dataset's folder."] = (
         False
     )

@@ -23,7 +23,7 @@ class LevelOptions(Options):
         "Models to score: Hub ids, folders or name=ID. For example, a model before and after training.",
     ] = ()
     data: Annotated[
-        Path | None, "Folder with the benchmark's data. Without --benchmark, it must contain the data of magic."
+        Path | None, "Folder with the benchmark's data. Without --benchmark, the benchmark is then magic."
     ] = None
     benchmark: Annotated[
         Literal[*BENCHMARKS] | None, f"Benchmark (default: {SANDBOX_LEVELS.name}; {MAGIC.name} with --data)."

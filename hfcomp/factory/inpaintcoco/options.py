@@ -27,13 +27,14 @@ class InpaintCocoOptions(BuildOptions):
     what: ClassVar[str] = "inpaintcoco"
     column_names: str = field(default="", init=False)
     only_adaptable: bool = field(default=True, init=False)
-    split: Annotated[str, "Split of a dataset source."] = "test"
+    split: Annotated[str, "Split, if the source is a dataset."] = "test"
     shard_size: Annotated[Count, "Rows of the source per file; each row has three images."] = 200
     quality: Annotated[
         Quality | None,
-        "From a project, only pairs of this quality: the lower of the annotator's and the reviewer's rating.",
+        "For an annotation project: only pairs of this quality, which is the lower of the annotator's and the "
+        "reviewer's rating.",
     ] = None
-    concepts: Annotated[tuple[str, ...], "Only pairs with these concepts; by default all."] = ()
+    concepts: Annotated[tuple[str, ...], "Only pairs with these concepts (default: all)."] = ()
     any_license: Annotated[bool, "Include images whose license forbids adaptation or is unknown."] = False
 
     def __post_init__(self) -> None:
