@@ -160,8 +160,8 @@ class ExperimentConfig(Strict):
     """Read the training set during training, without a copy on disk: a Hub id, or a folder of WebDataset shards or
     Parquet files. Needs max_steps."""
     replay_dataset: str | None = None
-    """General dataset. Some of its rows are added to every batch of all models, in the share that replay_fraction sets:
-    'sandbox' for general scenes, or a folder, file or Hub id with the columns image and caption."""
+    """General dataset, some of whose rows are added to every batch of all models, in the share that replay_fraction
+    sets: 'sandbox' for general scenes, or a folder, file or Hub id with the columns image and caption."""
     replay_config: str | None = None
     """Configuration of replay_dataset on the Hub."""
     replay_split: str = "train"

@@ -361,9 +361,10 @@ def questions_panel(lines: Sequence[Line], general: Line | None) -> Points:
     ]
     notes = [f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}{each.caution}" for each in shown]
     names = list(dict.fromkeys(each.model for each in shown))
-    gained = [f"gain on {each.line['primary']}" for each in shown if each.question != FORGETTING][:1]
-    lost = [f"change of general abilities ({name_of(each.line)})" for each in shown if each.question == FORGETTING][:1]
-    title = ", ".join([*gained, *lost])
+    title = ", ".join(
+        [f"gain on {each.line['primary']}" for each in shown if each.question != FORGETTING][:1]
+        + [f"change of general abilities ({name_of(each.line)})" for each in shown if each.question == FORGETTING][:1]
+    )
     title = title[:1].upper() + title[1:]
     return Points(title, GAIN_AXIS, rows, names, differences=True, notes=notes)
 
