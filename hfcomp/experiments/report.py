@@ -359,7 +359,9 @@ def questions_panel(lines: Sequence[Line], general: Line | None) -> Points:
     rows = [
         (f"{each.question}: {each.model} minus {each.reference}", {each.model: each.change}, None) for each in shown
     ]
-    notes = [f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}{each.caution}" for each in shown]
+    notes = [
+        f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}{each.caution}" for each in shown
+    ]
     names = list(dict.fromkeys(each.model for each in shown))
     title = ", ".join(
         [f"gain on {each.line['primary']}" for each in shown if each.question != FORGETTING][:1]

@@ -368,5 +368,5 @@ def objection(word: str, part: str, *, original: set[str]) -> str:
     lemmas = lemmas_of(word)
     if lemmas & original:
         return "same_word"
-    may_be_one = any(lemmas & MAY_BE_ONE.get(lemma, frozenset()) for lemma in original)
-    return "same_thing" if may_be_one else ""
+    same_thing = any(lemmas & MAY_BE_ONE.get(lemma, frozenset()) for lemma in original)
+    return "same_thing" if same_thing else ""

@@ -172,7 +172,8 @@ def finished(folder: Path, **values: object) -> Path:
 
 def chosen(wanted: Path, **values: object) -> tuple[Path, list[str]]:
     lines, given = [], {**GIVEN, **values}
-    with run_folder(wanted, given, lines.append, may_change=study.may_change_on_resume, wants_more=lambda path: False) as folder:
+    how = {"may_change": study.may_change_on_resume, "wants_more": lambda path: False}
+    with run_folder(wanted, given, lines.append, **how) as folder:
         assert given["output_dir"] == str(folder)
         assert yaml.safe_load((folder / CONFIG_FILE).read_text()) == given
     return folder, lines
@@ -202,9 +203,8 @@ def test_a_finished_run_is_left_alone(tmp_path):
 
 def test_a_finished_run_that_wants_more_goes_on_and_is_unfinished_till_its_end(tmp_path):
     lines, folder = [], finished(tmp_path / "run")
-    with run_folder(
-        folder, dict(GIVEN), lines.append, may_change=study.may_change_on_resume, wants_more=lambda path: path == folder
-    ) as taken:
+    how = {"may_change": study.may_change_on_resume, "wants_more": lambda path: path == folder}
+    with run_folder(folder, dict(GIVEN), lines.append, **how) as taken:
         assert taken == folder and not (folder / FINISHED_FILE).exists()
     assert lines == [f"resuming the finished run in {folder}"]
 

@@ -231,8 +231,8 @@ def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_be
     )
     more, alone = lines_that_fall([place, recall])
     assert more == (
-        "falls more than same-batch: COCO recall@1 -8.0 [-10.2, -5.8] points against same-batch, -10.0 [-12.2, -7.8] points "
-        "against base"
+        "falls more than same-batch: COCO recall@1 -8.0 [-10.2, -5.8] points against same-batch, -10.0 [-12.2, -7.8] "
+        "points against base"
     )
     assert alone == (
         "falls only against base: zero-shot place accuracy +0.0 [-2.2, +2.2] points against same-batch, -70.0 [-72.2, "
