@@ -155,9 +155,14 @@ def test_captions_without_a_keyword_are_left_out_and_told(listing):
     assert "2 captions have a keyword and got a negative; 1 are left out" in logged
 
 
+@pytest.mark.follows("hfcomp/experiments/data.py", "Choose other concepts, or set keyword_matching: extended")
 def test_no_caption_with_a_keyword_is_an_error_with_the_way_out(listing):
-    with pytest.raises(ValueError, match="no caption .* location.* keyword_matching: extended"):
-        rows(listing, keyword_negatives=["location"], keyword_captions_only=True, dataset_filter="held_out=true")
+    Path(listing).write_text(json.dumps({"image": "0.png", "texts": ["Dogs on a small hill."]}))
+    with pytest.raises(ValueError, match="no caption .* object.* keyword_matching: extended"):
+        rows(listing, keyword_negatives=["object"], keyword_captions_only=True)
+    for changes in ({"keyword_negatives": ["size"]}, {"keyword_matching": "extended"}):
+        dataset, _ = rows(listing, **{"keyword_negatives": ["object"], "keyword_captions_only": True, **changes})
+        assert len(dataset) == 1
 
 
 # Every caption
