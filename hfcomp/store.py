@@ -134,8 +134,8 @@ class Store:
         if self._evicted[0]:
             number, size = self._evicted
             notes.append(
-                f"{self._name}: the {number:,} least recently used files ({size_text(size)}) were removed to stay "
-                f"within {size_text(self.limit or 0)} ({LIMIT_VARIABLE})"
+                f"{self._name}: removed the least recently used files to stay within {size_text(self.limit or 0)} "
+                f"({LIMIT_VARIABLE}): {number:,} ({size_text(size)})"
             )
         if self.limit is not None and self._size > self.limit:
             notes.append(

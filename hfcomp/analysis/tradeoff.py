@@ -229,7 +229,8 @@ def _report(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator], ar
     parts = {concept: [table] for concept, table in _base_outcomes(tradeoff, study, evaluate).items()}
     for arm in arms:
         concept, _, run = arm.name.rpartition("/")
-        parts[concept] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
+        outcomes_by_step = study.checkpoint_outcomes[arm.name]
+        parts[concept] += [table.assign(arm=run, step=step) for step, table in outcomes_by_step.items()]
     outcomes = {concept: pd.concat(tables, ignore_index=True) for concept, tables in parts.items()}
     plan, stages, facts = tradeoff.plan, list(study.costs.values()), study.facts(tradeoff.recipe.given)
     settings = {"numbers": plan.concepts, "checkpoints": plan.per_epoch, "further": plan.further}

@@ -62,7 +62,7 @@ class _Source:
 
     def __init__(self, project: Project, options: CandidateOptions, log: Callable[[str], None]) -> None:
         self._project, self._options = project, options
-        needed = {"needed": [_IMAGE], "needed_by": "hfcomp annotate", "joined_by": [IMAGE_ID, LICENSE]}
+        needed = {"needed": [_IMAGE], "needed_by": "hfcomp annotate", "always_kept": [IMAGE_ID, LICENSE]}
         self._rows = undecoded(read_captioned_rows(options, log, is_old=lambda column: False, **needed))
         check_local_files(self._rows, [_IMAGE], options.source, allow_outside=options.allow_outside_files, log=log)
         self._stated = None if LICENSE in self._rows.column_names else stated_license(options.source)

@@ -16,8 +16,8 @@ from hfcomp.annotate.options import DEFAULT_INPAINTER, DEFAULT_SEGMENTER, GUIDAN
 from hfcomp.data.annotations.masks import Mask, ProbabilityMap, mask_image
 from hfcomp.factory.images.editor import (
     Edit,
+    describe_pipeline,
     load_pipeline,
-    pipeline_facts,
     resolve_dtype,
     single_thread,
     worker_device,
@@ -126,7 +126,7 @@ class Inpainter:
             )
         self._step = _step(self._pipeline)
         self._settings = {"num_inference_steps": steps, "guidance_scale": guidance}
-        self.identity = f"{pipeline_facts(pipeline)}, {steps} steps, guidance {guidance}, {size} pixels"
+        self.identity = f"{describe_pipeline(pipeline)}, {steps} steps, guidance {guidance}, {size} pixels"
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Edit]:
         """Paints one candidate of the image's size per seed.

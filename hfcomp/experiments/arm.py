@@ -86,7 +86,7 @@ class Arm:
     arguments: dict[str, Any]  # fields of the trainer's config; fields that it does not have are ignored
     rows: Dataset | IterableDataset | TrainingRows | None  # `None` for an arm that is only checked
     batch_size: int  # task rows per batch over all processes
-    replay: Dataset | None = None  # dataset whose rows join every batch
+    replay: Dataset | None = None  # general dataset, some of whose rows are added to every batch
     folder: str = ""  # subfolder of the study, if it differs from the name
     start: str = BASE  # name of the arm whose model it starts from, or the base
     checkpoints: Checkpoints | None = None  # checkpoints to score, if training is followed

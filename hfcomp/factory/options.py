@@ -311,13 +311,13 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
     drop_same_words: Annotated[bool, "Drop texts that only reorder the caption's words."] = False
     grammar_model: Annotated[str | None, "Drop texts that this causal language model finds ungrammatical."] = None
     grammar_tolerance: GrammarTolerance = None
-    false_negative_model: Annotated[str | None, "Drop texts that this dual encoder takes to be true of the image."] = (
-        None
-    )
+    false_negative_model: Annotated[
+        str | None, "Drop texts that this dual encoder scores above the caption for the caption's image."
+    ] = None
     false_negative_margin: Annotated[
         float,
         Needs("false_negative_model", advice=", such as openai/clip-vit-base-patch32"),
-        "Cosine margin by which such a text must score above the caption.",
+        "Cosine margin by which such a text must at least exceed the caption.",
     ] = 0.0
     only_with_negative: Annotated[bool, "Leave out captions without a negative."] = False
     max_without_negative: Annotated[

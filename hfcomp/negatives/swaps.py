@@ -151,7 +151,7 @@ def _pieces(caption: str) -> Counter[str]:
     return Counter(" ".join(piece.split()) for piece in _BETWEEN_PIECES.split(without_articles) if piece.strip())
 
 
-def _may_be_one(first: Part, second: Part) -> bool:
+def _may_mean_the_same(first: Part, second: Part) -> bool:
     """Whether two parts may name the same thing, property or action."""
     lemma, other = first.lemma, second.lemma
     return lemma == other or other in MAY_BE_ONE.get(lemma, ()) or first.text.casefold() == second.text.casefold()
@@ -246,7 +246,7 @@ def _noun_pairs(doc: Doc) -> Iterable[Pair]:
     rests = {part: _rest_of_phrase(phrase, part) for part, phrase in around.items()}
     for first, second in _pairs(around):
         phrase, other = around[first], around[second]
-        if first.tag != second.tag or phrase is other or _may_be_one(first, second):
+        if first.tag != second.tag or phrase is other or _may_mean_the_same(first, second):
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
@@ -272,7 +272,7 @@ def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
     around, relation_words = _phrases_around(described, noun_phrases(doc)), _relation_words(doc)
     for first, second in _pairs(described):
         noun, other = described[first], described[second]
-        if noun is None or other is None or noun.i == other.i or _may_be_one(first, second):
+        if noun is None or other is None or noun.i == other.i or _may_mean_the_same(first, second):
             continue
         if names_the_picture(noun) or names_the_picture(other):
             continue
@@ -312,7 +312,7 @@ def _phrase_pairs(doc: Doc) -> Iterable[Pair]:
     forms = {part: (_number(part), _is_bare(part)) for part in noun_phrases(doc)}
     relation_words = _relation_words(doc)
     for first, second in _pairs(forms):
-        is_swappable = forms[first] == forms[second] and not _may_be_one(first, second)
+        is_swappable = forms[first] == forms[second] and not _may_mean_the_same(first, second)
         if is_swappable and _order_matters(first, second, relation_words):
             yield first, second
 
@@ -339,7 +339,7 @@ def _verb_pairs(doc: Doc) -> Iterable[Pair]:
     things = [token.i for token in doc if token.pos_ in NOUN_CLASSES]
     conjunctions = [token.i for token in doc if token.pos_ in ("CCONJ", "SCONJ")]
     for first, second in _pairs(parts):
-        if _may_be_one(first, second) or not _any_between(things, first, second):
+        if _may_mean_the_same(first, second) or not _any_between(things, first, second):
             continue
         # "eating a cake" cannot be swapped with "smiling", because an object needs its verb. A location is optional.
         kinds = {complements[first], complements[second]}

@@ -20,8 +20,8 @@ METHOD_FOLDER, CONTROLS_FOLDER, SEEDS_FOLDER = "method", "controls", "seeds"
 _GUARDED_MODEL, _GUARDED_FOLDER = " guarded", "-guarded"
 LOST = "Rerun the recipe: its finished stages are kept."
 ADJUSTED = (
-    "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
-    "all others as q (Benjamini and Hochberg)."
+    "adj. p is corrected for the number of differences: Holm's p-value for the method minus same-batch on the primary "
+    "endpoint, the q-value of Benjamini and Hochberg for all others."
 )
 
 

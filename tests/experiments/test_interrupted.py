@@ -172,7 +172,8 @@ def finished(folder: Path, **values: object) -> Path:
 
 def chosen(wanted: Path, **values: object) -> tuple[Path, list[str]]:
     lines, given = [], {**GIVEN, **values}
-    with run_folder(wanted, given, lines.append, may_change=study.may_change, wants_more=lambda path: False) as folder:
+    how = {"may_change": study.may_change_on_resume, "wants_more": lambda path: False}
+    with run_folder(wanted, given, lines.append, **how) as folder:
         assert given["output_dir"] == str(folder)
         assert yaml.safe_load((folder / CONFIG_FILE).read_text()) == given
     return folder, lines
@@ -202,9 +203,8 @@ def test_a_finished_run_is_left_alone(tmp_path):
 
 def test_a_finished_run_that_wants_more_goes_on_and_is_unfinished_till_its_end(tmp_path):
     lines, folder = [], finished(tmp_path / "run")
-    with run_folder(
-        folder, dict(GIVEN), lines.append, may_change=study.may_change, wants_more=lambda path: path == folder
-    ) as taken:
+    how = {"may_change": study.may_change_on_resume, "wants_more": lambda path: path == folder}
+    with run_folder(folder, dict(GIVEN), lines.append, **how) as taken:
         assert taken == folder and not (folder / FINISHED_FILE).exists()
     assert lines == [f"resuming the finished run in {folder}"]
 
@@ -231,7 +231,7 @@ def test_a_run_that_is_going_on_is_left_alone_and_logged(tmp_path, monkeypatch):
 def test_the_folder_is_held_until_the_run_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(run_folders, "PATIENCE", 0.1)
     with run_folder(
-        tmp_path / "run", dict(GIVEN), print, may_change=study.may_change, wants_more=lambda path: False
+        tmp_path / "run", dict(GIVEN), print, may_change=study.may_change_on_resume, wants_more=lambda path: False
     ) as first:
         assert chosen(tmp_path / "run")[0] == tmp_path / "run-2" != first
 

@@ -82,7 +82,8 @@ def check_batch_images(images: int, batch_size: int, number: int, setting: str) 
     if images < batch_size * (1 + number):
         raise ValueError(
             f"the training set has {images} images, fewer than the {batch_size * (1 + number)} images of a batch of "
-            f"{batch_size} rows with {number} neighbors each. Lower {setting} to {images // (1 + number)} or less."
+            f"{batch_size} rows plus their neighbors ({number} per row). Lower {setting} to {images // (1 + number)} "
+            "or less."
         )
 
 

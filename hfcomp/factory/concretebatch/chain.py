@@ -71,7 +71,7 @@ class ConcreteBatchChain(Chain):
 
     @staticmethod
     def is_old(column: str) -> bool:
-        """Also columns that describe earlier negatives."""
+        """Also drops columns that describe earlier negatives."""
         return column.startswith("negative_") or column in ("mask", SOURCE_ROW)
 
     def run(self) -> BuiltSet:

@@ -258,7 +258,7 @@ def test_the_report_says_who_trains_what(tmp_path):
     plan = read(tmp_path, logged=["margin"]).plan
     published(tmp_path, plan)
     report = (tmp_path / "report.md").read_text()
-    assert f"- plain: trains {INFO_NCE}\n- cement: trains hfcomp.trainers.cement:CementTrainer\n" in report
+    assert f"- plain: trained with {INFO_NCE}\n- cement: trained with hfcomp.trainers.cement:CementTrainer\n" in report
     assert f"- {NOTE}\n" in report
     assert "| cement | 1.000 |" in report and "| plain | - |" in report
 
@@ -268,6 +268,6 @@ def test_long_names_of_logged_metrics_leave_room_for_the_numbers(tmp_path, capsy
     plan = read(tmp_path, logged=["active_positive_margins", "active_negative_margins"]).plan
     published(tmp_path, plan)
     shown = capsys.readouterr().out
-    assert f"plain: trains {INFO_NCE}" in shown
+    assert f"plain: trained with {INFO_NCE}" in shown
     assert re.search(r"^cement +50\.0 \(50\.0 to 50\.0\) +\+10\.0 \[-20\.0, \+40\.0\] *$", shown, re.M)
     assert re.search(r"Training log.*^cement +1\.000 +1\.000 *$", shown, re.M | re.S)
