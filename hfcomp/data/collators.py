@@ -210,13 +210,13 @@ def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str
 def _caption(caption: Any, row: int) -> str:
     if isinstance(caption, list | tuple):
         raise ValueError(
-            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Put every caption in "
+            f"column 'caption', row {row}: found a list of {len(caption)}, expected one string. Put every caption in "
             "its own row, or choose one in Python: dataset.map(lambda row: {'caption': row['caption'][0]})."
         )
     if not isinstance(caption, str) or not caption.strip() or lone_surrogate(caption) >= 0:
         raise ValueError(
-            f"column 'caption', row {row}: found {caption!r}, expected a text. Remove such rows from the file, or in "
-            "Python: dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
+            f"column 'caption', row {row}: found {caption!r}, expected a string. Remove such rows from the file, or "
+            "in Python: dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
         )
     return caption
 
@@ -268,7 +268,7 @@ def too_few_negatives(row: int, count: int | None, number: int) -> str:
 
 def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) -> list[Any] | None:
     """Reads a list of texts or numbers from a column; entries may be missing. `None` if there is no list."""
-    kind = "texts" if text else "numbers"
+    kind = "strings" if text else "numbers"
     values = row.get(column)
     if values is None:
         return None
@@ -289,7 +289,7 @@ def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) 
             )
         if text and value is not None and lone_surrogate(value) >= 0:
             raise ValueError(
-                f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It contains a "
+                f"column '{column}', row {name}, entry {index}: found {value!r}, expected a string. It contains a "
                 "lone surrogate, which tokenizers cannot encode. Correct the row in its file, or remove it in Python "
                 "with dataset.filter()."
             )

@@ -53,8 +53,8 @@ class UrlAccess:
     def __post_init__(self) -> None:
         if not 0 < self.timeout < float("inf") or self.max_bytes < 1:
             raise ValueError(
-                f"url_timeout={self.timeout!r}, max_bytes={self.max_bytes!r}: expected numbers above 0. Without these "
-                "limits, an unresponsive server would block the run."
+                f"found url_timeout={self.timeout!r} and max_bytes={self.max_bytes!r}, expected numbers above 0. "
+                "Without these limits, an unresponsive server would block the run."
             )
 
     @classmethod

@@ -149,7 +149,7 @@ def _titles(stored: Sequence[Stored], requested: Sequence[str], notes: list[str]
         for title in chosen:
             for model, own in zip(stored, has, strict=True):
                 if title not in own:
-                    raise ValueError(f"{model.file}: found no benchmark {title!r}; it has {listing(own)}.")
+                    raise ValueError(f"{model.file} has no benchmark {title!r}; it has {listing(own)}.")
         return list(dict.fromkeys(chosen))
     shared = [title for title in every if all(title in own for own in has)]
     for title in every:

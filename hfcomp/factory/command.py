@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     if arguments:
         arguments = [KINDS.get(arguments[0], arguments[0]), *arguments[1:]]
     if (word := arguments[0] if arguments else "-") not in kinds and not word.startswith("-"):
-        raise ValueError(f"WHAT: found {word!r}, expected one of {', '.join(kinds)}.{nearest(word, kinds)}")
+        raise ValueError(f"unknown kind {word!r}.{nearest(word, kinds)} Known: {', '.join(kinds)}.")
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
     if what == "verify":

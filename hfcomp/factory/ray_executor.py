@@ -136,7 +136,7 @@ def _count_try(job: Job, index: int) -> None:
     if tries >= MAX_TRIES:
         raise StageError(
             f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
-            "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
+            "memory. Finished shards are kept: run it again with smaller shards or fewer workers to resume."
         )
     # The file's size is the count. The file is replaced atomically, so an actor that is lost at this line adds no try.
     write_bytes(path, b"." * (tries + 1))

@@ -43,10 +43,10 @@ class Negative:
 def check_draw(name: str, sorts: Sequence[str], known: Sequence[str], **number: int) -> None:
     """Raises `ValueError` unless the argument `name` lists one or more known sorts and every number is 1 or more."""
     if isinstance(sorts, str) or not sorts or not set(sorts) <= set(known):
-        raise ValueError(f"{name} is {sorts!r}; expected a sequence of one or more of {', '.join(known)}.")
+        raise ValueError(f"{name}: found {sorts!r}, expected a sequence of one or more of {', '.join(known)}.")
     for argument, value in number.items():
         if value < 1:
-            raise ValueError(f"{argument} is {value}; expected 1 or more.")
+            raise ValueError(f"{argument}: found {value}, expected 1 or more.")
 
 
 def caption_rng(seed: int, caption: str, *purpose: str) -> random.Random:

@@ -70,11 +70,11 @@ class HierarCapsConfig(CompositionalConfig):
         unknown = [name for name in self.chain_columns if name not in CHAINABLE]
         if unknown or len(set(self.chain_columns)) != len(self.chain_columns) or len(self.chain_columns) < 2:
             raise ValueError(
-                f"chain_columns={self.chain_columns}: expected at least two different columns out of "
+                f"chain_columns: found {self.chain_columns}, expected at least two different columns out of "
                 f"{', '.join(CHAINABLE)}, from general to specific."
             )
         if self.negative_source not in SOURCES:
-            raise ValueError(f"negative_source={self.negative_source!r}: expected one of {', '.join(SOURCES)}.")
+            raise ValueError(f"negative_source: found {self.negative_source!r}, expected one of {', '.join(SOURCES)}.")
 
 
 class ChainCollator(CompositionalCollator):
@@ -120,8 +120,8 @@ class ChainCollator(CompositionalCollator):
         negatives = row.get(NEGATIVES) or []
         if not isinstance(negatives, list) or len(negatives) > size:
             raise ValueError(
-                f"column {NEGATIVES!r}, row {name}: found {negatives!r}, expected a list of at most {size} texts, one "
-                f"per column ({', '.join(self.chain_columns)}); an empty text means none."
+                f"column {NEGATIVES!r}, row {name}: found {negatives!r}, expected a list of at most {size} strings, "
+                f"one per column ({', '.join(self.chain_columns)}); an empty text means none."
             )
         negatives = [text_of(text, NEGATIVES, name) or None for text in negatives] + [None] * (size - len(negatives))
         links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, name)
@@ -285,8 +285,9 @@ def add_sibling_negatives(rows: TrainingRows, columns: Sequence[str], *, seed: i
     )
     if idle == len(chains):
         raise ValueError(
-            f"columns {', '.join(columns)}: none of the {idle:,} rows has two different texts and, for the first, "
-            "a different text in another row. Choose other chain_columns, or a dataset with more names."
+            f"columns {', '.join(columns)}: none of the {idle:,} rows can be used. A row needs two different texts, "
+            "and another row needs a text that differs from the first of the two. Choose other chain_columns, or a "
+            "dataset with more names."
         )
     if idle:
         logger.warning(f"{idle:,} of {len(chains):,} rows have no text that has both a next text and a negative.")

@@ -28,7 +28,7 @@ def without_accelerator(monkeypatch):
     ("kind", "wrong", "right"),
     [
         case(Config, {"peft": "ia3"}, [{}, {"peft": "lora"}],
-             marks=follows(ADAPTERS, "peft={args.peft!r}: expected one of {', '.join(KINDS)}, or remove it.")),
+             marks=follows(ADAPTERS, "peft: found {args.peft!r}, expected one of {', '.join(KINDS)}, or remove it.")),
         case(Config, {"lora_rank": 4}, [{"lora_rank": 4, "peft": "lora"}, {"lora_rank": 4, "peft": "dora"}, {}],
              marks=follows(ADAPTERS, "no adapter is trained. Set peft=lora or peft=dora, or remove it.")),
         case(Config, {"pad_to_multiple_of": 0}, [{}, {"pad_to_multiple_of": 1}],

@@ -246,7 +246,7 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
 
 
 def test_a_wrong_value_of_the_objective_costs_no_training(tmp_path):
-    with pytest.raises(ValueError, match="margin='adaptiv': expected one of adaptive"):
+    with pytest.raises(ValueError, match="margin: found 'adaptiv', expected one of adaptive"):
         run(tmp_path / "run", margin="adaptiv")
     assert not list(tmp_path.iterdir())
 

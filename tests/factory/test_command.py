@@ -318,7 +318,7 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
         (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected .*JSON"),
         (["--column_names", "{caption: text}"], "--column_names: .* is not JSON"),
         (["--column_names", "image_id=text"], "has no column 'caption'; it has: .*--column_names caption="),
-        (["--column_names", "caption=photo_id"], "column 'caption' .*int64.*expected texts"),
+        (["--column_names", "caption=photo_id"], "column 'caption' .*int64.*expected strings"),
         (["--columns", "nowhere"], "--columns needs the column 'nowhere'"),
         (["--split", "test"], "has no split 'test'. Choose one with --split"),
         (["--grammar_tolerance", "1"], "--grammar_tolerance needs --grammar_model"),

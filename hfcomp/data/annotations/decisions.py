@@ -312,13 +312,16 @@ class Decisions:
             standing = rows.standing(position)
             if standing.state != state:
                 since = f"{_DONE[last.action]} by {last.person}" if last else standing.state
-                raise ValueError(f"{item} was {since} meanwhile, so this decision was not saved. Take the next item.")
+                raise ValueError(
+                    f"In the meantime, {item} was {since}, so this decision was not saved. Take the next item."
+                )
             if state == "annotated" and is_same_person(standing.annotator, person):
                 raise ValueError(f"{person} annotated {item}. Somebody else must review it.")
             other, lease = leases.other(position), leases.lease(position)
             if other is not None:
                 raise ValueError(
-                    f"{item} was given to {other} meanwhile, so this decision was not saved. Take the next item."
+                    f"In the meantime, {item} was assigned to {other}, so this decision was not saved. Take the next "
+                    "item."
                 )
             taken = lease.taken if lease and lease.person == person else None
             rows.append(leases.now, person, item, action, content, taken=taken)

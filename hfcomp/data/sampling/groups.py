@@ -146,7 +146,7 @@ class Groups:
                 group in the dataset.
         """
         if minimum_size < 1:
-            raise ValueError(f"minimum_size={minimum_size}: expected at least 1 row per group.")
+            raise ValueError(f"minimum_size: found {minimum_size}, expected at least 1 row per group.")
         members, named = _read(group, hard_negative_groups)
         without_group = len(group) - sum(map(len, members.values()))
         too_small = {name: len(rows) for name, rows in members.items() if len(rows) < minimum_size}
@@ -213,7 +213,7 @@ def _name(value: Any, column: str, row: int) -> str:
         return ""
     if not isinstance(value, int):
         raise ValueError(
-            f"column '{column}', row {row}: found {value!r}, expected the name of a group: a text or a whole number."
+            f"column '{column}', row {row}: found {value!r}, expected the name of a group: a string or a whole number."
         )
     return str(value)
 
@@ -250,8 +250,8 @@ class GroupOrder(EpochSampler):
     def __init__(self, groups: Groups, *, groups_per_batch: int, pairs_per_group: int, seed: int) -> None:
         if groups_per_batch < 2 or pairs_per_group < 1:
             raise ValueError(
-                f"groups_per_batch={groups_per_batch}, pairs_per_group={pairs_per_group}: expected at least 2 groups "
-                "(a single group has no contrast) of at least 1 pair."
+                f"found groups_per_batch={groups_per_batch} and pairs_per_group={pairs_per_group}, expected at least "
+                "2 groups (a single group has no contrast) of at least 1 pair."
             )
         if len(groups.names) < groups_per_batch:
             raise ValueError(

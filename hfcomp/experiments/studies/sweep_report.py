@@ -73,7 +73,7 @@ class Choice:
 def check_choice(plan: ChoicePlan, scored: Sequence[str], primary: Measure | None) -> None:
     """Raises if a line of the plan is not among the scored measures, or if there is no primary endpoint."""
     if primary is None:
-        raise ValueError("choose: needs a primary endpoint of composition, but none is scored.")
+        raise ValueError("choose needs a primary endpoint that measures composition, but the evaluation scores none.")
     for name in plan.keep or ():
         if name not in scored:
             raise ValueError(

@@ -75,7 +75,7 @@ def test_an_item_with_other_content_is_refused_and_earlier_chunks_stay(store):
         ({"image": "../secret.jpg"}, "'../secret.jpg'"),
         ({"facts": {"at": float("nan")}}, "cannot be saved as JSON"),
         ({"facts": {"at": {1, 2}}}, "cannot be saved as JSON"),
-        ({"concept": 3}, "concept: found 3, expected a text"),
+        ({"concept": 3}, "concept: found 3, expected a string"),
     ],
 )
 def test_an_item_that_cannot_be_read_again_is_not_saved(store, change, said):
