@@ -62,7 +62,7 @@ def make_on_ray(
                         yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            raise StageError(f"Ray failed: {reason}. Finished shards are kept: repeat the call to resume.") from error
+            raise StageError(f"Ray failed: {reason}. Finished shards are kept: run it again to resume.") from error
     if failed:
         raise StageError(failed["error"]) from (RuntimeError(failed["trace"]) if failed["trace"] else None)
 

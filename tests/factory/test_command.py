@@ -323,7 +323,7 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
         (["--split", "test"], "has no split 'test'. Choose one with --split"),
         (["--grammar_tolerance", "1"], "--grammar_tolerance needs --grammar_model"),
         (["--false_negative_margin", "1"], "--false_negative_margin needs --false_negative_model"),
-        (["--fill_model", "x"], "--fill_model needs the kind mask"),
+        (["--fill_model", "x"], "--fill_model has an effect only if --kinds includes mask"),
         (
             ["--column_names", "caption=text,image=file"],
             "row 0: the file .* does not exist.* 7 of 7 rows",
@@ -369,8 +369,8 @@ def test_an_unknown_kind_is_one_line_with_the_nearest(word, near):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["build", word, "--source", "x"])
     line = str(stopped.value.code)
-    assert line.startswith(f"error: WHAT: found {word!r}, expected one of negatives, ")
-    assert line.endswith(f"verify. Did you mean {near!r}?") and "\n" not in line
+    assert line.startswith(f"error: unknown kind {word!r}. Did you mean {near!r}? Known: negatives, ")
+    assert line.endswith("verify.") and "\n" not in line
 
 
 @pytest.mark.parametrize("given", [[], ["negatives", "--source", "x"], ["negatives", "--nonsense"]])

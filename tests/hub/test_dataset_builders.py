@@ -195,7 +195,7 @@ def test_a_set_that_may_not_be_published_is_built_and_kept(hub, build, tmp_path)
     with pytest.raises(SystemExit, match="^error: the dataset is built, but .*: 1 of 3 rows") as stopped:
         build("--push_to_hub", "me/negatives", "--private")
     assert "push-dataset" not in str(stopped.value), "a push that would be refused too"
-    assert "`hfcomp build WHAT --only_adaptable`" in str(stopped.value)
+    assert "`hfcomp build KIND --only_adaptable`" in str(stopped.value)
     assert (tmp_path / "set" / "manifest.json").is_file()
 
 

@@ -206,7 +206,7 @@ def held_out_score(scores: NDArray[np.float32], labels: Labels) -> float:
         return top_k(scores, labels).accuracy
     precision = average_precision(scores, labels)
     if np.isnan(precision.mean):
-        raise ValueError("held_out: no class has both positives and negatives there. Pass held_out=[n].")
+        raise ValueError("held_out: no class has both positives and negatives there. Pass held_out yourself.")
     return precision.mean
 
 

@@ -131,11 +131,11 @@ def test_a_lease_ends_and_the_item_is_given_to_others(store, clock):
     assert store.next_item("Bob").id == "1/color"
     clock.now += 1
     assert store.next_item("Cem").id == "0/color"
-    with pytest.raises(ValueError, match="0/color was given to Cem meanwhile, so this decision was not saved"):
+    with pytest.raises(ValueError, match="0/color was assigned to Cem.*not saved"):
         store.submit("Ann", "0/color", edit())
     assert not store.renew("Ann", "0/color")
     store.submit("Cem", "0/color", edit())
-    with pytest.raises(ValueError, match="0/color was submitted by Cem meanwhile"):
+    with pytest.raises(ValueError, match="0/color was submitted by Cem"):
         store.skip("Ann", "0/color", "blurred")
     assert [entry.person for entry in store.log()] == ["Cem"]
 
@@ -251,7 +251,7 @@ def test_the_same_call_again_changes_nothing(store):
     for _ in range(2):
         store.accept("Bob", "0/color", "okay")
     assert [entry.action for entry in store.log()] == ["submit", "accept"]
-    with pytest.raises(ValueError, match="0/color was accepted by Bob meanwhile"):
+    with pytest.raises(ValueError, match="0/color was accepted by Bob"):
         store.submit("Ann", "0/color", edit(2))
 
 
