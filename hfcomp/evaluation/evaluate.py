@@ -281,7 +281,7 @@ def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
     for name, encoder in encoders.items():
         if isinstance(encoder, Embedder):
             names.setdefault(encoder.tokenizer.preparation, []).append(name)
-    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
+    return [f"{', '.join(own)}: texts are {preparation}" for preparation, own in names.items()]
 
 
 def _as_list(given: Any) -> Any:

@@ -49,16 +49,22 @@ from hfcomp.trainers.cost import StageSummary
 PLAIN = "plain"
 MEANINGS = {
     BASE: "the model that all runs start from",
-    PLAIN: "InfoNCE on only the positives, for the same number of steps as {method}",
-    SAME_BATCH: "InfoNCE on {method}'s own batch, negatives included: no margin, no extra term",
-    STATIC_MARGIN: "{method} with the same margin for every pair (the mean of its own margins)",
+    PLAIN: "InfoNCE on the positives only, for the same number of steps as {method}",
+    SAME_BATCH: "InfoNCE on the same batch as {method}, including its negatives, without a margin or extra terms",
+    STATIC_MARGIN: "{method} with one margin for all pairs, the mean of {method}'s own margins",
     "shuffled": "{method} with each row's negatives taken from another row",
     "random-spans": "{method} with random word spans of a caption instead of its phrases, equal in number and length",
     "equal-images": "plain with a larger batch that makes it encode the same number of images as {method}",
 }
 FRONT = "guard.png"
-NEGATIVES, ADDED, WITH_HUMAN, COST = "negatives", "method", "human", "cost"
+NEGATIVES, ADDED, WITH_HUMAN, COST = "negatives", "method", "human", "general"
 WORDS = {1: "a gain", 0: "no difference shown", -1: "a loss", None: "unknown"}
+CLAUSES = {
+    1: "a gain over {}",
+    0: "no difference from {} is shown",
+    -1: "a loss relative to {}",
+    None: "the difference from {} is unknown",
+}
 AXIS = "points (left of 0: a loss), 95% intervals"
 
 
@@ -220,10 +226,18 @@ class Comparison:
 
     @property
     def word(self) -> str:
+        return WORDS[direction(self.change)] + self._below_chance
+
+    @property
+    def clause(self) -> str:
+        return CLAUSES[direction(self.change)].format(self.reference) + self._below_chance
+
+    @property
+    def _below_chance(self) -> str:
         # With chance at 50, a model that gains from 20 to 30 is still wrong more often than right.
         sign, chance = direction(self.change), number(self.line.get("chance"))
         below = sign == 1 and self.question != COST and number(self.line["models"][self.model]["value"]) < chance
-        return WORDS[sign] + (", but both are below chance," if below else "")
+        return ", but both are below chance" if below else ""
 
 
 def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]:
@@ -286,9 +300,11 @@ def _heading(lines: Sequence[Line]) -> str:
     parts = parts_of(primary, lines)
     edges = [{edge_of(line) for line in part} for part in parts]
     at = {name: sum(edge == {name} for edge in edges) for name in (FLOOR, CEILING)}
-    stuck = ", ".join(f"{count} at the {name}" for name, count in at.items() if count)
-    of = f"of {len(parts)} parts " if len(parts) > 1 else ""
-    return f"{where}. Endpoint: {primary['primary']} ({of}{stuck or 'none at floor or ceiling'})."
+    stuck = " and ".join(
+        f"{count} {'is' if count == 1 else 'are'} at the {name}" for name, count in at.items() if count
+    )
+    of = f"of its {len(parts)} parts, " if len(parts) > 1 else ""
+    return f"{where}. The primary endpoint is {primary['primary']} ({of}{stuck or 'none is at the floor or ceiling'})."
 
 
 def _method_answer(given: Sequence[Comparison], models: Sequence[str]) -> str:
@@ -301,13 +317,7 @@ def _method_answer(given: Sequence[Comparison], models: Sequence[str]) -> str:
 
 
 def _clauses(given: Sequence[Comparison]) -> str:
-    parts, before = [], ""
-    for comparison in given:
-        word = "" if comparison.word == before else f"{comparison.word} "
-        before = comparison.word
-        change = points_of(comparison.change, comparison.line)
-        parts.append(f"{word}against {comparison.reference}: {change}{_test(comparison)}")
-    text = "; ".join(parts)
+    text = "; ".join(f"{each.clause}: {points_of(each.change, each.line)}{_test(each)}" for each in given)
     return text[:1].upper() + text[1:]
 
 
@@ -333,17 +343,18 @@ def _paper_values(given: Sequence[Comparison], published: Sequence[Mapping[str, 
 def _cost(lines: Sequence[Line], given: Sequence[Comparison], models: Sequence[str]) -> str:
     # The mean can hide a line that falls, so falling lines are counted too.
     method, abilities = models[-1], subsets_of(select_aspect(lines, "general"))
-    question = f"What did {method} cost in general abilities?"
+    question = f"How did {method} change general abilities?"
     if not abilities:
         return f"{question} Unknown, because none was scored."
     falls = []
     for other in (name for name in (SAME_BATCH, BASE) if name in models[:-1]):
         signs = [direction(difference(line, method, other)) for line in abilities]
         untested = signs.count(None)
-        total = "" if falls else f" of {count_text(len(abilities), 'line')} fall"
-        untested_note = f" ({untested} not tested)" if untested else ""
-        falls.append(f"{signs.count(-1)}{total} against {other}{untested_note}")
-    fall = f"{', '.join(falls)}."
+        count, untested_note = signs.count(-1), f" ({untested} not tested)" if untested else ""
+        falls.append(
+            f"{count or 'none'} {'fall' if count > 1 else 'falls'} significantly below {other}{untested_note}"
+        )
+    fall = f"Of {count_text(len(abilities), 'line')}, {' and '.join(falls)}."
     return f"{question} {_clauses(given)}. {fall}" if given else f"{question} {fall}"
 
 
@@ -356,7 +367,7 @@ def questions_panel(lines: Sequence[Line], general: Line | None) -> Points:
     notes = [f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}" for each in given]
     names = list(dict.fromkeys(each.model for each in given))
     primary = [f"gain on {each.line['primary']}" for each in given if each.question != COST][:1]
-    cost = [f"cost in general abilities ({name_of(each.line)})" for each in given if each.question == COST][:1]
+    cost = [f"change in general abilities ({name_of(each.line)})" for each in given if each.question == COST][:1]
     title = ", ".join([*primary, *cost])
     title = title[:1].upper() + title[1:]
     return Points(title, AXIS, rows, names, differences=True, notes=notes)

@@ -1,4 +1,4 @@
-"""Slipform's objective: the Cement loss on a batch that hard negative pairs double (Im et al. 2026, Eq. 5)."""
+"""Slipform's objective: the Cement loss on a batch that is doubled by hard negative pairs (Im et al. 2026, Eq. 5)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_licenses(advice, online, build, tmp_path):
     cli.main(push_dataset(tmp_path / "some", repo="me/changed"))
 
 
-@follows(DATASETS, "Build the dataset again in another folder, without this column: `hfcomp build KIND --columns NAMES`")
+@follows(DATASETS, "in another folder, without this column: `hfcomp build KIND --columns NAMES`")
 def test_columns_that_may_not_be_published(advice, online, build, tmp_path):
     rated = build(tmp_path / "rated", [FREE], concreteness=4.9)
     advice.command(*push_dataset(rated))

@@ -208,9 +208,7 @@ def test_a_run_that_goes_on_trains_on_the_rows_that_it_began_with(rows, clip, tm
     loaded(recipe(rows, clip))[1].overlap.check_and_write(tmp_path)
     pairs(range(10, 18)).save_to_disk(tmp_path / "more")
     _, other = loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "more"))
-    with pytest.raises(
-        ValueError, match="evaluation .*has changed.*Before: overlap: 4 of 16 .*Now: overlap: 6 of 16"
-    ):
+    with pytest.raises(ValueError, match="evaluation .*has changed.*Before: overlap: 4 of 16 .*Now: overlap: 6 of 16"):
         other.overlap.check_and_write(tmp_path)
 
 

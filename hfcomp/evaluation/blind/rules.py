@@ -110,7 +110,7 @@ BIGRAM, BIGRAM_SENTENCE, PRIOR = "bigram per word", "bigram sentence", "prior"
 BIGRAMS = (BIGRAM, BIGRAM_SENTENCE)
 
 RULES = {
-    CONSTANT: "scores every text alike: 0 wherever ties are wrong",
+    CONSTANT: "gives every text the same score; its accuracy is 0 where ties count as wrong",
     SHORTER: "the text with fewer characters",
     FULL_STOP: "the text that does not end in a full stop",
     BIGRAM: "the text with the higher mean log probability per word in a bigram model of other captions",
