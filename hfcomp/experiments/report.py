@@ -303,6 +303,8 @@ def _heading(lines: Sequence[Line]) -> str:
     stuck = " and ".join(
         f"{count} {'is' if count == 1 else 'are'} at the {name}" for name, count in at.items() if count
     )
+    if len(parts) == 1:
+        stuck = next((f"at the {name}" for name, count in at.items() if count), "not at the floor or ceiling")
     of = f"of its {len(parts)} parts, " if len(parts) > 1 else ""
     return f"{where}. The primary endpoint is {primary['primary']} ({of}{stuck or 'none is at the floor or ceiling'})."
 
