@@ -47,7 +47,7 @@ def test_a_file_adds_the_method_and_its_static_margin_with_human_ratings(norms, 
     assert human.description == f"Slipform with human ratings (norms.txt), mean margin {mean:.2f}"
     assert (
         static.description
-        == f"Slipform-human with the same margin for every pair ({mean:.2f}, the mean of its own margins)"
+        == f"Slipform-human with one margin for all pairs, the mean of Slipform-human's own margins ({mean:.2f} with seed 42)"
     )
     missing, *meanings = logged
     assert "missing: 'left'" in missing
