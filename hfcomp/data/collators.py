@@ -267,7 +267,7 @@ def too_few_negatives(row: int, count: int | None, number: int) -> str:
 
 
 def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) -> list[Any] | None:
-    """Reads a list of texts or numbers from a column; entries may be missing. `None` if there is no list."""
+    """Reads a list of strings or numbers from a column; entries may be missing. `None` if there is no list."""
     kind = "strings" if text else "numbers"
     values = row.get(column)
     if values is None:
@@ -275,7 +275,7 @@ def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) 
     if isinstance(values, np.ndarray | torch.Tensor):
         values = values.tolist()
     if not isinstance(values, list | tuple):
-        value_text = f"the text {values!r}" if isinstance(values, str) else repr(values)
+        value_text = f"the string {values!r}" if isinstance(values, str) else repr(values)
         raise ValueError(
             f"column '{column}', row {name}: found {value_text}, expected a list of {kind}. "
             f"Wrap it in a list; in Python: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."

@@ -336,7 +336,7 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
         ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found the string 'ab', expected a list of strings"),
         (
             {"negative_kinds": [1, None]},
-            "'negative_kinds', row 17, entry 0: found 1, expected an entry of a list of texts",
+            "'negative_kinds', row 17, entry 0: found 1, expected an entry of a list of strings",
         ),
         ({"negative_captions": 7}, "'negative_captions', row 17: found 7, expected a list of strings"),
         (
@@ -346,7 +346,7 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
         ({"concepts": "a cube"}, "'concepts', row 17: found the string 'a cube', expected a list of strings.*map"),
         (
             {"concepts": ["a", ["b"]]},
-            r"'concepts', row 17, entry 1: found \['b'\], expected an entry of a list of texts",
+            r"'concepts', row 17, entry 1: found \['b'\], expected an entry of a list of strings",
         ),
     ],
 )

@@ -183,8 +183,8 @@ def test_a_static_margin_and_human_ratings_are_answers_too():
     published = [{"model": "Slipform", "reference": "static-margin", "value": 0.0011, "place": "a paper, Table 2"}]
     _, _, margin, human, _ = answer(lines, None, published)
     assert margin == (
-        "What did the margin add? A gain over static-margin: +10.0 [+8.0, +12.0] points; a gain over same-batch: +40.0 "
-        "[+37.8, +42.2] points (p <0.001). Published values: +0.11 against static-margin (Table 2)."
+        "What did the margin add? A gain over static-margin: +10.0 [+8.0, +12.0] points; a gain over same-batch: "
+        "+40.0 [+37.8, +42.2] points (p <0.001). Published values: +0.11 against static-margin (Table 2)."
     )
     assert human == (
         "And with human ratings? No difference from static-margin-human is shown: +0.5 [-1.5, +2.5] points; "
