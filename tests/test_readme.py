@@ -83,7 +83,7 @@ def test_the_quick_start_runs_in_the_terminal(photos, clip, tmp_path, capsys):
     main([*train, "--model", str(clip), *steps])
     said = " ".join(capsys.readouterr().out.split())
     assert re.search(r"batch_size .*\b128 to 11: the 90 training images", said)
-    assert "own" in said and "plain" in said and "cost in general abilities?" in said and "On this seed." in said
+    assert "own" in said and "plain" in said and "change general abilities?" in said and "On this seed." in said
     data = small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     suite = evaluate.index("--suite")
     places = ["--data", f"sugarcrepe={data}/sugarcrepe", "--data", f"val2017={data}/val2017", "--no_cache"]

@@ -47,10 +47,10 @@ class Maps:
 
 def attention_maps(cosines: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
     """Computes the maps of one or two models, and their difference."""
-    if quantity not in QUANTITIES or not 1 <= len(cosines) <= 2:
-        raise ValueError(
-            f"found {quantity!r} and {len(cosines)} models, expected one of {QUANTITIES} and 1 or 2 models."
-        )
+    if quantity not in QUANTITIES:
+        raise ValueError(f"quantity: found {quantity!r}, expected {' or '.join(QUANTITIES)}.")
+    if not 1 <= len(cosines) <= 2:
+        raise ValueError(f"found {len(cosines)} models, expected 1 or 2.")
     values = {
         name: (attention(own.tokens, temperature) if quantity == "attention" else own.tokens, own.box)
         for name, own in cosines.items()

@@ -165,7 +165,7 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
     if concept == "location":
         plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
     yield test(ACCURACY, plain, gains, trained, base, most=bound)
-    words = f"{few} helps beyond plain training"
+    words = f"{few} helps more than plain training"
     yield test(ACCURACY, words, ACCURACY_GAINS.get(concept, "-"), hard, trained)
     cost = f"{few} costs at most 4 points of plain training's retrieval"
     yield test(RETRIEVAL, cost, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS)
@@ -180,7 +180,9 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
         more = f"{many} adds at most 3 points to {few}"
         yield test(ACCURACY, more, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES)
     if VISUAL in results.lines:
-        yield test(VISUAL, f"{words}, seen from the images (Eq. 2)", VISUAL_GAINS.get(concept, "-"), hard, trained)
+        yield test(
+            VISUAL, f"{words} when each image chooses its text (Eq. 2)", VISUAL_GAINS.get(concept, "-"), hard, trained
+        )
     for name in further:
         if name in results.lines:
             yield test(name, f"{words} on {name}", "Table 5", hard, trained)

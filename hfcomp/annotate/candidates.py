@@ -50,7 +50,7 @@ def add_candidates(
     counts = {name: sum(project.decisions.counts(concept=name).values()) for name in options.concepts}
     if not any(counts.values()):
         raise ValueError(
-            f"{options.source} has no image that can be annotated, for the reasons listed above. Choose another "
+            f"{options.source} has no image that can be annotated; the reasons are listed above. Choose another "
             "source or other --concepts, or pass --any_license if you will not publish the dataset."
         )
     log(f"{number:,} new items; total per concept: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")

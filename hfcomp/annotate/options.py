@@ -110,8 +110,8 @@ class ServeOptions(ModelOptions):
         if shared is not None:
             source = PASSWORD if self.password_file is None else "password_file"
             raise ValueError(
-                f"people and {source} are both set: people gives each person a password, {source} gives one to all. "
-                "Remove one of them."
+                f"people and {source} exclude each other: people gives each person a password, {source} gives "
+                "everyone the same one. Remove one of them."
             )
         return PeopleFile(Path(self.people))
 

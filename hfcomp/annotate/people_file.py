@@ -104,10 +104,10 @@ def read_people(path: Path) -> dict[str, str]:
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not a file of people: {error}. {advice}") from error
+        raise ValueError(f"{path} is not a people file: {error}. {advice}") from error
     people = content.get("people") if isinstance(content, Mapping) else None
     if not isinstance(people, Mapping) or content.get("version") != _VERSION:
-        raise ValueError(f"{path} is not a file of people. {advice}")
+        raise ValueError(f"{path} is not a people file (written by `hfcomp annotate add_person`). {advice}")
     # Names that differ only in case or in look-alike letters are the same person.
     keys: dict[str, str] = {}
     for name, hashed in people.items():

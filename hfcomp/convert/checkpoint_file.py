@@ -93,7 +93,9 @@ def _name_among(names: Iterable[str], source: str) -> str:
     if own is not None or len(candidates) == 1:
         return own or candidates[0]
     if not candidates:
-        raise ValueError(f"{source}: found no weights, expected a file with the extension {', '.join(ENDINGS)}.")
+        raise ValueError(
+            f"{source}: found no weights; expected a file with one of the extensions {', '.join(ENDINGS)}."
+        )
     raise ValueError(
         f"{source}: found several weights files: {', '.join(candidates)}. Pass the file to convert; if it is on the "
         "Hub, download it first."
@@ -109,7 +111,9 @@ def _read(path: Path) -> Mapping[str, Any]:
         # torch names the class that it would have to import. Without a name, the bytes are probably not a pickle.
         kind = _GLOBAL.search(str(error))
         if kind is None and path.suffix not in ENDINGS:
-            raise ValueError(f"{path}: expected a weights file with the extension {', '.join(ENDINGS)}.") from error
+            raise ValueError(
+                f"{path}: expected a weights file with one of the extensions {', '.join(ENDINGS)}."
+            ) from error
         if kind is None:
             raise ValueError(f"{path} is not a PyTorch checkpoint, or is damaged. {COPY_AGAIN}") from error
         raise ValueError(

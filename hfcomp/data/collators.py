@@ -222,13 +222,13 @@ def texts_of_row(row: dict[str, Any], row_number: int, num_negatives: int) -> li
 def _caption(caption: Any, row: int) -> str:
     if isinstance(caption, list | tuple):
         raise ValueError(
-            f"column 'caption', row {row}: found a list of {len(caption)} captions, expected one text. Put every "
+            f"column 'caption', row {row}: found a list of {len(caption)} captions, expected one string. Put every "
             "caption in its own row, or choose one in Python: dataset.map(lambda row: {'caption': row['caption'][0]})."
         )
     if not isinstance(caption, str) or not caption.strip():
         raise ValueError(
-            f"column 'caption', row {row}: found {caption!r}, expected a text. Remove such rows from the file, or in "
-            "Python: dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
+            f"column 'caption', row {row}: found {caption!r}, expected a string. Remove such rows from the file, or "
+            "in Python: dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
         )
     if lone_surrogate(caption) >= 0:
         raise ValueError(f"column 'caption', row {row}: found {caption!r}, {_SURROGATE}")
@@ -284,15 +284,15 @@ def too_few_negatives(row: int, count: int | None, number: int) -> str:
 
 
 def _list_of(row: dict[str, Any], column: str, row_number: int, *, text: bool = True) -> list[Any] | None:
-    """Reads a list of texts or numbers from a column; entries may be missing. `None` if there is no list."""
-    kind = "text" if text else "number"
+    """Reads a list of strings or numbers from a column; entries may be missing. `None` if there is no list."""
+    kind = "string" if text else "number"
     values = row.get(column)
     if values is None:
         return None
     if isinstance(values, np.ndarray | torch.Tensor):
         values = values.tolist()
     if not isinstance(values, list | tuple):
-        value_text = f"the text {values!r}" if isinstance(values, str) else repr(values)
+        value_text = f"the string {values!r}" if isinstance(values, str) else repr(values)
         raise ValueError(
             f"column '{column}', row {row_number}: found {value_text}, expected a list of {kind}s. "
             f"Wrap it in a list; in Python: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."

@@ -334,7 +334,7 @@ def _resolve(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     names = [_word(benchmark.name) for benchmark in resolved]
     duplicates = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if not names or duplicates:
-        raise ValueError(f"benchmarks: found {duplicates or 'none'}, expected at least one, and each name once.")
+        raise ValueError(f"benchmarks: expected at least one, with no name twice; found {duplicates or 'none'}.")
     return resolved
 
 

@@ -85,7 +85,8 @@ def static_margin(method: Arm) -> Arm:
         method,
         name=STATIC_MARGIN,
         arguments={**method.arguments, "margin": "static", "static_margin": margin},
-        description=f"{method.name} with the same margin for every pair ({margin:.2f}, the mean of its own margins)",
+        description=f"{method.name} with one margin for all pairs, the mean of {method.name}'s own margins "
+        f"({margin:.2f} with seed {method.arguments.get('seed', 42)})",
     )
 
 

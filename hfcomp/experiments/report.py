@@ -50,16 +50,22 @@ from hfcomp.trainers.cost import StageSummary
 PLAIN = "plain"
 MEANINGS = {
     BASE: "the model that all runs start from",
-    PLAIN: "InfoNCE on only the positives, for the same number of steps as {method}",
-    SAME_BATCH: "InfoNCE on {method}'s own batch, negatives included: no margin, no extra term",
-    STATIC_MARGIN: "{method} with the same margin for every pair (the mean of its own margins)",
+    PLAIN: "InfoNCE on the positives only, for the same number of steps as {method}",
+    SAME_BATCH: "InfoNCE on the same batch as {method}, including its negatives, without a margin or extra terms",
+    STATIC_MARGIN: "{method} with one margin for all pairs, the mean of {method}'s own margins",
     "shuffled": "{method} with each row's negatives taken from another row",
     "random-spans": "{method} with random word spans of a caption instead of its phrases, equal in number and length",
     "equal-images": "plain with a larger batch that makes it encode the same number of images as {method}",
 }
 GUARD_FIGURE = "guard.png"
-NEGATIVES, ADDED, WITH_HUMAN, FORGETTING = "negatives", "method", "human", "forgetting"
+NEGATIVES, ADDED, WITH_HUMAN, FORGETTING = "negatives", "method", "human", "general"
 WORDS = {1: "a gain", 0: "no difference shown", -1: "a loss", None: "unknown"}
+CLAUSES = {
+    1: "a gain over {}",
+    0: "no difference from {} is shown",
+    -1: "a loss relative to {}",
+    None: "the difference from {} is unknown",
+}
 GAIN_AXIS = "difference in points with 95% interval; left of 0 is a loss"
 
 
@@ -221,14 +227,18 @@ class Comparison:
 
     @property
     def word(self) -> str:
-        return WORDS[direction(self.change)]
+        return WORDS[direction(self.change)] + self._below_chance
 
     @property
-    def caution(self) -> str:
+    def clause(self) -> str:
+        return CLAUSES[direction(self.change)].format(self.reference) + self._below_chance
+
+    @property
+    def _below_chance(self) -> str:
         # With chance at 50, a model that gains from 20 to 30 is still wrong more often than right.
-        value, chance = number(self.line["models"][self.model]["value"]), number(self.line.get("chance"))
-        gains = direction(self.change) == 1 and self.question != FORGETTING
-        return ", but both are below chance" if gains and value < chance else ""
+        sign, chance = direction(self.change), number(self.line.get("chance"))
+        below = sign == 1 and self.question != FORGETTING and number(self.line["models"][self.model]["value"]) < chance
+        return ", but both are below chance" if below else ""
 
 
 def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]:
@@ -290,10 +300,14 @@ def _endpoint_sentence(lines: Sequence[Line]) -> str:
         return f"{where}: no primary endpoint was scored."
     parts = parts_of(primary, lines)
     edges = [{edge_of(line) for line in part} for part in parts]
-    at = {name: count for name in (FLOOR, CEILING) if (count := sum(edge == {name} for edge in edges))}
-    total = [f" of {count_text(len(parts), 'part')}", ""]  # stated once
-    stuck = ", ".join(f"{count}{of} at the {name}" for (name, count), of in zip(at.items(), total, strict=False))
-    return f"{where}. Endpoint: {primary['primary']} ({stuck or 'no part at floor or ceiling'})."
+    at = {name: sum(edge == {name} for edge in edges) for name in (FLOOR, CEILING)}
+    stuck = " and ".join(
+        f"{count} {'is' if count == 1 else 'are'} at the {name}" for name, count in at.items() if count
+    )
+    if len(parts) == 1:
+        stuck = next((f"at the {name}" for name, count in at.items() if count), "not at the floor or ceiling")
+    of = f"of its {len(parts)} parts, " if len(parts) > 1 else ""
+    return f"{where}. The primary endpoint is {primary['primary']} ({of}{stuck or 'none is at the floor or ceiling'})."
 
 
 def _method_sentence(added: Sequence[Comparison], models: Sequence[str]) -> str:
@@ -306,14 +320,8 @@ def _method_sentence(added: Sequence[Comparison], models: Sequence[str]) -> str:
 
 
 def _join_comparisons(answering: Sequence[Comparison]) -> str:
-    parts, before = [], ""
-    for comparison in answering:
-        word = "" if comparison.word == before else f"{comparison.word} "
-        before = comparison.word
-        change = points_of(comparison.change, comparison.line)
-        reference = f"{comparison.reference}{comparison.caution}"
-        parts.append(f"{word}against {reference}: {change}{_p_value_note(comparison)}")
-    text = "; ".join(parts)
+    clauses = [f"{each.clause}: {points_of(each.change, each.line)}{_p_value_note(each)}" for each in answering]
+    text = "; ".join(clauses)
     return text[:1].upper() + text[1:]
 
 
@@ -339,17 +347,18 @@ def _paper_values(added: Sequence[Comparison], published: Sequence[Mapping[str, 
 def _forgetting_sentence(lines: Sequence[Line], forgetting: Sequence[Comparison], models: Sequence[str]) -> str:
     # The mean can hide a line that falls, so falling lines are counted too.
     method, abilities = models[-1], subsets_of(select_aspect(lines, "general"))
-    question = f"What did {method} cost in general abilities?"
+    question = f"How did {method} change general abilities?"
     if not abilities:
         return f"{question} Unknown, because no general ability was scored."
     falls = []
     for other in (name for name in (SAME_BATCH, BASE) if name in models[:-1]):
         signs = [direction(difference(line, method, other)) for line in abilities]
         untested = signs.count(None)
-        total = "" if falls else f" of {count_text(len(abilities), 'line')} fall"
-        untested_note = f" ({untested} not tested)" if untested else ""
-        falls.append(f"{signs.count(-1)}{total} against {other}{untested_note}")
-    fall = f"{', '.join(falls)}."
+        count, untested_note = signs.count(-1), f" ({untested} not tested)" if untested else ""
+        falls.append(
+            f"{count or 'none'} {'fall' if count > 1 else 'falls'} significantly below {other}{untested_note}"
+        )
+    fall = f"Of {count_text(len(abilities), 'line')}, {' and '.join(falls)}."
     return f"{question} {_join_comparisons(forgetting)}. {fall}" if forgetting else f"{question} {fall}"
 
 
@@ -359,14 +368,11 @@ def questions_panel(lines: Sequence[Line], general: Line | None) -> Points:
     rows = [
         (f"{each.question}: {each.model} minus {each.reference}", {each.model: each.change}, None) for each in shown
     ]
-    notes = [
-        f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}{each.caution}" for each in shown
-    ]
+    notes = [f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}" for each in shown]
     names = list(dict.fromkeys(each.model for each in shown))
-    title = ", ".join(
-        [f"gain on {each.line['primary']}" for each in shown if each.question != FORGETTING][:1]
-        + [f"change of general abilities ({name_of(each.line)})" for each in shown if each.question == FORGETTING][:1]
-    )
+    primary = [f"gain on {each.line['primary']}" for each in shown if each.question != FORGETTING][:1]
+    cost = [f"change in general abilities ({name_of(each.line)})" for each in shown if each.question == FORGETTING][:1]
+    title = ", ".join([*primary, *cost])
     title = title[:1].upper() + title[1:]
     return Points(title, GAIN_AXIS, rows, names, differences=True, notes=notes)
 

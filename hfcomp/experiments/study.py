@@ -64,7 +64,7 @@ CAVEATS = {
     SANDBOX: "Synthetic: computer-drawn scenes, a tiny model. Shows the mechanism, not what a real CLIP would score.",
     **dict.fromkeys(RANDOM_MODELS, "A plumbing test, not a quality result: the model started from random weights."),
 }
-ONE_SEED = "One seed: intervals and p-values describe other images with this seed, not other seeds."
+ONE_SEED = "One seed: intervals and p-values apply to other images with this seed, not to other seeds."
 SEVERAL_SEEDS = "{seeds} seeds: the lowest and the highest are shown next to each mean."
 
 # Fields that do not change the training, so a run may resume with other values of them. Evaluation fields are among

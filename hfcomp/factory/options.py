@@ -57,13 +57,13 @@ class Workers:
 
     def __post_init__(self) -> None:
         if self.executor not in get_args(ExecutorName):
-            raise ValueError(f"executor is {self.executor!r}; expected {' or '.join(get_args(ExecutorName))}.")
+            raise ValueError(f"--executor: found {self.executor!r}, expected {' or '.join(get_args(ExecutorName))}.")
         if self.number < 1:
-            raise ValueError(f"num_workers is {self.number}; expected 1 or more.")
+            raise ValueError(f"--num_workers: found {self.number}, expected 1 or more.")
         if self.gpus is not None and self.executor != "ray":
-            raise ValueError("gpus_per_worker needs executor ray; local workers take this machine's GPUs in turn.")
+            raise ValueError("--gpus_per_worker needs --executor ray; local workers take this machine's GPUs in turn.")
         if self.gpus is not None and self.gpus < 0:
-            raise ValueError(f"gpus_per_worker is {self.gpus:g}; expected 0 or more.")
+            raise ValueError(f"--gpus_per_worker: found {self.gpus:g}, expected 0 or more.")
 
 
 Source = Annotated[
@@ -337,7 +337,7 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
         needed = (("fill_model", "mask"), ("keyword_table", "keyword"), ("base_url", "llm"), ("answer_cache", "llm"))
         for name, generator in needed:
             if getattr(self, name) and not self.has_kind(generator):
-                raise ValueError(f"--{name} needs the kind {generator}.")
+                raise ValueError(f"--{name} has an effect only if --kinds includes {generator}.")
 
     @property
     def reads_english(self) -> bool:

@@ -77,7 +77,7 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
         _check_images_are_named(dataset, options.source, part, names)
     if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
-            f"column 'image' of {options.source} contains texts such as {dataset[0]['image']!r}, expected images. "
+            f"column 'image' of {options.source} contains strings such as {dataset[0]['image']!r}, expected images. "
             "File names are resolved only next to a local file or folder: download the dataset and pass its folder as "
             "--source; or build without images: --columns caption."
         )
@@ -161,7 +161,7 @@ def _check_captions(dataset: Dataset, source: str) -> None:
         raise ValueError(f"{source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
     kind = dataset.features["caption"]
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
-        raise ValueError(f"column 'caption' contains {kind}; expected texts or lists of texts.")
+        raise ValueError(f"column 'caption' contains {kind}; expected strings or lists of strings.")
 
 
 def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:

@@ -44,7 +44,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
         which: Choice among the captions of a row, see `choose_texts`. Skipped captions are counted.
     """
     if which not in get_args(CaptionChoice):
-        raise ValueError(f"captions is {which!r}; expected one of {', '.join(get_args(CaptionChoice))}.")
+        raise ValueError(f"captions: found {which!r}, expected one of {', '.join(get_args(CaptionChoice))}.")
 
     def captions(batch: Batch) -> Batch:
         places, texts, reasons, counts = [], [], [], []
@@ -67,7 +67,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
 def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
     """Raises ValueError for unknown or repeated kinds."""
     if isinstance(kinds, str) or not kinds:
-        raise ValueError(f"kinds is {kinds!r}; expected a list of one or more of {', '.join(GENERATORS)}.")
+        raise ValueError(f"kinds: found {kinds!r}, expected a list of one or more of {', '.join(GENERATORS)}.")
     for kind in kinds:
         generator, _, part = kind.partition(":")
         if generator not in GENERATORS:
@@ -136,9 +136,9 @@ class TextNegatives:
         only_with_negative: bool = False,
     ) -> None:
         if num_negatives < 1:
-            raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+            raise ValueError(f"num_negatives: found {num_negatives}, expected 1 or more.")
         if keyword_matching not in MATCHINGS:
-            raise ValueError(f"keyword_matching is {keyword_matching!r}; expected one of {', '.join(MATCHINGS)}.")
+            raise ValueError(f"keyword_matching: found {keyword_matching!r}, expected one of {', '.join(MATCHINGS)}.")
         self._table = PAPER_TABLE if keyword_table is None else read_keyword_table(keyword_table)
         self._matching = MATCHINGS[keyword_matching]
         check_kinds(kinds, self._table)

@@ -94,7 +94,7 @@ def merge_card(
     return Card(
         metadata=card_metadata("WiSE-FT", base=base, results=model_results),
         title=title,
-        summary=f"An image-text dual encoder: a point between {base} and {tuned}, which was tuned from it.",
+        summary=f"An image-text dual encoder interpolated between {base} and {tuned}, a model fine-tuned from {base}.",
         objective="",
         interpolation=Interpolation.of(record["alpha"], record["chosen"]),
         figure=(figure, FIGURE_TEXT) if figure else None,

@@ -65,8 +65,8 @@ class SweepResult:
 def few_images_warnings(swept: SweepResult) -> list[str]:
     # With fewer than 100 images, a single image weighs more than the default tolerance of one percentage point.
     return [
-        f"only {line['images']:,} images choose the point by {line['name']}. A single image counts for more than one "
-        "percentage point, so other images may choose a different point. Use more images."
+        f"the choice by {line['name']} rests on only {line['images']:,} images. A single image counts for more than "
+        "one percentage point, so other images may choose a different point. Use more images."
         for line in swept.lines
         if line["images"] * TOLERANCE < 1
     ]

@@ -42,7 +42,7 @@ class ChoiceOutcome:
 def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64]:
     """Computes the value of each item, `[n]`: 1 if correct, and 0, 1/2 or 1 for a tie."""
     if tie not in _TIE_CREDIT:
-        raise ValueError(f"tie={tie!r}: expected one of {', '.join(_TIE_CREDIT)}.")
+        raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(_TIE_CREDIT)}.")
     # A constant scorer gets 0 only with "wrong".
     return outcome.correct + _TIE_CREDIT[tie] * outcome.tie
 

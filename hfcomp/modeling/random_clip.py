@@ -23,7 +23,7 @@ def check_vocabulary(vocabulary: str | None) -> None:
     """Raises ValueError if a folder does not contain CLIP's vocabulary."""
     if not vocabulary or not all((Path(vocabulary) / name).is_file() for name in ("vocab.json", "merges.txt")):
         raise ValueError(
-            f"clip_vocabulary={vocabulary!r}: expected a folder with CLIP's vocab.json and merges.txt. "
+            f"clip_vocabulary: found {vocabulary!r}, expected a folder with CLIP's vocab.json and merges.txt. "
             "With a Hub connection use --model openai/clip-vit-base-patch32 instead."
         )
 

@@ -110,9 +110,9 @@ class GrammarFilter:
         dtype: str = "float32",
     ):
         if not tolerance >= 0:
-            raise ValueError(f"tolerance is {tolerance}; expected 0 or more nats per token.")
+            raise ValueError(f"tolerance: found {tolerance}, expected 0 or more nats per token.")
         if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; expected 1 or more.")
+            raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
         self.tolerance, self._batch_size = tolerance, batch_size
         self._network, self._tokenizer, self.name = load_language_model(
             model, "AutoModelForCausalLM", device=device, dtype=dtype

@@ -134,7 +134,7 @@ class MaskFiller:
     ):
         if isinstance(parts, str) or not parts or set(parts) - set(PARTS) or len(set(parts)) < len(parts):
             raise ValueError(
-                f"parts is {parts!r}; expected a sequence of one or more of {', '.join(PARTS)}, each once."
+                f"parts: found {parts!r}, expected a sequence of one or more of {', '.join(PARTS)}, each once."
             )
         self._model = MaskedModel(model, top_k=top_k, batch_size=batch_size, device=device, dtype=dtype)
         self._parser = parser
@@ -170,7 +170,7 @@ class MaskFiller:
             ValueError: If `num_negatives` is below 1.
         """
         if num_negatives < 1:
-            raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+            raise ValueError(f"num_negatives: found {num_negatives}, expected 1 or more.")
         rows = [[_make_part(doc, name, seed) for name in _sample_order(self.parts, doc, seed)] for doc in docs]
         # Each round calls the model and the parser once for all captions, and only for negatives that are still
         # missing.

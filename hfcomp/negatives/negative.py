@@ -43,10 +43,10 @@ class Negative:
 def check_sampling(name: str, kinds: Sequence[str], allowed: Sequence[str], **number: int) -> None:
     """Raises `ValueError` unless the argument `name` lists one or more allowed kinds and every number is 1 or more."""
     if isinstance(kinds, str) or not kinds or not set(kinds) <= set(allowed):
-        raise ValueError(f"{name} is {kinds!r}; expected a sequence of one or more of {', '.join(allowed)}.")
+        raise ValueError(f"{name}: found {kinds!r}, expected a sequence of one or more of {', '.join(allowed)}.")
     for argument, value in number.items():
         if value < 1:
-            raise ValueError(f"{argument} is {value}; expected 1 or more.")
+            raise ValueError(f"{argument}: found {value}, expected 1 or more.")
 
 
 def caption_rng(seed: int, caption: str, *purpose: str) -> random.Random:

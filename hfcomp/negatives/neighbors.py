@@ -68,10 +68,10 @@ def nearest_neighbors(
     group = _group_numbers(groups, len(units))
     for name, value in (("number", number), ("batch_size", batch_size)):
         if value < 1:
-            raise ValueError(f"{name}={value}: expected at least 1.")
+            raise ValueError(f"{name}: found {value}, expected at least 1.")
     method = default_method(len(units)) if method is None else method
     if method not in METHODS:
-        raise ValueError(f"method={method!r}: expected one of {', '.join(METHODS)}.")
+        raise ValueError(f"method: found {method!r}, expected one of {', '.join(METHODS)}.")
     search = partial(_rerank, _faiss_index(units)) if method == "faiss" else _exact
     neighbors = np.empty((len(units), number), dtype=np.int64)
     for start in range(0, len(units), batch_size):

@@ -144,7 +144,7 @@ def blocks(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def counts(lines: Sequence[Line]) -> str:
-    """Formats counts as `400 items of 380 images` or `100 to 400 items of ...`; empty if unknown.
+    """Formats counts as `400 items from 380 images` or `100 to 400 items from ...`; empty if unknown.
 
     An average counts only if its subsets are not among the lines.
     """
@@ -156,7 +156,7 @@ def counts(lines: Sequence[Line]) -> str:
         if known:
             span = f"{known[0]:,}" if len(known) == 1 else f"{known[0]:,} to {known[-1]:,}"
             spans.append(f"{span} {key.removesuffix('s') if known == [1] else key}")
-    return " of ".join(spans)
+    return " from ".join(spans)
 
 
 def distinct_labels(lines: Sequence[Line], *, notes: bool = True) -> tuple[str, list[str]]:

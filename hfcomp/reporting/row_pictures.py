@@ -152,7 +152,7 @@ def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -
         raise ValueError(f"rows: found {problem}; expected row numbers from 0 to {len(dataset) - 1}.")
     for name, value in (("columns", columns), ("scale", 1 if scale is None else scale)):
         if value < 1:
-            raise ValueError(f"{name}={value}: expected a whole number, at least 1.")
+            raise ValueError(f"{name}: found {value}, expected a whole number, at least 1.")
 
 
 def _label(row: int, image: Any) -> str:

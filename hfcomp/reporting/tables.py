@@ -34,21 +34,21 @@ from hfcomp.reporting.report import Part, Section, Table
 MORE = "more in report.md"
 STAR = "* marks the highest value of a line, if above chance; intervals of all values are in report.md."
 TIE_RULES = {"wrong": "counted as wrong", "half": "counted as half right", "win": "counted as right"}
-NO_TIES = "No ties: no model scored a right and a wrong candidate alike."
+NO_TIES = "There are no ties: no model gave a right and a wrong candidate the same score."
 IMAGES = (
-    "Brackets are image-clustered bootstrap intervals (95%); averages are resampled over all their lines at once. "
+    "Brackets are image-clustered bootstrap intervals (95%); for an average, all its lines are resampled jointly. "
     "p comes from a sign-flip test over images."
 )
 SEVERAL_SEEDS = (
     "Intervals (95%) and p cover other images and other seeds: a t-interval over the means of the {seeds} seeds with "
     "the variance of images added, at least as wide as the image-clustered bootstrap interval. Values are means over "
-    "seeds, with the lowest and the highest seed in parentheses; differences are also paired by seed."
+    "seeds; parentheses, if any, show the lowest and the highest seed. Differences are also paired by seed."
 )
 READING = (
-    "Accuracy, recall and other fractions are in percent, other metrics in the unit after their name. {intervals} "
-    "Differences are in points, paired by item; ~ marks differences whose interval includes 0. {adjusted} Detectable: "
-    "the difference that this dataset would detect in 80% of cases. {ties}"
+    "Accuracy, recall and other fractions are in percent; for other metrics, the unit follows the name. {intervals} "
+    "Differences are in points, paired by item; ~ marks differences whose interval includes 0. {adjusted}{more} {ties}"
 )
+DETECTABLE = " Detectable: the smallest true difference that this dataset would detect in 80% of cases."
 ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and Hochberg)."
 # Up to this number of models, the terminal has room for intervals.
 MOST_INTERVALS = 2
@@ -113,19 +113,17 @@ def _name(part: Part, name: str) -> Part:
 
 
 def legend(
-    lines: Sequence[Line],
-    *,
-    adjusted: str = ADJUSTED,
-    tie: str = "wrong",
-    brief: bool = False,
+    lines: Sequence[Line], *, adjusted: str = ADJUSTED, tie: str = "wrong", brief: bool = False, seeds: int = 1
 ) -> str:
     """Explains how to read the numbers: brackets, p, the adjustment of p, and the rule for ties if there are any."""
     stars = f" {STAR}" if brief and len(models_of(lines)) > MOST_INTERVALS else ""
     known = any("tie_rate" in (estimate or {}) for line in lines for estimate in line["models"].values())
     ties = f"Ties are {TIE_RULES[tie]}." if has_ties(lines) or not known else NO_TIES
-    seeds = num_seeds(lines)
+    seeds = max(seeds, num_seeds(lines))
     intervals = SEVERAL_SEEDS.format(seeds=seeds) if seeds > 1 else IMAGES
-    return READING.format(intervals=intervals, adjusted=adjusted, ties=ties) + stars
+    changes = [change for line in lines for own in line["differences"].values() for change in own.values()]
+    more = DETECTABLE if any("smallest" in (change or {}) for change in changes) else ""
+    return READING.format(intervals=intervals, adjusted=adjusted, more=more, ties=ties) + stars
 
 
 def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -> list[Table]:
@@ -138,7 +136,8 @@ def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -
         title, labels = distinct_labels(own)
         kinds = {(line["benchmark"], line["metric"]) for line in own}
         hidden = sum((line["benchmark"], line["metric"]) in kinds for line in lines) - len(own)
-        about = [title, "percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
+        about = ["percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
+        title = title or ("Other lines" if result else "All lines")
         columns = {"": list(map(with_edge, labels, own)) if edges else labels}
         if any(line.get("chance") is not None for line in own):
             columns["chance"] = [decimal(line["chance"], unit_of_line(line)) for line in own]
@@ -148,7 +147,8 @@ def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -
         models = models_of(own)
         cells = _with_star if brief and len(models) > MOST_INTERVALS else _with_intervals
         rows = [[*names, *cells(line)] for *names, line in zip(*columns.values(), own, strict=True)]
-        result.append(Table(", ".join(filter(None, about)), [*columns, *models], rows, models=len(models)))
+        title += f" ({'; '.join(filter(None, about))})" if any(about) else ""
+        result.append(Table(title, [*columns, *models], rows, models=len(models)))
     return result
 
 

@@ -68,7 +68,9 @@ class C2LIPConfig(CompositionalConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.concept_source not in CONCEPT_SOURCES:
-            raise ValueError(f"concept_source={self.concept_source!r}: expected one of {', '.join(CONCEPT_SOURCES)}.")
+            raise ValueError(
+                f"concept_source: found {self.concept_source!r}, expected one of {', '.join(CONCEPT_SOURCES)}."
+            )
         if not any(getattr(self, name) for name in WEIGHTS):
             self.max_concepts = 0
 

@@ -1,4 +1,4 @@
-"""Slipform's objective: the Cement loss on a batch that hard negative pairs double (Im et al. 2026, Eq. 5)."""
+"""Slipform's objective: the Cement loss on a batch that is doubled by hard negative pairs (Im et al. 2026, Eq. 5)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CementConfig(CompositionalConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.margin not in MARGINS:
-            raise ValueError(f"margin={self.margin!r}: expected one of {', '.join(MARGINS)}.")
+            raise ValueError(f"margin: found {self.margin!r}, expected one of {', '.join(MARGINS)}.")
         if self.num_negatives != 1:
             raise ValueError(f"num_negatives={self.num_negatives}: Cement pairs each row with exactly 1 negative.")
 

@@ -58,9 +58,9 @@ class ClearGlassConfig(GroupedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.grouping not in GROUPINGS:
-            raise ValueError(f"grouping={self.grouping!r}: expected one of {', '.join(GROUPINGS)}.")
+            raise ValueError(f"grouping: found {self.grouping!r}, expected one of {', '.join(GROUPINGS)}.")
         if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha={self.alpha}: expected a number from 0 to 1.")
+            raise ValueError(f"alpha: found {self.alpha}, expected a number from 0 to 1.")
 
 
 class ClearGlassTrainer(GroupedTrainer):

@@ -263,7 +263,7 @@ class CompositionalConfig(TrainingArguments):
             if value is None and type(self).__dataclass_fields__[name].default is None:
                 continue
             if expected := limits.describe_expected(value):
-                raise ValueError(f"{name}={value}: expected {expected}.")
+                raise ValueError(f"{name}: found {value}, expected {expected}.")
         check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
@@ -296,10 +296,13 @@ class CompositionalConfig(TrainingArguments):
                 "Use 'random' or 'sequential'."
             )
         if self.draw_captions and not self.draws_captions:
-            raise ValueError("draw_captions=True: the objective reads a single caption per row. Remove it.")
+            raise ValueError(
+                "draw_captions=True has no effect: the objective reads a single caption per row. Remove draw_captions."
+            )
         if self.num_negatives and not self.reads_negatives:
             raise ValueError(
-                f"num_negatives={self.num_negatives}: the objective reads no negative captions. Remove it."
+                f"num_negatives={self.num_negatives} has no effect: the objective reads no negative captions. Remove "
+                "num_negatives."
             )
         _check_replay(self)
         check_adapter_fields(self)

@@ -70,11 +70,11 @@ class HierarCapsConfig(CompositionalConfig):
         unknown = [name for name in self.chain_columns if name not in CHAINABLE]
         if unknown or len(set(self.chain_columns)) != len(self.chain_columns) or len(self.chain_columns) < 2:
             raise ValueError(
-                f"chain_columns={self.chain_columns}: expected at least two different columns out of "
+                f"chain_columns: found {self.chain_columns}, expected at least two different columns out of "
                 f"{', '.join(CHAINABLE)}, from general to specific."
             )
         if self.negative_source not in SOURCES:
-            raise ValueError(f"negative_source={self.negative_source!r}: expected one of {', '.join(SOURCES)}.")
+            raise ValueError(f"negative_source: found {self.negative_source!r}, expected one of {', '.join(SOURCES)}.")
 
 
 class ChainCollator(CompositionalCollator):
@@ -122,7 +122,7 @@ class ChainCollator(CompositionalCollator):
         if not isinstance(negatives, list) or len(negatives) > size:
             raise ValueError(
                 f"column {NEGATIVES!r}, row {row_number}: found {negatives!r}, expected a list of at most {size} "
-                f"texts, one per column ({', '.join(self.chain_columns)}); an empty text means none."
+                f"strings, one per column ({', '.join(self.chain_columns)}); an empty text means none."
             )
         negatives = [text_of(text, NEGATIVES, row_number) or None for text in negatives]
         negatives += [None] * (size - len(negatives))
@@ -287,8 +287,9 @@ def add_sibling_negatives(rows: TrainingRows, columns: Sequence[str], *, seed: i
     )
     if idle == len(chains):
         raise ValueError(
-            f"columns {', '.join(columns)}: none of the {idle:,} rows has two different texts and, for the first, "
-            "a different text in another row. Choose other chain_columns, or a dataset with more names."
+            f"columns {', '.join(columns)}: none of the {idle:,} rows can be used. A row needs two different texts, "
+            "and another row needs a text that differs from the first of the two. Choose other chain_columns, or a "
+            "dataset with more names."
         )
     if idle:
         logger.warning(f"{idle:,} of {len(chains):,} rows have no text that has both a next text and a negative.")

@@ -71,7 +71,8 @@ class TextAlignmentConfig(CompositionalConfig):
         wrong = [name for name in self.aligned_with if name not in known or self.aligned_with.count(name) > 1]
         if wrong or not self.aligned_with:
             raise ValueError(
-                f"aligned_with={self.aligned_with}: expected one or more of {', '.join(known)}, each at most once."
+                f"aligned_with: found {self.aligned_with}, expected one or more of {', '.join(known)}, each at most "
+                "once."
             )
         if self.allow_levels and self.leave_out_levels:
             raise ValueError("allow_levels and leave_out_levels exclude each other. Set only one.")
@@ -196,9 +197,9 @@ class TextAlignmentTrainer(CompositionalTrainer):
         row, match = next(iter(named.items()))
         raise ValueError(
             f"column {match.column!r}, row {row}: found {match.text!r}, a name in the column {match.level!r}; "
-            f"{len(named)} of {len(rows)} rows have such a text. A model trained on level names cannot be tested on "
-            "them as unseen. Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels true) "
-            "and report it with the scores."
+            f"{len(named)} of {len(rows)} rows have such a text. After training on level names, a test on them is not "
+            "a test on unseen names. Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels "
+            "true) and report it with the scores."
         )
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -276,5 +277,5 @@ def _drop_rows(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
 def _text(row: dict[str, Any], column: str, row_number: int) -> str:
     text = row.get(column)
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"column {column!r}, row {row_number}: found {text!r}, expected a text. Remove such rows.")
+        raise ValueError(f"column {column!r}, row {row_number}: found {text!r}, expected a string. Remove such rows.")
     return text

@@ -49,9 +49,9 @@ class WeightAverage(TrainerCallback):
 
     def __init__(self, decay: float, start: int = 0) -> None:
         if not 0 <= decay < 1:
-            raise ValueError(f"weight_average_decay={decay}: expected at least 0 and below 1, such as 0.999.")
+            raise ValueError(f"weight_average_decay: found {decay}, expected at least 0 and below 1, such as 0.999.")
         if start < 0:
-            raise ValueError(f"weight_average_start={start}: expected a step of at least 0.")
+            raise ValueError(f"weight_average_start: found {start}, expected a step of at least 0.")
         self.decay = decay
         self.start = start
         self._update = get_ema_multi_avg_fn(decay)

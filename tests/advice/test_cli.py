@@ -107,7 +107,7 @@ def test_compare(advice, tmp_path):
     cli.main([*words, str(tmp_path / "compared")])
 
 
-@pytest.mark.follows("hfcomp/cli/merge.py", "expected either --alpha X or --sweep.")
+@pytest.mark.follows("hfcomp/cli/merge.py", "Pass either --alpha X or --sweep.")
 def test_a_point_or_a_sweep(advice):
     models = {"base": "a", "tuned": "b", "output_dir": Path("out")}
     for wrong in ({}, {"alpha": 0.5, "sweep": True}):

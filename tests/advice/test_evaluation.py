@@ -136,7 +136,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     "hfcomp/evaluation/benchmarks/own.py",
     "the image is missing: {_describe(cell)}. Remove the row or give it an image.",
 )
-@follows("hfcomp/evaluation/evaluate.py", "no rule reads {captions}. Pass one of them.")
+@follows("hfcomp/evaluation/evaluate.py", "blind_captions has no effect with blind={NO_RULES}. Remove one of the two.")
 @follows(
     "hfcomp/evaluation/blind/captions.py",
     "Pass --blind_captions FILE (one caption per line, COCO's captions_*.json, or a dataset",
@@ -279,9 +279,9 @@ def test_callback(advice, clip, data, tmp_path):
 
 
 @follows(PROBES, "Number the classes without gaps, or pass allow_missing=True: such a class is then never predicted.")
-@follows(PROBES, "choosing a strength needs images on both sides. Pass a single strength, or held_out=[n].")
-@follows(PROBES, "the remaining images have only one class. Pass another held_out=[n].")
-@follows(PROBES, "no class has both positives and negatives there. Pass held_out=[n].")
+@follows(PROBES, "choosing a strength needs images on both sides. Pass a single strength, or a different held_out.")
+@follows(PROBES, "the remaining images have only one class. Pass a different held_out.")
+@follows(PROBES, "no class has both positives and negatives there. Pass held_out yourself.")
 def test_probes(advice):
     features = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
     labels = np.array([0, 2] * 4)

@@ -73,7 +73,7 @@ def made(kind, **settings):
              marks=follows(OPTIONS, "not with llm. Use --kinds keyword.")),
         case(NegativeOptions, {"kinds": ("swap",), "fill_model": "m"},
              [{"kinds": ("swap", "mask"), "fill_model": "m"}],
-             marks=follows(OPTIONS, "--{name} needs the kind {generator}.")),
+             marks=follows(OPTIONS, "--{name} has an effect only if --kinds includes {generator}.")),
     ],
 )  # fmt: skip
 def test_options(advice, kind, wrong, right):

@@ -151,8 +151,8 @@ def test_every_finding_of_the_paper_is_shown_by_numbers_like_the_papers():
 
 
 def test_what_the_paper_did_not_find_is_told():
-    assert verdicts(paper_like(HN1=(0.60, 0.63)))["HN1 helps beyond plain training"] == OPPOSITE
-    assert verdicts(paper_like(HN1=(0.69, 0.63)))["HN1 helps beyond plain training"] == OPEN
+    assert verdicts(paper_like(HN1=(0.60, 0.63)))["HN1 helps more than plain training"] == OPPOSITE
+    assert verdicts(paper_like(HN1=(0.69, 0.63)))["HN1 helps more than plain training"] == OPEN
     costly = paper_like(HN1=(0.82, 0.50))
     assert verdicts(costly)["HN1 costs at most 4 points of plain training's retrieval"] == OPPOSITE
     assert verdicts(paper_like(HN3=(0.99, 0.60)))["HN3 adds at most 3 points to HN1"] == OPPOSITE

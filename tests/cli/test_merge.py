@@ -132,7 +132,7 @@ def test_the_chosen_model_has_a_card_with_the_numbers_of_the_other_half(swept, c
     assert f"Alpha is {record['alpha']:g} (0: the base, 1: the tuned model)." in card.text
     assert record["chosen"]["rule"] in card.text and HALVES in card.text and "wortsman2022robust" in card.text
     assert "](figure.png)" in card.text and (swept / "model" / "figure.png").is_file()
-    assert "images choose the point by" in section_of(card.text, "## Notes")
+    assert "the choice by " in section_of(card.text, "## Notes")
     assert str(clip.parent) not in card.content and "Objective" not in card.text
 
 

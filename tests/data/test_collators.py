@@ -308,7 +308,7 @@ def test_half_a_character_is_refused_in_every_text(clip, column):
 
 @pytest.mark.parametrize("caption", ["", "  \n", None, 7])
 def test_a_caption_that_is_no_text_is_refused(clip, caption):
-    message = rf"column 'caption', row 17: found {re.escape(repr(caption))}, expected a text\. .*dataset\.filter"
+    message = rf"column 'caption', row 17: found {re.escape(repr(caption))}, expected a string\. .*dataset\.filter"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=caption)])
 
@@ -327,7 +327,7 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
             {"negative_concreteness": 3.5},
             "'negative_concreteness', row 17: found 3.5, expected a list of numbers.*map",
         ),
-        ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found the text '34', expected a list"),
+        ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found the string '34', expected a list"),
         (
             {"negative_concreteness": ["3", None]},
             "row 17, entry 0: found '3', expected a number.*null",
@@ -339,20 +339,20 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
         ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, expected 1.*to 5.*Rescale"),
         ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700, expected 1"),
         ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf, expected 1"),
-        ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found the text 'ab', expected a list of texts"),
+        ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found the string 'ab', expected a list of strings"),
         (
             {"negative_kinds": [1, None]},
-            "'negative_kinds', row 17, entry 0: found 1, expected a text",
+            "'negative_kinds', row 17, entry 0: found 1, expected a string",
         ),
-        ({"negative_captions": 7}, "'negative_captions', row 17: found 7, expected a list of texts"),
+        ({"negative_captions": 7}, "'negative_captions', row 17: found 7, expected a list of strings"),
         (
             {"negative_captions": ["a", 7]},
             "'negative_captions', row 17, entry 1: found 7, expected a text",
         ),
-        ({"concepts": "a cube"}, "'concepts', row 17: found the text 'a cube', expected a list of texts.*map"),
+        ({"concepts": "a cube"}, "'concepts', row 17: found the string 'a cube', expected a list of strings.*map"),
         (
             {"concepts": ["a", ["b"]]},
-            r"'concepts', row 17, entry 1: found \['b'\], expected a text",
+            r"'concepts', row 17, entry 1: found \['b'\], expected a string",
         ),
     ],
 )
@@ -379,7 +379,7 @@ def test_ratings_may_be_missing_and_come_as_arrays(clip):
         ({}, "'negative_captions', row 17: found nothing, expected 2"),
         ({"negative_captions": None}, "'negative_captions', row 17: found nothing, expected 2"),
         ({"negative_captions": ["a"]}, "row 17: found 1 entries, expected 2.*empty strings.*num_negatives=1"),
-        ({"negative_captions": "a cube"}, "row 17: found the text 'a cube', expected a list"),
+        ({"negative_captions": "a cube"}, "row 17: found the string 'a cube', expected a list"),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other"]},
             "'negative_kinds', row 17: found 1 entries, expected 2, .*'negative_captions'",

@@ -27,8 +27,8 @@ def refused(rows, message):
 @pytest.mark.parametrize(
     ("captions", "message"),
     [
-        (["a", "b", None, "d"], r"column 'caption', row 2: found None, expected a text\. Complete"),
-        (["a", " ", None, "d"], r"column 'caption', row 1: found ' ', expected a text\. 2 of 4 rows"),
+        (["a", "b", None, "d"], r"column 'caption', row 2: found None, expected a string\. Complete"),
+        (["a", " ", None, "d"], r"column 'caption', row 1: found ' ', expected a string\. 2 of 4 rows"),
     ],
 )
 def test_a_missing_caption_is_named_and_the_advice_helps(captions, message):
@@ -39,16 +39,18 @@ def test_a_missing_caption_is_named_and_the_advice_helps(captions, message):
     refused(rows_of(captions).select([3, 2]), "row 1: found None")
 
 
-@pytest.mark.follows("hfcomp/data/row_checks.py", "texts. Convert numbers to texts: dataset.cast_column('caption'")
+@pytest.mark.follows("hfcomp/data/row_checks.py", "strings. Convert numbers to strings: dataset.cast_column('caption'")
 @pytest.mark.parametrize(("captions", "found"), [([1984, 300], "1984 of type int64"), ([0.5, float("nan")], "0.5")])
 def test_numbers_are_no_captions(captions, found):
     advised = (
-        refused(rows_of(captions), f"row 0: found {found}.*, expected texts").partition("to texts: ")[2].rstrip(".")
+        refused(rows_of(captions), f"row 0: found {found}.*, expected strings")
+        .partition("to strings: ")[2]
+        .rstrip(".")
     )
     assert check_contents(eval(advised, {"dataset": rows_of(captions), "datasets": datasets}), COLUMNS) is None
 
 
-@pytest.mark.follows("hfcomp/data/row_checks.py", "text. Draw one per epoch with draw_captions=True")
+@pytest.mark.follows("hfcomp/data/row_checks.py", "string. Draw one per epoch with draw_captions=True")
 def test_lists_are_drawn_from_or_chosen_from(tmp_path):
     rows = rows_of([["a", "b"], ["c"]])
     message = refused(rows, "row 0: found a list of 2 captions")

@@ -86,7 +86,7 @@ def two():
 
 def test_averages_come_first_and_every_value_has_its_interval_and_chance(two):
     text = printed(two)
-    lines = block(text, "SugarCrepe: caption choice, percent, 40 items of 40 images")
+    lines = block(text, "SugarCrepe: caption choice (percent; 40 items from 40 images")
     assert [line.split("  ")[0] for line in lines[3:]] == ["macro of 2", "micro", "add", "swap"]
     cells = row(text, "SugarCrepe: caption choice", "macro of 2")
     assert cells[:3] == ["50.0", "80", "50.0"] and cells[5] == "75.0"
@@ -172,7 +172,7 @@ def test_ties_are_shown_with_their_rule(rule, said):
     assert f"Ties\n{said}" in text and f"Ties are {said}." in " ".join(text.split())
     assert row(text, "Ties\n", "SugarCrepe macro of 2 caption choice") == [f"{100 * share:.1f}", f"({tied.tie.sum()})"]
     assert row(text, "Composition", "macro of 2")[2] == f"{50 + (50 * share if rule == 'half' else 0):.1f}"
-    assert "No ties" in printed(report_of(crepe("a", 0.5)))
+    assert "There are no ties" in printed(report_of(crepe("a", 0.5)))
 
 
 def test_what_was_skipped_or_is_missing_is_said_and_can_be_copied():

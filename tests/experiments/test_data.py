@@ -85,7 +85,7 @@ def test_a_row_without_any_caption_is_named(listing, captions):
     lines = [json.loads(line) for line in Path(listing).read_text().splitlines()]
     lines[1]["texts"] = captions
     Path(listing).write_text("\n".join(json.dumps(line) for line in lines))
-    with pytest.raises(ValueError, match="column 'caption', row 1: found .*, expected a text"):
+    with pytest.raises(ValueError, match="column 'caption', row 1: found .*, expected a string"):
         rows(listing)
 
 
@@ -216,7 +216,7 @@ def test_every_caption_needs_lists(tmp_path):
     tiny.image(0).save(tmp_path / "0.png")
     path = tmp_path / "one.jsonl"
     path.write_text(json.dumps({"image": "0.png", "texts": "Red is the ball."}))
-    with pytest.raises(ValueError, match="captions=all: column 'caption' contains Value.*expected lists of texts"):
+    with pytest.raises(ValueError, match="captions=all: column 'caption' contains Value.*expected lists of strings"):
         rows(str(path), captions="all")
 
 

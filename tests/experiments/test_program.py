@@ -155,7 +155,7 @@ def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(
     gain = primary["differences"]["Slipform"]["same-batch"]
     assert gain["p_holm"] == gain["p"] and "q" not in gain
     assert "q" in primary["differences"]["Slipform"]["base"]
-    assert f"Endpoint: {primary['primary']} (" in (finished / "report.md").read_text()
+    assert f"endpoint is {primary['primary']} (" in (finished / "report.md").read_text()
     sentence = f"points (p {p_value(gain['p'])})."
     assert sentence in (finished / "report.md").read_text() and sentence in (finished / "README.md").read_text()
     assert len(results["general_average"]["lines"]) > 2
@@ -246,7 +246,7 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
 
 
 def test_a_wrong_value_of_the_objective_costs_no_training(tmp_path):
-    with pytest.raises(ValueError, match="margin='adaptiv': expected one of adaptive"):
+    with pytest.raises(ValueError, match="margin: found 'adaptiv', expected one of adaptive"):
         run(tmp_path / "run", margin="adaptiv")
     assert not list(tmp_path.iterdir())
 

@@ -202,7 +202,9 @@ def test_config_replaces_the_recipes_own_file(recipe):
 def test_a_wrong_argument_is_refused_with_the_way_out(recipe, arguments, message):
     if message is None:
         found = read_recipe(recipe, arguments)
-        with pytest.raises(ValueError, match="margin='adaptiv': expected one of adaptive, static, inverse, none"):
+        with pytest.raises(
+            ValueError, match="margin: found 'adaptiv', expected one of adaptive, static, inverse, none"
+        ):
             found.trainer_class.config_class(output_dir="x", margin=found.trainer_arguments["margin"])
         return
     with pytest.raises(ValueError) as caught:

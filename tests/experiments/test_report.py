@@ -72,7 +72,7 @@ def test_every_number_is_whole_in_80_columns_without_color(extreme):
     text = printed(lines)
     assert "\x1b" not in text and "…" not in text
     assert max(map(len, text.splitlines())) <= 80
-    rows = table(text, "sandbox: group, percent, 400 items of 400 images")
+    rows = table(text, "sandbox: group (percent; 400 items from 400 images")
     for kind, shares in GROUP.items():
         chance, *cells = [cell for cell in rows[kind] if cell not in ("(floor)", "(ceiling)")]
         assert chance == "16.7"
@@ -129,27 +129,27 @@ def changed(kind_share: float) -> list[dict]:
 @pytest.mark.parametrize(
     ("share", "sentence"),
     [
-        (0.9, "What did Slipform add? A gain against same-batch: +40.0 ["),
-        (0.505, "What did Slipform add? No difference shown against same-batch: +0.5 [-1.7, +2.7] points (p <0.001)."),
-        (0.2, "What did Slipform add? A loss against same-batch: -30.0 ["),
+        (0.9, "What did Slipform add? A gain over same-batch: +40.0 ["),
+        (0.505, "What did Slipform add? No difference from same-batch is shown: +0.5 [-1.7, +2.7] points (p <0.001)."),
+        (0.2, "What did Slipform add? A loss relative to same-batch: -30.0 ["),
     ],
 )
 def test_the_answers_are_in_every_report(share, sentence):
     lines = changed(share)
-    negatives = "What did the negatives contribute? Unknown against plain: +30.0 points (no interval)."
+    negatives = "What did the negatives contribute? The difference from plain is unknown: +30.0 points (no interval)."
     assert any(said.startswith(sentence) for said in answers(lines))
     for text in (printed(lines), markdown(lines)):
         said = " ".join(text.replace("*", "").split())
-        assert sentence in said and negatives in said and "On this seed. Endpoint: sandbox: average group" in said
+        assert sentence in said and negatives in said and "endpoint is sandbox: average group" in said
     assert markdown(lines).index("**What did Slipform") < markdown(lines).index("## Gain vs. forgetting")
 
 
 @pytest.mark.parametrize(
     ("p", "sentence"),
     [
-        (0.0004, "A gain against same-batch: +40.0 points (p <0.001, no interval)."),
-        (0.4, "No difference shown against same-batch: +40.0 points (p 0.400, no interval)."),
-        (None, "Unknown against same-batch: +40.0 points (p -, no interval)."),
+        (0.0004, "A gain over same-batch: +40.0 points (p <0.001, no interval)."),
+        (0.4, "No difference from same-batch is shown: +40.0 points (p 0.400, no interval)."),
+        (None, "The difference from same-batch is unknown: +40.0 points (p -, no interval)."),
     ],
 )
 def test_an_answer_without_an_interval_goes_by_p(p, sentence):
@@ -183,12 +183,12 @@ def test_a_static_margin_and_human_ratings_are_answers_too():
     published = [{"model": "Slipform", "reference": "static-margin", "value": 0.0011, "place": "a paper, Table 2"}]
     _, _, margin, human, _ = answers(lines, None, published)
     assert margin == (
-        "What did the margin add? A gain against static-margin: +10.0 [+8.0, +12.0] points; against same-batch: +40.0 "
-        "[+37.8, +42.2] points (p <0.001). Published values: +0.11 against static-margin (Table 2)."
+        "What did the margin add? A gain over static-margin: +10.0 [+8.0, +12.0] points; a gain over same-batch: "
+        "+40.0 [+37.8, +42.2] points (p <0.001). Published values: +0.11 against static-margin (Table 2)."
     )
     assert human == (
-        "And with human ratings? No difference shown against static-margin-human: +0.5 [-1.5, +2.5] points; against "
-        "same-batch: +1.0 [-1.0, +3.0] points (p 0.010)."
+        "And with human ratings? No difference from static-margin-human is shown: +0.5 [-1.5, +2.5] points; "
+        "no difference from same-batch is shown: +1.0 [-1.0, +3.0] points (p 0.010)."
     )
     panel = questions_panel(lines, None)
     assert [label for label, _, _ in panel.rows] == [
@@ -205,7 +205,7 @@ def test_over_several_seeds_the_answers_do_not_say_that_they_are_of_one():
     lines = changed(0.9)
     for entry in lines:
         entry["models"]["Slipform"] = {"value": 0.9, "lowest": 0.8, "highest": 0.95, "seeds": [0.8, 0.95, 0.95]}
-    assert answers(lines)[0].startswith("Over 3 seeds. Endpoint: sandbox: average group")
+    assert answers(lines)[0].startswith("Over 3 seeds. The primary endpoint is sandbox: average group")
 
 
 def test_what_was_forgotten_without_an_interval_goes_by_p():
@@ -214,7 +214,8 @@ def test_what_was_forgotten_without_an_interval_goes_by_p():
         for other in ("base", "same-batch"):
             entry["differences"]["Slipform"][other].update(low=None, high=None, p=p)
     assert answers(lines)[-1] == (
-        "What did Slipform cost in general abilities? 1 of 2 lines fall against same-batch, 1 against base."
+        "How did Slipform change general abilities? Of 2 lines, 1 falls significantly below same-batch and "
+        "1 falls significantly below base."
     )
     forgotten = "sandbox retrieval recall@1 -10.0 points against same-batch, -10.0 points against base"
     assert lines_that_fall(lines) == [f"falls more than same-batch: {forgotten}"]
@@ -226,8 +227,9 @@ def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_be
     recall = line("all", "recall@1", (0.6, 0.6, 0.58, 0.6, 0.6, 0.5), general=True, benchmark="COCO")
     said = answers([place, recall], general_of([place, recall], average_of([place, recall])))[-1]
     assert said == (
-        "What did Slipform cost in general abilities? A loss against same-batch: -4.0 [-6.2, -1.8] points; against "
-        "base: -40.0 [-42.2, -37.8] points. 1 of 2 lines fall against same-batch, 2 against base."
+        "How did Slipform change general abilities? A loss relative to same-batch: -4.0 [-6.2, -1.8] points; a loss "
+        "relative to base: -40.0 [-42.2, -37.8] points. Of 2 lines, 1 falls significantly below same-batch and 2 fall "
+        "significantly below base."
     )
     more, alone = lines_that_fall([place, recall])
     assert more == (
@@ -241,14 +243,14 @@ def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_be
     kept = without([place, recall], "same-batch")
     assert all("same-batch" not in text for text in lines_that_fall(kept))
     said = answers(kept, general_of(kept, average_of([place])))[-1]
-    assert "same-batch" not in said and "2 of 2 lines fall against base." in said
+    assert "same-batch" not in said and "Of 2 lines, 2 fall significantly below base." in said
     assert markdown([place, recall]).count(f"- {more}") == 1 and "Lines that fall" not in printed([place, recall])
 
 
 def test_a_line_without_a_test_against_the_control_is_not_said_to_be_kept():
     lines = [line(name, "accuracy", (0.9, 0.5, 0.6, 0.5, 0.5, 0.6), general=True) for name in ("place", "shape")]
     del lines[0]["differences"]["Slipform"]["same-batch"]
-    assert "0 of 2 lines fall against same-batch (1 not tested), 2 against base." in answers(lines)[-1]
+    assert "none falls significantly below same-batch (1 not tested) and 2 fall significantly" in answers(lines)[-1]
 
 
 def test_every_caveat_is_in_terminal_markdown_and_page():
@@ -267,11 +269,11 @@ def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
     text = whole(all_lines(), folder=tmp_path, models=models, method="Slipform")
     said = " ".join(text[text.index("\nreport: ") :].split())
     found = re.fullmatch(
-        r"report: (.*), (.*) model: (.*) next: (.*) (On this seed.* add\? A gain .*\.) (What did Slipform cost .*\.)",
+        r"report: (.*), (.*) model: (.*) next: (.*) (On this seed.* add\? A gain .*\.) (How did Slipform change .*\.)",
         said,
     )
-    assert "add? A gain against same-batch: +3.1 [+0.9, +5.3] points (p <0.001). What did" in said
-    assert "a gain against base: +5.4 [+3.2, +7.6] points. 1 of 2 lines fall against same-batch, 1 " in found[6]
+    assert "add? A gain over same-batch: +3.1 [+0.9, +5.3] points (p <0.001). How did" in said
+    assert "a gain over base: +5.4 [+3.2, +7.6] points. Of 2 lines, 1 falls significantly below same-batch" in found[6]
     assert text[text.index("\nOn this seed.") :].count("\n") <= 11  # with an empty line at either end
     folder = str(tmp_path)
     assert found.groups()[:3] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
@@ -283,9 +285,9 @@ def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():
     tau = line("all", "kendall tau", (0.4, 0.45, 0.5, 0.42, 0.43, 0.55), benchmark="H", primary="H: kendall tau")
     rank = line("all", "reciprocal rank", (0.6, 0.6, 0.6, 0.6, 0.6, 0.5), benchmark="R", general=True)
     _, _, won, forgotten = answers([tau, rank], rank)
-    assert won.startswith("What did Slipform add? A gain against same-batch: +0.050 [+0.028, +0.072] (-1 to 1) (p <")
+    assert won.startswith("What did Slipform add? A gain over same-batch: +0.050 [+0.028, +0.072] (-1 to 1) (p <")
     lost = "-0.100 [-0.122, -0.078] (0 to 1)"
-    assert f"A loss against same-batch: {lost}; against base: {lost}. 1 of 1 line fall ag" in forgotten
+    assert f"A loss relative to same-batch: {lost}; a loss relative to base: {lost}. Of 1 line, 1 falls" in forgotten
     assert lines_that_fall([tau, rank]) == [
         f"falls more than same-batch: R reciprocal rank {lost} against same-batch, {lost} against base"
     ]
@@ -304,7 +306,7 @@ def test_a_mean_of_metrics_is_a_row_of_its_benchmark_s_one_table():
     mean = {"lines": keys, "metric": "level * image choice of 2", "subset": "average of 3 lines"}
     primary = average_of(kinds, primary="H: level * image choice of 2") | mean
     text = printed([primary, *kinds], general_average=None)
-    block = text[text.index("\nComposition\nH, percent") + 1 :].split("\n\n")[0]
+    block = text[text.index("\nComposition\nH (percent") + 1 :].split("\n\n")[0]
     assert "level 3 image" in block and "(primary)" in block
 
 
@@ -312,7 +314,7 @@ def test_a_run_without_the_same_batch_control_says_so():
     lines = without(changed(0.9), "same-batch")
     _, sentence, cost = answers(lines)
     assert sentence == (
-        "What did Slipform contribute? A gain against plain: +70.0 [+67.8, +72.2] points. "
+        "What did Slipform contribute? A gain over plain: +70.0 [+67.8, +72.2] points. "
         "Without a same-batch control, the report cannot show what Slipform adds to the same batch."
     )
     assert "Unknown" in cost and "no general ability" in cost
@@ -338,8 +340,8 @@ def test_the_verdict_and_the_table_under_it_are_of_one_number():
     lines = changed(0.45)
     novel = [line(kind, "group", (0.1, 0.2, 0.1, 0.3, 0.3, 0.99), benchmark="sandbox novel") for kind in GROUP]
     heading, _, sentence, _ = answers([*lines, average_of(novel), *novel])
-    assert "Endpoint: sandbox: average group (" in heading
-    assert sentence.endswith("A loss against same-batch: -5.0 [-7.2, -2.8] points (p <0.001).")
+    assert "endpoint is sandbox: average group (" in heading
+    assert sentence.endswith("A loss relative to same-batch: -5.0 [-7.2, -2.8] points (p <0.001).")
     text = printed([*lines, average_of(novel), *novel])
     block = text[text.index("\nSlipform minus each") :].split("\n\n")[0]
     block = re.sub(r"(?m)^sandbox novel.*|^sandbox(?= +[a-z])", "", block)
@@ -352,10 +354,8 @@ def test_nothing_below_chance_is_called_the_best():
     lines = [line(kind, "group", (0.01, 0.02, 0.02, 0.03, 0.03, 0.1)) for kind in GROUP]
     lines.insert(0, average_of(lines, primary="sandbox: average group"))
     heading, _, sentence, _ = answers(lines)
-    assert "add? A gain against same-batch, but both are below chance: +8.0 [+5.8, +10.2]" in sentence
-    note = next(note for note in questions_panel(lines, None).notes if note.startswith("+8.0"))
-    assert note.endswith("a gain, but both are below chance")
-    assert heading.endswith("(6 of 6 parts at the floor).")
+    assert "add? A gain over same-batch, but both are below chance: +8.0 [+5.8, +10.2]" in sentence
+    assert heading.endswith("(of its 6 parts, 6 are at the floor).")
     block = printed(lines)
     block = block[block.index("\nsandbox: group") + 1 :].split("\n\n")[0]
     assert "10.0" in block and "*" not in block
@@ -407,10 +407,10 @@ def test_a_line_without_interval_or_chance_is_shown_without(tmp_path):
 
 def test_ties_are_shown_where_there_are_any_and_denied_where_not():
     lines = all_lines()
-    assert "No ties" in printed(lines) and "No ties" in markdown(lines)
+    assert "no ties" in printed(lines) and "no ties" in markdown(lines)
     lines[0]["models"]["plain"].update(ties=6, tie_rate=0.015)
     for text in (printed(lines), markdown(lines)):
-        assert "No ties" not in text and "counted as wrong, percent of items" in text
+        assert "no ties" not in text and "counted as wrong, percent of items" in text
     assert "| sandbox swap_att caption choice | 0.0 | 1.5 (6) |" in markdown(lines)
 
 

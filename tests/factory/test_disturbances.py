@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_between_shards(whole, tmp_path, monkeypatch, name):
 
     with monkeypatch.context() as patch:
         patch.setattr(writing, "_part", full)
-        with pytest.raises(StageError, match=rf"No space left on device: '.*{name}'\. .*repeat the call to resume"):
+        with pytest.raises(StageError, match=rf"No space left on device: '.*{name}'\. .*run it again to resume"):
             build(tmp_path)
     assert build(tmp_path).kept == (1 if name == "00001.json" else 3)
     assert builds.hashes(tmp_path) == builds.hashes(whole)

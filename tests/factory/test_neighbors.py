@@ -123,7 +123,7 @@ def test_slow_searches_name_the_faster_package(monkeypatch):
 
 
 def test_what_cannot_be_compared_is_refused(rows, clip):
-    with pytest.raises(ValueError, match="by='text': expected one of image, caption"):
+    with pytest.raises(ValueError, match="by: found 'text', expected one of image, caption"):
         found(rows, clip, by="text")
     with pytest.raises(ValueError, match="needs the column 'image'"):
         found(rows.remove_columns("image"), clip)

@@ -354,8 +354,8 @@ def test_a_shard_left_empty_can_still_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows_per_shard": 0}, "rows_per_shard is 0; expected 1 or more"),
-        ({"num_workers": 0}, "num_workers is 0; expected 1 or more"),
+        ({"rows_per_shard": 0}, "rows_per_shard: found 0, expected 1 or more"),
+        ({"num_workers": 0}, "num_workers: found 0, expected 1 or more"),
         ({"stages": []}, "no stages"),
         ({"reads": ("text",)}, "the source has no column 'text'; it has: image, caption"),
         ({"dataset": builds.source().select([])}, "the source has no rows"),

@@ -220,8 +220,8 @@ def test_a_parser_that_is_missing_is_never_replaced():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_negatives": 0}, "num_negatives is 0; expected 1 or more"),
-        ({"keyword_matching": "loose"}, "keyword_matching is 'loose'; expected one of paper, extended"),
+        ({"num_negatives": 0}, "num_negatives: found 0, expected 1 or more"),
+        ({"keyword_matching": "loose"}, "keyword_matching: found 'loose', expected one of paper, extended"),
     ],
 )
 def test_settings_are_checked(settings, message):

@@ -118,5 +118,5 @@ def test_wrong_input_is_named():
     with pytest.raises(ValueError, match=r"^tokens has shape \[4, 0, 5\], expected .*at least one token"):
         attended_cosines(tokens[:, :0], concepts)
     for temperature in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"^attention_temperature is .*expected a finite number above 0"):
+        with pytest.raises(ValueError, match=r"^attention_temperature: found .*expected a finite number above 0"):
             attended_cosines(tokens, concepts, temperature)

@@ -58,7 +58,7 @@ def test_what_a_tie_is_worth(tie, expected):
 
 
 def test_an_unknown_rule_for_ties_is_refused():
-    with pytest.raises(ValueError, match="tie='lose': expected one of wrong, half, win"):
+    with pytest.raises(ValueError, match="tie: found 'lose', expected one of wrong, half, win"):
         credit(choose(np.zeros(1), np.zeros((1, 1))), "lose")
 
 

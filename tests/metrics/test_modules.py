@@ -92,7 +92,7 @@ def test_what_a_tie_is_worth(name, tie, expected):
     result = metric(name).compute(**rows_of(name, scorers()["constant"], rows=8), tie=tie)
     assert {result[key] for key in LOWEST[name]} == {expected}
     assert result.get("brittleness", 0.0) == 0.0
-    with pytest.raises(ValueError, match="tie='lose': expected one of wrong, half, win"):
+    with pytest.raises(ValueError, match="tie: found 'lose', expected one of wrong, half, win"):
         metric(name).compute(**rows_of(name, scorers()["constant"], rows=8), tie="lose")
 
 
@@ -166,7 +166,7 @@ def test_recall_of_several_right_keys_at_several_k():
     assert second["chance"] == pytest.approx((1 - 2 / 4 * 1 / 3 + 2 / 4) / 2) and second["k"] == 2
     with pytest.raises(ValueError, match="query 0 has fewer than k=3 wrong keys"):
         metric("recall_at_k").compute(scores=scores, right=right, k=3)
-    with pytest.raises(ValueError, match="k=0: expected .*at least 1"):
+    with pytest.raises(ValueError, match="k: found 0, expected .*at least 1"):
         metric("recall_at_k").compute(scores=scores, right=right, k=0)
     with pytest.raises(ValueError, match=r"query 1 has 4 scores.*the right keys \[4\]: expected 0 to 3"):
         metric("recall_at_k").compute(scores=scores, right=[[1], [4]])

@@ -93,9 +93,9 @@ def test_other_wrong_input_is_refused():
         nearest_neighbors(np.ones(3), number=1)
     with pytest.raises(ValueError, match="groups: found the shape"):
         nearest_neighbors(np.ones((3, 2)), number=1, groups=[1, 2])
-    with pytest.raises(ValueError, match="number=0: expected at least 1"):
+    with pytest.raises(ValueError, match="number: found 0, expected at least 1"):
         nearest_neighbors(np.ones((3, 2)), number=0)
-    with pytest.raises(ValueError, match="method='ivf': expected one of exact, faiss"):
+    with pytest.raises(ValueError, match="method: found 'ivf', expected one of exact, faiss"):
         nearest_neighbors(np.ones((3, 2)), number=1, method="ivf")
 
 

@@ -45,8 +45,8 @@ def test_a_run_s_figure_names_method_data_counts_and_what_is_synthetic(monkeypat
     figure = figure_of_lines("figure.png", title, all_lines(), reference="base", main="Slipform")
     found, canvas = texts(monkeypatch, figure)
     text = " ".join(" ".join(found).split())
-    assert "Slipform: composition (synthetic)" in text and "400 items of 400 images" in text
-    assert "500 items of 500 images" in text and all(name in found for name in MODELS)
+    assert "Slipform: composition (synthetic)" in text and "400 items from 400 images" in text
+    assert "500 items from 500 images" in text and all(name in found for name in MODELS)
     assert "dotted: chance" in text and "left of 0: forgotten" in text
     assert figure_title("Slipform", "One seed.") == "Slipform"
     dotted = [one for axes in canvas.axes for one in axes.collections if one.get_linestyle()[0][1] is not None]

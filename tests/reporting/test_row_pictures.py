@@ -180,8 +180,8 @@ def test_rows_are_drawn_in_the_order_that_is_asked_for(tmp_path, texts):
     [
         ({"rows": [0, 7]}, r"rows: found \[7\]"),
         ({"rows": []}, "found none"),
-        ({"columns": 0}, "columns=0: expected"),
-        ({"scale": 0}, "scale=0: expected"),
+        ({"columns": 0}, "columns: found 0, expected"),
+        ({"scale": 0}, "scale: found 0, expected"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(tmp_path, changes, message):

@@ -284,12 +284,12 @@ def test_one_without_targets_adapts_the_layers_of_both_encoders(siglip, rows, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"peft": "ia3"}, "peft='ia3': expected one of lora, dora"),
+        ({"peft": "ia3"}, "peft: found 'ia3', expected one of lora, dora"),
         ({"lora_rank": 4}, "lora_rank: no adapter is trained. Set peft=lora"),
         ({"lora_targets": ["mlp"], "lora_alpha": 1.0}, "lora_alpha, lora_targets: no adapter is trained"),
-        ({"peft": "lora", "lora_rank": 0}, "lora_rank=0: expected at least 1"),
-        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha=0.0: expected above 0"),
-        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout=1.0: expected at least 0 and below 1"),
+        ({"peft": "lora", "lora_rank": 0}, "lora_rank: found 0, expected at least 1"),
+        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha: found 0.0, expected above 0"),
+        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout: found 1.0, expected at least 0 and below 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message, tmp_path):

@@ -282,11 +282,11 @@ def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"concept_weight": -0.1}, "concept_weight=-0.1: expected at least 0"),
-        ({"cross_attended_weight": math.nan}, "cross_attended_weight=nan: expected at least 0"),
-        ({"attention_temperature": 0.0}, r"attention_temperature=0.0: expected above 0 and finite \(cosine\)"),
-        ({"attention_temperature": math.inf}, "attention_temperature=inf: expected above 0"),
-        ({"concept_source": "token"}, "concept_source='token': expected one of phrase, tokens"),
+        ({"concept_weight": -0.1}, "concept_weight: found -0.1, expected at least 0"),
+        ({"cross_attended_weight": math.nan}, "cross_attended_weight: found nan, expected at least 0"),
+        ({"attention_temperature": 0.0}, r"attention_temperature: found 0.0, expected above 0 and finite \(cosine\)"),
+        ({"attention_temperature": math.inf}, "attention_temperature: found inf, expected above 0"),
+        ({"concept_source": "token"}, "concept_source: found 'token', expected one of phrase, tokens"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -169,7 +169,7 @@ def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
         ({"chain_columns": ["level_1"]}, "at least two different .*level_4"),
         ({"chain_columns": ["level_1", "level_5"]}, "at least two different"),
         ({"negative_source": "others"}, "expected one of siblings, negative_captions"),
-        ({"pullback_weight": -1.0}, "pullback_weight=-1.0: expected at least 0"),
+        ({"pullback_weight": -1.0}, "pullback_weight: found -1.0, expected at least 0"),
         ({"freeze_towers": ["text"]}, "freeze_towers .*'text'"),
     ],
 )

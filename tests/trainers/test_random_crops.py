@@ -180,7 +180,7 @@ def test_rows_of_another_trainer_are_whole_again(clip, rows, tmp_path):
 
 @pytest.mark.parametrize("value", [0.0, -0.5, 1.01, float("nan")])
 def test_shares_out_of_range_are_refused(value, tmp_path):
-    with pytest.raises(ValueError, match=rf"random_crop={value}: expected above 0 and at most 1, such as 0.9"):
+    with pytest.raises(ValueError, match=rf"random_crop: found {value}, expected above 0 and at most 1, such as 0.9"):
         CompositionalConfig(output_dir=str(tmp_path), use_cpu=True, random_crop=value)
 
 

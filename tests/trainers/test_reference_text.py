@@ -215,7 +215,7 @@ def test_broken_weights_are_refused(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": " "}, "column 'caption', row 7: found ' ', expected a text"),
+        ({"caption": " "}, "column 'caption', row 7: found ' ', expected a string"),
         ({"negative_captions": ["a"]}, "column 'negative_captions', row 7: found 1 entries, expected 2"),
     ],
 )

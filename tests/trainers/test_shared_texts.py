@@ -157,7 +157,7 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
 
 def test_a_bad_caption_is_named_as_before(clip, equal, tmp_path):
     rows = with_row(equal, 2, caption=None)
-    with pytest.raises(ValueError, match="column 'caption', row 2: found None, expected a text"):
+    with pytest.raises(ValueError, match="column 'caption', row 2: found None, expected a string"):
         build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=6).train()
 
 

@@ -178,7 +178,7 @@ def test_missing_columns_and_texts_are_named(clip, rows, tmp_path):
     texts = [*rows["generalized_caption"][:19], " "]
     empty = rows.remove_columns("generalized_caption").add_column("generalized_caption", texts)
     trainer = build(clip, empty, tmp_path)
-    with pytest.raises(ValueError, match="column 'generalized_caption', row 19: found ' ', expected a text"):
+    with pytest.raises(ValueError, match="column 'generalized_caption', row 19: found ' ', expected a string"):
         batch_of(trainer, [19])
 
 
@@ -213,7 +213,7 @@ def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, row
     assert checked(levels, allow_levels=True).startswith("allow_levels: ")
     with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'level_1'"):
         checked(levels, aligned_with=["level_1"])
-    with pytest.raises(ValueError, match=f"column 'level_4', row {len(rows) - 1}: found '', expected a text"):
+    with pytest.raises(ValueError, match=f"column 'level_4', row {len(rows) - 1}: found '', expected a string"):
         build(clip, levels, tmp_path, aligned_with=["generalized_caption", "level_4"])
 
 

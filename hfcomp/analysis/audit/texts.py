@@ -61,8 +61,9 @@ def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list
     best = max(checks, key=lambda check: check.value or 0.0)
     tables = [_rule_table(checks), *_kind_table(data, checks, signs)]
     note_on_best = (
-        f"best rule: {best.name}{' reversed' if best.facts['reversed'] else ''}; by chance, the best of {len(checks)} "
-        f"rules and their reverses decides {best_chance.mean:.1f}%, up to {best_chance.high:.1f}%"
+        f"best rule: {best.name}{', reversed' if best.facts['reversed'] else ''}. By chance, the best of the "
+        f"{len(checks)} rules and their reverses would decide {best_chance.mean:.1f}% (at most "
+        f"{best_chance.high:.1f}% in 95% of draws)"
     )
     facts = {"rule": best.name, "reversed": best.facts["reversed"]}
     blind = replace(best, name="blind", reason=note_on_best, facts={}, tables=tables)

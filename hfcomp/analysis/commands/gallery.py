@@ -61,6 +61,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _apply(places: PlaceOptions, arguments: dict[str, Any]) -> None:
     from hfcomp.analysis.gallery.marks import apply_marks
+    from hfcomp.reporting.format import count_text
 
     if places.output is None:
         raise ValueError("--apply writes a new dataset and needs a folder for it: pass --output DIR.")
@@ -69,7 +70,8 @@ def _apply(places: PlaceOptions, arguments: dict[str, Any]) -> None:
         raise ValueError(f"--{others[0]} applies only to the page and has no effect with --apply. Remove it.")
     settings = {"allow_outside_files": places.allow_outside_files, "progress": sys.stderr.isatty()}
     result = apply_marks(places.dataset, places.apply, places.output, arguments, **settings)
-    print(f"{result.read:,} rows read, {result.dropped:,} dropped, {result.written:,} written to {result.folder}")
+    counts = f"{count_text(result.read, 'row')} read, {result.dropped:,} dropped, {result.written:,} written"
+    print(f"{counts} to {result.folder}")
     print(f"{result.kept:,} of the written rows were marked as kept, {result.written - result.kept:,} had no mark")
     for reason, number in result.set_aside.items():
         print(f"{number:,} more rows were left out: {reason}")

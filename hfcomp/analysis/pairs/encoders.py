@@ -233,7 +233,7 @@ def read_baseline(path: str | Path, layer: int) -> float:
         raise ValueError(f"{path}: found the columns {header}, expected LAYER,P,R,F.")
     row_of_layer = next((row for row in rows if row[header.index("LAYER")].strip() == str(layer)), None)
     if row_of_layer is None:
-        raise ValueError(f"{path}: LAYER {layer} is missing.")
+        raise ValueError(f"{path} has no row for layer {layer}.")
     text = row_of_layer[header.index("F")]
     try:
         value = float(text)

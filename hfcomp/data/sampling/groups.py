@@ -153,7 +153,7 @@ class Groups:
                 group in the dataset.
         """
         if minimum_size < 1:
-            raise ValueError(f"minimum_size={minimum_size}: expected at least 1 row per group.")
+            raise ValueError(f"minimum_size: found {minimum_size}, expected at least 1 row per group.")
         members, named = _read_groups(group, hard_negative_groups)
         rows_without_group = len(group) - sum(map(len, members.values()))
         too_small = {name: len(rows) for name, rows in members.items() if len(rows) < minimum_size}
@@ -223,7 +223,7 @@ def _read_name(value: Any, column: str, row: int) -> str:
         return ""
     if not isinstance(value, int):
         raise ValueError(
-            f"column '{column}', row {row}: found {value!r}, expected the name of a group: a text or a whole number."
+            f"column '{column}', row {row}: found {value!r}, expected the name of a group: a string or a whole number."
         )
     return str(value)
 

@@ -166,7 +166,7 @@ def _check_rows(rows: Dataset, place: str, place_of: Callable[[int], str]) -> No
     for row, text in enumerate(rows["caption"]):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(
-                f"{place}, column 'caption', {place_of(row)}: expected a text, found {text!r}. Remove the row or "
+                f"{place}, column 'caption', {place_of(row)}: expected a string, found {text!r}. Remove the row or "
                 "give it a caption."
             )
     for row, cell in enumerate(rows["image"]):

@@ -170,7 +170,7 @@ class Embedder(EvaluatedModel):
         """
         if isinstance(texts, str):
             raise TypeError(
-                f"texts: found the text {texts!r}, expected a list of texts. Put it into one: [{texts!r}]."
+                f"texts: found the string {texts!r}, expected a list of strings. Put it into one: [{texts!r}]."
             )
         with self.together():
             return self._index_texts(texts, progress)

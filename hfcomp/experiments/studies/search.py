@@ -157,7 +157,7 @@ def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
     own = search.own_values()
     outside = {name: value for name, value in own.items() if value not in search.plan.ranges[name]}
     if outside:
-        session.log(f"the recipe's own {values_text(outside)} is outside the ranges and is therefore not tried")
+        session.log(f"the recipe's own values ({values_text(outside)}) are outside the ranges, so they are not tried")
     return None if outside else own
 
 

@@ -116,8 +116,8 @@ CONCRETEBATCH = Builder(
         "ConcreteBatch",
         "Pairs of a caption and an image, each with a hard negative caption and image: a word of the caption, chosen "
         "by its concreteness, is replaced, and the image is edited to match (Slipform, arXiv:2604.13313). The "
-        "negatives were not reviewed individually: some are true all the same, and some images do not show what their "
-        "caption says.",
+        "negatives were not reviewed individually: some may still be true of the image, and some images do not show "
+        "what their caption says.",
         {
             "`image`, `caption`": "the image, and its longest caption",
             "`negative_image`": "the image edited by its negative caption",

@@ -19,7 +19,7 @@ _OF_DATA_SETS = ("config", "columns")
 
 @dataclass(kw_only=True)
 class InpaintCocoOptions(BuildOptions):
-    """Pairs of an image and a copy with one thing repainted (InpaintCOCO).
+    """Pairs of an image and a copy of it in which one thing is repainted (InpaintCOCO).
 
     The source is an annotation project folder, or a dataset in the layout of phiyodr/InpaintCOCO.
     """
@@ -62,8 +62,9 @@ INPAINTCOCO = Builder(
     InpaintCocoOptions,
     CardText(
         "InpaintCOCO",
-        "Pairs of an image and a copy with one thing repainted, each with a caption: a model must tell which image "
-        "a caption describes (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for training.",
+        "Pairs of an image and a copy of it in which one thing is repainted, each image with its own caption: a model "
+        "must tell which image a caption describes (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for "
+        "training.",
         {
             "`concept`": "the kind of change, such as `object`, `color` or `size`",
             "`coco_image`, `coco_caption`": "the original image and its caption",

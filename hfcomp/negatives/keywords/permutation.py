@@ -109,11 +109,13 @@ def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Match
     if concepts is None:
         concepts = table.names
     if isinstance(concepts, str) or not concepts:
-        raise ValueError(f"concepts is {concepts!r}; expected a sequence of one or more of {', '.join(table.names)}.")
+        raise ValueError(
+            f"concepts: found {concepts!r}, expected a sequence of one or more of {', '.join(table.names)}."
+        )
     for concept in concepts:
         check_concept(concept, table=table)
     if num_negatives < 1:
-        raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+        raise ValueError(f"num_negatives: found {num_negatives}, expected 1 or more.")
     return matcher(tuple(name for name in table.concepts if name in concepts), matching, table)
 
 

@@ -22,8 +22,8 @@ SET, DEFAULT, UNSTATED = "set", "default", "not stated"
 ON_COMMAND_LINE = f"{SET}, on the command line"
 WHOSE = {"paper": "paper's", "code": "code's", "ours": "ours", SET: "user's", DEFAULT: DEFAULT}
 MEANINGS = (
-    "paper's: value in the paper; code's: value in its authors' code; ours: our choice, if neither states one; "
-    "user's: set by whoever trained this model; default: hfcomp's default."
+    "paper's: value in the paper; code's: value in its authors' code; ours: chosen by hfcomp where neither the paper "
+    "nor its code gives a value; user's: set by the person who trained this model; default: hfcomp's default."
 )
 PLUMBING = frozenset(
     (

@@ -108,7 +108,7 @@ def run_card(
         verdict=record.verdict or (),
         figure=(FIGURE, FIGURE_TEXT) if figure else None,
         results=[*result_sections(lines, record.general_average), *_models(record.meanings or {})],
-        legend=tables.legend(lines, adjusted=ADJUSTED),
+        legend=tables.legend(lines, adjusted=ADJUSTED, seeds=len(_seeds(config))),
         evaluate=evaluate_command(name, place, base_id),
         overlap=[facts["note"].removeprefix(OVERLAP) for facts in record.overlap or ()],
         provenance=_provenance(record, base, name, adapter=adapter),

@@ -72,9 +72,9 @@ def test_without_ratings_the_set_says_so(tmp_path):
     [
         ([], "set.jsonl has no rows"),
         ([row(negative_captions=[]), row(caption=None)], "none of its 2 rows has a caption with a negative caption"),
-        ([row(caption=7)], "column 'caption', row 0: found 7, expected a text"),
+        ([row(caption=7)], "column 'caption', row 0: found 7, expected a string"),
         ([row(negative_captions="absent")], "needs the column 'negative_captions'"),
-        ([row(negative_captions=[7, 8])], r"column 'negative_captions', row 0: found \[7, 8\], expected texts"),
+        ([row(negative_captions=[7, 8])], r"column 'negative_captions', row 0: found \[7, 8\], expected strings"),
         (
             [row(), row(negative_keywords=["dog"])],
             r"column 'negative_keywords', row 1: found .* expected a list with 2",

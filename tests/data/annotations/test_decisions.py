@@ -75,7 +75,7 @@ def test_an_item_with_other_content_is_refused_and_earlier_chunks_stay(store):
         ({"image": "../secret.jpg"}, "'../secret.jpg'"),
         ({"facts": {"at": float("nan")}}, "cannot be saved as JSON"),
         ({"facts": {"at": {1, 2}}}, "cannot be saved as JSON"),
-        ({"concept": 3}, "concept: found 3, expected a text"),
+        ({"concept": 3}, "concept: found 3, expected a string"),
     ],
 )
 def test_an_item_that_cannot_be_read_again_is_not_saved(store, change, said):
@@ -289,7 +289,7 @@ def test_two_reviewers_are_given_different_edits_the_oldest_first(store):
     assert store.next_review("Bob")[0].id == "2/color"
     assert store.next_review("Cem")[0].id == "0/color"
     assert store.next_review("Bob")[0].id == "2/color"
-    with pytest.raises(ValueError, match="0/color was given to Cem"):
+    with pytest.raises(ValueError, match="0/color was assigned to Cem"):
         store.accept("Bob", "0/color", "okay")
 
 

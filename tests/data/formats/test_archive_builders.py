@@ -118,7 +118,7 @@ def config(tmp_path):
         (
             members(6, texts={1: None}),
             "caption",
-            r"'caption', row 1, the sample '001' of \S+/set.tar, which has image: found None, expected a text. C",
+            r"'caption', row 1, the sample '001' of \S+/set.tar, which has image: found None, expected a string. C",
         ),
         (
             members(6, images={1: None, 4: None}),

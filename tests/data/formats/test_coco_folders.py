@@ -128,12 +128,12 @@ def changed(change) -> dict:
         (changed(lambda one: one.pop("annotations")), "under the key 'annotations'"),
         (
             changed(lambda one: one["images"][1].pop("file_name")),
-            r"images\[1\]\['file_name'\] is None, expected a text",
+            r"images\[1\]\['file_name'\] is None, expected a string",
         ),
         (changed(lambda one: one["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
         (
             changed(lambda one: one["annotations"][3].update(caption=5)),
-            r"annotations\[3\]\['caption'\] is 5, expected a t",
+            r"annotations\[3\]\['caption'\] is 5, expected a s",
         ),
         (
             changed(lambda one: one["annotations"][0].update(image_id="1")),

@@ -89,8 +89,8 @@ def test_shuffled_negatives_are_of_another_rows_captions(dataset):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": ["one", "two"]}, r"column 'caption' contains Value\('string'\), expected lists of texts"),
-        ({"caption": [["a"], ["", None]]}, "column 'caption', row 1: found .*, expected a text"),
+        ({"caption": ["one", "two"]}, r"column 'caption' contains Value\('string'\), expected lists of strings"),
+        ({"caption": [["a"], ["", None]]}, "column 'caption', row 1: found .*, expected a string"),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [["x"], ["y", "z"]]},
             "row 1 has 2 captions, but column 'negative_captions'",

@@ -141,9 +141,9 @@ def test_no_images_and_no_texts_give_empty_embeddings(folder):
 
 def test_one_text_or_image_instead_of_a_list_is_refused(clip):
     embedder = Embedder(clip, device="cpu")
-    with pytest.raises(TypeError, match=r"found the text 'a red cube', expected a list.*\['a red cube'\]"):
+    with pytest.raises(TypeError, match=r"found the string 'a red cube', expected a list.*\['a red cube'\]"):
         embedder.texts("a red cube")
-    with pytest.raises(TypeError, match="texts, entry 1: found None, expected a text"):
+    with pytest.raises(TypeError, match="texts, entry 1: found None, expected a string"):
         embedder.texts(["a red cube", None])
     for one in ("a.jpg", b"", tiny.image(0)):
         with pytest.raises(TypeError, match=r"images: found one .*expected a list.*\[image\]"):

@@ -84,7 +84,7 @@ def test_a_mean_over_benchmarks_is_a_line(tmp_path):
             {"columns": [{**LINE, "benchmark": "sugarcrep"}]},
             "unknown benchmark 'sugarcrep'. Did you mean 'sugarcrepe'",
         ),
-        ({"columns": [{**LINE, "benchmark": "aro"}]}, "'aro' names benchmarks of several titles: ARO "),
+        ({"columns": [{**LINE, "benchmark": "aro"}]}, "'aro' stands for several benchmarks: ARO "),
         (
             {"columns": [{**LINE, "subset": "add_objects"}]},
             "sugarcrepe: subset: found 'add_objects', expected one of ",

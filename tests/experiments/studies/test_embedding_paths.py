@@ -52,7 +52,7 @@ def written(folder: Path, **changes: object) -> str:
         ({"variants": ["cement"], "row": 9}, "embeddings: unknown key 'row'. Did you mean 'rows'?"),
         ({"variants": "cement"}, "embeddings: variants: found 'cement', expected a list"),
         ({"variants": ["cemnt"]}, "found 'cemnt', expected one of cement, plain. Did you mean 'cement'?"),
-        ({"variants": [1]}, "variants: entry 1: found 1, expected a text"),
+        ({"variants": [1]}, "variants: entry 1: found 1, expected a string"),
         ({"variants": ["cement"], "checkpoints": 0}, "checkpoints: found 0, expected more than 0"),
         ({"variants": ["cement"], "rows": 2.5}, "rows: found 2.5, expected a whole number"),
     ],

@@ -103,7 +103,7 @@ def test_what_a_range_holds():
     [
         ({"trails": 3}, "unknown key 'trails'. Did you mean 'trials'?"),
         ({"minimize": "mean"}, "exactly one of maximize: MEASURE and minimize: MEASURE"),
-        ({"maximize": ["mean"]}, "mine.yaml: maximize: found ['mean'], expected a text"),
+        ({"maximize": ["mean"]}, "mine.yaml: maximize: found ['mean'], expected a string"),
         ({"trials": 0}, "mine.yaml: trials: found 0, expected more than 0"),
         ({"seed": "x"}, "mine.yaml: seed: found 'x', expected a whole number"),
         ({"ranges": {}}, "ranges: found {}, expected at least 1 of them"),

@@ -125,7 +125,7 @@ def test_an_unknown_sweep_names_those_that_exist():
         ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
         ({"seeds": [1, 1]}, "seeds: 1 is listed twice"),
         ({"variants": {"a/b": {}}}, "variants: 'a/b' is not a plain name"),
-        ({"variants": {False: {}}}, "variants: found False, expected a text. YAML reads yes, no, on and off"),
+        ({"variants": {False: {}}}, "variants: found False, expected a string. YAML reads yes, no, on and off"),
         ({"settings": {"base": {}}}, "settings: 'base' is reserved"),
         ({"logged": "margin"}, "logged: found 'margin', expected a list of names"),
         ({"reference": ["none"]}, "reference: found ['none'], expected the name of a variant"),

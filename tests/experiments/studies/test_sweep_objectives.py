@@ -27,7 +27,7 @@ VALUES = {
     "variants": {"cement": {}, "plain": {"objective": INFO_NCE, "num_negatives": 0}},
     "reference": "plain",
 }
-NOTE = f"plain: ignoring margin, which {INFO_NCE} does not have"
+NOTE = f"plain: margin ignored, because {INFO_NCE} has no such field"
 
 
 def read(folder: Path, *words: str, recipe: str = "slipform", **changes: object):
@@ -131,7 +131,7 @@ def test_the_command_line_does_not_set_a_variants_own_field(tmp_path):
 def test_neighbors_that_a_variant_does_not_read_are_refused(tmp_path):
     fields = {"hard_images": 3, "num_neighbors": 1}
     variants = {"plain": {}, "other": {"objective": CE_CLIP}}
-    with pytest.raises(ValueError, match="variants: other: hard_images=3 .* does not read"):
+    with pytest.raises(ValueError, match="variants: other: hard_images=3 .*no effect"):
         read(tmp_path, recipe="negclip", settings={"all": fields}, variants=variants)
 
 

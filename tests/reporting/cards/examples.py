@@ -20,7 +20,8 @@ FACTS = Path(__file__).with_name("examples")
 CARDS = Path(__file__).resolve().parents[3] / "model_cards"
 LEFT_OUT = ("checksum", "schema_version")
 LINE = ("benchmark", "subset", "metric", "aspect", "average", "primary", "chance", "items", "images", "lines")
-VALUE, CHANGE = ("value", "low", "high", "ties", "tie_rate"), ("value", "low", "high", "p", "q", "p_holm", "smallest")
+VALUE = ("value", "low", "high", "lowest", "highest", "seeds", "ties", "tie_rate")
+CHANGE = ("value", "low", "high", "p", "q", "p_holm", "smallest")
 DIGITS = 4
 
 

@@ -74,7 +74,7 @@ def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> 
             if negatives is None or not all(isinstance(text, str) for text in negatives) or None in box:
                 raise ValueError(
                     f"{place}, line {line}: found {', '.join(row[side] for side in BOX)} and {row[column][:60]!r}, "
-                    f"expected numbers in {', '.join(BOX)} and a list of texts in {column!r}."
+                    f"expected numbers in {', '.join(BOX)} and a list of strings in {column!r}."
                 )
             image = f"{row['image_id']}.jpg"
             texts = {"caption": row["caption"], "negative_captions": negatives}

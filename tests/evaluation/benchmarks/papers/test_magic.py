@@ -80,8 +80,8 @@ def test_the_sandboxs_levels_are_such_a_folder(tmp_path):
     optional = {"caption", "group", "hard_negative_groups"}
     assert set(items.rows.column_names) == {"image", "image_id", "item", "subset", *LEVELS, *optional}
     notes = list(MAGIC.protocol.notes(items))
-    assert re.fullmatch(r"level_4: 24 of 24 rows .*\(.* per row\); 0% of rivals .*", notes[3])
-    assert re.search(r"\d+% of rivals .* choice of 2; \d+% of rivals .* choice of 10$", notes[0])
+    assert re.fullmatch(r"level_4: for 24 of 24 rows.*\(.* per row\); .*choice of 2, 0% of the wrong .*", notes[3])
+    assert re.search(r"choice of 2, \d+% of .*; .*choice of 10, \d+% of .*", notes[0])
 
 
 def test_an_image_under_two_concepts_stands_against_neither(tmp_path):
