@@ -74,9 +74,9 @@ def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path, monkeyp
     (tmp_path / "out").mkdir()
     write_json(tmp_path / "out" / RECORD_FILE, {})
     (tmp_path / "out" / "old").touch()
-    with pytest.raises(SystemExit, match=r"out already contains merge\.json. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"out .*merge\.json.*--overwrite"):
         main(words)
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out .*in use"):
         main([*words, "--overwrite"])
     main([*words, "--overwrite"])
     assert_plain(tmp_path / "out", torch.float16)
@@ -87,7 +87,7 @@ def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path, monkeyp
 def test_a_model_that_is_not_there_is_named_as_by_other_commands(clip, tuned, tmp_path, place):
     models = [str(clip), str(tuned)]
     models[place] = str(tmp_path / "nothing")
-    with pytest.raises(SystemExit, match=r"^error: .*/nothing: no such folder\.$"):
+    with pytest.raises(SystemExit, match=r"^error: .*/nothing: no such"):
         main(["merge", *models, "--alpha", "0.5", "--output_dir", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
@@ -99,10 +99,10 @@ def test_files_that_no_merge_wrote_are_never_deleted(clip, tuned, root, tmp_path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     words = ["merge", str(clip), str(tuned), "--alpha", "0.5", "--output_dir", str(tmp_path / "keep")]
-    with pytest.raises(SystemExit, match=r"keep .*contains other files \(config\.json, notes\.txt\)"):
+    with pytest.raises(SystemExit, match=r"keep .*other files \(config\.json, notes\.txt\)"):
         main([*words, *overwrite])
     words = sweep(clip, tuned, tmp_path / "sweep", "--benchmarks", "sugarcrepe", "--data_dir", str(root))
-    with pytest.raises(SystemExit, match=r"model .*contains other files \(notes\.txt\)"):
+    with pytest.raises(SystemExit, match=r"model .*other files \(notes\.txt\)"):
         main([*words, *overwrite])
     assert [path.read_text() for path in mine] == ["mine"] * 3
 

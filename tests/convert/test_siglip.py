@@ -104,7 +104,7 @@ def test_without_a_configuration_and_without_a_tokenizer(tmp_path):
     source = worlds.write_folder(
         tmp_path / "source", network(80, "gelu", "gelu"), config(80, "vit_base_patch16_siglip_224")
     )
-    with pytest.raises(ValueError, match="Google has 80 tokens. Pass --processor"):
+    with pytest.raises(ValueError, match="Google has 80 tokens.*--processor"):
         convert_checkpoint(source, tmp_path / "siglip")
     (source / "open_clip_config.json").unlink()
     with pytest.raises(ValueError, match=r"open_clip_config\.json is missing.*timm"):

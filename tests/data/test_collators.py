@@ -135,9 +135,7 @@ def test_truncated_texts_are_counted_for_their_row(clip):
 
 def test_an_old_configuration_pools_at_the_highest_token_which_must_be_the_end_of_text(clip):
     processor = AutoProcessor.from_pretrained(clip)
-    with pytest.raises(
-        ValueError, match=r"eos_token_id is 2, .* token 1 is not the highest of .*\d+ tokens\. Set .* = 1"
-    ):
+    with pytest.raises(ValueError, match=r"eos_token_id is 2, .* token 1 .*\d+ tokens\. .* = 1"):
         TextTokenizer(processor.tokenizer, model_type="clip", max_length=24, eos_token_id=2)
 
 
@@ -240,9 +238,9 @@ def test_the_texts_of_a_row_are_those_that_the_collator_encodes(clip):
     """A masked negative stands there as an empty text."""
     texts = texts_of_row(row(negative_captions=["a blue cube", " ", None, "unread"], negative_kinds=None), 0, 3)
     assert texts == ["a red cube", "a blue cube", "", ""]
-    with pytest.raises(ValueError, match="column 'negative_captions', row 17: found 1 entries, expected 2"):
+    with pytest.raises(ValueError, match="'negative_captions', row 17: found 1 .* 2"):
         texts_of_row(row(negative_captions=["a"]), 17, 2)
-    with pytest.raises(ValueError, match="column 'caption', row 17: found None"):
+    with pytest.raises(ValueError, match="'caption', row 17: found None"):
         texts_of_row(row(caption=None), 17, 0)
 
 
@@ -398,32 +396,32 @@ def test_a_corrupt_image_is_refused_by_column_and_row(clip):
     buffer = io.BytesIO()
     tiny.image(0).save(buffer, "PNG")
     cut = {"bytes": buffer.getvalue()[:-200], "path": None}
-    with pytest.raises(ValueError, match="^column 'image', row 17 cannot be decoded"):
+    with pytest.raises(ValueError, match="'image', row 17 .*decoded"):
         collator_for(clip)([row(3), row(17, image=cut)])
-    with pytest.raises(ValueError, match="^column 'negative_image', row 17 cannot be decoded"):
+    with pytest.raises(ValueError, match="'negative_image', row 17 .*decoded"):
         collator_for(clip, negative_image=True)([row(3), row(17, negative_image=cut)])
 
 
 def test_a_missing_file_is_refused_by_column_and_row(clip, tmp_path):
     image = {"bytes": None, "path": str(tmp_path / "gone.png")}
-    with pytest.raises(FileNotFoundError, match=r"^column 'image', row 17 names the file .*gone\.png"):
+    with pytest.raises(FileNotFoundError, match=r"'image', row 17 .*gone\.png"):
         collator_for(clip)([row(17, image=image)])
 
 
 def test_a_missing_image_is_refused(clip):
-    with pytest.raises(ValueError, match="^column 'image', row 17 is empty"):
+    with pytest.raises(ValueError, match="'image', row 17 .*empty"):
         collator_for(clip)([row(17, image=None)])
 
 
 def test_an_image_over_the_limit_is_refused(clip):
-    with pytest.raises(ValueError, match="^column 'image', row 17 has .*1,024 pixels.* limit is 1,000"):
+    with pytest.raises(ValueError, match="'image', row 17 .*1,024 pixels.* 1,000"):
         collator_for(clip, max_image_pixels=1000)([row(17)])
 
 
 def test_the_limit_holds_for_what_a_resize_makes_too(clip):
     image = Image.new("RGB", (1, 900))
     assert collator_for(clip)([row(17, image=image)])["tiny"].tolist() == [1]
-    with pytest.raises(ValueError, match="^column 'image', row 17 is 1 x 900 pixels.*raise max_image_pixels"):
+    with pytest.raises(ValueError, match="'image', row 17 .*1 x 900 .*max_image_pixels"):
         collator_for(clip, max_image_pixels=1000)([row(17, image=image)])
 
 

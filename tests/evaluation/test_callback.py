@@ -468,7 +468,7 @@ def test_a_part_can_be_chosen_by(trainer_of):
 
 def test_an_image_that_cannot_be_read_stops_the_run_before_its_first_step(trainer_of, root):
     trainer = trainer_of(benchmarks=[own_benchmark(image="sugarcrepe/add_att.json")], scoring={"steps": 1})
-    with pytest.raises(ValueError, match="column 'image', row 0 .* is not in a supported image format"):
+    with pytest.raises(ValueError, match="'image', row 0 .*supported"):
         trainer.train()
     assert trainer.state.global_step == 0
 

@@ -279,7 +279,7 @@ def test_damage_ends_the_command_with_what_was_expected_and_found(folders, tmp_p
 
 def test_an_output_folder_in_use_is_named(folders, tmp_path):
     given = ["compare", *map(str, folders), "--output_dir", str(tmp_path / "out")]
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out .*in use"):
         cli.main(given)
     cli.main(given)
     assert (tmp_path / "out" / "results.json").is_file()
@@ -326,6 +326,6 @@ def test_other_rows_of_it_are_named_with_the_split_to_evaluate(run, tmp_path):
 def test_what_has_no_benchmark_in_common_is_listed_once_a_file(tmp_path):
     both = [outcomes(name, [1, 0], benchmark="SPEC") for name in ("base", "tuned")]
     other = stored(tmp_path / "other", outcomes("clip", [1, 0], benchmark="COLA"))
-    with pytest.raises(ValueError, match="no benchmark in common") as caught:
+    with pytest.raises(ValueError, match="no benchmark .*common") as caught:
         compare([str(stored(tmp_path / "both", *both)), str(other)])
     assert str(caught.value).count("items.parquet") == 2

@@ -213,7 +213,7 @@ def test_kinds_are_checked(kinds, message):
 
 def test_a_parser_that_is_missing_is_never_replaced():
     cached_parser.cache_clear()
-    with pytest.raises(OSError, match="python -m spacy download en_core_web_none"):
+    with pytest.raises(OSError, match="spacy download en_core_web_none"):
         TextNegatives(kinds=["swap"], parser="spacy:en_core_web_none")
 
 

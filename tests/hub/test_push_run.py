@@ -61,7 +61,7 @@ def test_of_several_seeds_the_first_one_s_method_is_pushed(hub, run):
 
 def test_a_push_that_failed_leaves_a_finished_run_which_the_same_command_pushes(hub, run, monkeypatch):
     hub.break_uploads(after=0)
-    with pytest.raises(ValueError, match="the run in .*/run is finished, but model me/mine was not pushed") as raised:
+    with pytest.raises(ValueError, match="/run .*finished, .*me/mine .*not pushed") as raised:
         run(*PUSH)
     assert "`hfcomp push " in str(raised.value) and "--repo me/mine --private`" in str(raised.value)
     hub.fix_uploads()
@@ -74,14 +74,14 @@ def test_a_push_that_failed_leaves_a_finished_run_which_the_same_command_pushes(
 @pytest.mark.parametrize("token", [WRONG_TOKEN, READ_TOKEN, False])
 def test_without_the_right_to_write_nothing_is_trained(hub, run, monkeypatch, tmp_path, token):
     monkeypatch.setattr(CompositionalTrainer, "__init__", lambda *_: pytest.fail("a trainer was made"))
-    with pytest.raises(ValueError, match="^model me/mine was not pushed: .*hf auth login") as raised:
+    with pytest.raises(ValueError, match="^model me/mine .*not pushed: .*hf auth login") as raised:
         run(*PUSH, token=token)
     assert str(token) not in str(raised.value) and not (tmp_path / "run").exists()
 
 
 def test_a_repository_of_something_else_costs_no_training(hub, run, tmp_path):
     hub.create("models", "me/mine", private=True).commit("by hand", {"config.json": File(b"{}")})
-    with pytest.raises(ValueError, match="'by hand'.*--hub_revision BRANCH .*another --hub_model_id"):
+    with pytest.raises(ValueError, match="'by hand'.*--hub_revision BRANCH .*--hub_model_id"):
         run(*PUSH)
     assert not (tmp_path / "run").exists()
 

@@ -107,7 +107,7 @@ def test_captions_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
         caption, keyword = caption_of(body)
         return Answer(completion(caption.replace(keyword, "robot", 1)))
 
-    with serving(good) as server, pytest.raises(ValueError, match="0 of 6 .* expected nearly all"):
+    with serving(good) as server, pytest.raises(ValueError, match="0 of 6 "):
         answers["address"] = server.base_url
         assert not (folder / "random_answers").exists(), "refused answers are not kept"
         (folder / "random_captions").rename(folder / "old_random_captions")
@@ -116,11 +116,11 @@ def test_captions_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
 
 def test_what_is_missing_is_said_before_anything_is_done(run, tmp_path, monkeypatch):
     monkeypatch.setattr(transformers_serving, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit, match="transformers serve` needs fastapi, .*: pip install 'transformers"), \
+    with pytest.raises(SystemExit, match="fastapi, .*: pip install 'transformers"), \
             one_line_errors():  # fmt: skip
         run("keywords", "llm")
     monkeypatch.delenv("HFCOMP_REAL_DATA")
-    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA is not set"):
+    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA"):
         factory.main(["--output", str(tmp_path / "out"), "--only", "keywords"])
     assert not (tmp_path / "out").exists()
 

@@ -340,7 +340,7 @@ def test_a_config_of_peft_with_targets_that_have_no_effect_is_refused(config, me
 
 def test_a_tower_that_the_objective_does_not_use_is_not_adapted_by_name(clip, rows, tmp_path):
     how = {"chain_columns": ["generalized_caption", "caption"], "peft": "lora", "freeze_towers": None}
-    with pytest.raises(ValueError, match="towers that are frozen or that the objective does not use"):
+    with pytest.raises(ValueError, match="towers .*frozen"):
         build(HierarCapsTrainer, clip, rows, tmp_path, **how, lora_targets=["visual_projection"])
 
 
@@ -353,7 +353,7 @@ def test_an_adapter_on_an_adapter_is_refused(clip, rows, tmp_path):
 def test_a_model_that_still_has_the_layers_of_an_adapter_is_refused(clip, rows, tmp_path):
     model, processor = AutoModel.from_pretrained(clip), AutoProcessor.from_pretrained(clip)
     build(InfoNCETrainer, model, rows, tmp_path, peft="lora", processing_class=processor)
-    with pytest.raises(ValueError, match="contains adapter layers, which an earlier trainer"):
+    with pytest.raises(ValueError, match="adapter layers"):
         build(InfoNCETrainer, model, rows, tmp_path)
 
 

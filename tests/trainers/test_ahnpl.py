@@ -218,7 +218,7 @@ def test_a_run_is_resumed_with_the_model_that_it_began_with(weight, clip, pairs,
     assert (tmp_path / "run" / "checkpoint-2" / PROBE_FILE).is_file() is (weight > 0)
     wrong = build(AHNPLTrainer, checkpoint, pairs, tmp_path, margin_start=0.9, max_steps=3, **settings)
     if weight:
-        with pytest.raises(ValueError, match="features of a different model.* not its checkpoint"):
+        with pytest.raises(ValueError, match="different model.*checkpoint"):
             wrong.train(resume_from_checkpoint=checkpoint)
     else:
         wrong.train(resume_from_checkpoint=checkpoint)
@@ -305,7 +305,7 @@ def test_without_the_multimodal_term_nothing_is_encoded_beforehand(clip, pairs, 
 
 def test_a_batch_without_reference_features_is_refused(clip, pairs, tmp_path):
     trainer = build(AHNPLTrainer, clip, pairs, tmp_path, margin_start=0.9)
-    with pytest.raises(ValueError, match=r"no 'reference_text'.*shift_source='frozen'.*get_train"):
+    with pytest.raises(ValueError, match=r"'reference_text'.*shift_source='frozen'.*get_train"):
         trainer.compute_loss(trainer.model, batch_of(trainer, range(8)))
 
 
@@ -383,7 +383,7 @@ def test_an_adapter_trains_with_the_features_of_its_start(clip, pairs, tmp_path)
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="AHNPLTrainer needs the column 'negative_kinds'"):
+    with pytest.raises(ValueError, match="AHNPLTrainer .*'negative_kinds'"):
         build(AHNPLTrainer, clip, pairs.remove_columns("negative_kinds"), tmp_path)
 
 

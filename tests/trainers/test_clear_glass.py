@@ -222,25 +222,25 @@ def test_a_wrong_setting_is_refused(settings, message, tmp_path):
 
 
 def test_an_order_of_another_kind_is_refused(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="train_sampling_strategy='sequential': group batches define their own order"):
+    with pytest.raises(ValueError, match="train_sampling_strategy='sequential': group"):
         build(ClearGlassTrainer, clip, rows, tmp_path, train_sampling_strategy="sequential")
 
 
 def test_missing_columns_are_named(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="ClearGlassTrainer needs the columns 'group', 'hard_negative_groups'"):
+    with pytest.raises(ValueError, match="ClearGlassTrainer .*'group', 'hard_negative_groups'"):
         build(ClearGlassTrainer, clip, pairs, tmp_path)
 
 
 def test_groups_are_checked_before_a_model_is_scored(rows, pairs, tmp_path):
     config = arguments(ClearGlassTrainer, tmp_path, pairs_per_group=4)
     assert ClearGlassTrainer.check_rows(rows, config) is None
-    with pytest.raises(ValueError, match="needs the columns 'group', 'hard_negative_groups'"):
+    with pytest.raises(ValueError, match="needs .*'group', 'hard_negative_groups'"):
         ClearGlassTrainer.check_rows(pairs, config)
     alone = rows.remove_columns("hard_negative_groups").add_column("hard_negative_groups", [["gone"]] * len(rows))
-    with pytest.raises(ValueError, match="no group has a hard-negative group in the training set.*found 'gone'"):
+    with pytest.raises(ValueError, match="no group .*'gone'"):
         ClearGlassTrainer.check_rows(alone, config)
 
 
 def test_a_stream_is_refused(clip, rows, tmp_path):
-    with pytest.raises(TypeError, match="reads the column 'group' of all rows before the first step"):
+    with pytest.raises(TypeError, match="'group' .*all rows"):
         build(ClearGlassTrainer, clip, rows.to_iterable_dataset(), tmp_path)

@@ -96,7 +96,7 @@ def test_every_trainer_has_it_or_says_why_not(clip, task, tmp_path, name):
     if "groups_per_batch" in settings:
         settings["per_device_train_batch_size"] = 0
     if name in TEXTS_ONLY:
-        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: .*image-caption pairs"):
+        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: .*pairs"):
             arguments(cls, tmp_path, **settings)
         return
     trainer = build(cls, clip, rows, tmp_path, replay_dataset=general(), **settings)
@@ -200,14 +200,14 @@ def test_a_row_that_stops_training_is_named_by_its_set(clip, task, tmp_path, mon
         row["image"] = {"bytes": b"no image", "path": None}
     broken = datasets.Dataset.from_list(broken).cast_column("image", datasets.Image())
     trainer = replaying(InfoNCETrainer, clip, task, tmp_path, max_steps=1, replay_dataset=broken)
-    with pytest.raises(ValueError, match=r"column 'image', row \d+ of the replay set"):
+    with pytest.raises(ValueError, match=r"'image', row \d+ .*replay"):
         trainer.train()
 
 
 def test_a_stream_is_judged_by_its_own_rows(clip, task, tmp_path):
     rows = task.map(lambda row: {"negative_image": None}, features=task.features).to_iterable_dataset()
     trainer = replaying(CementTrainer, clip, rows, tmp_path, max_steps=1)
-    with pytest.raises(ValueError, match="none of the 4 rows .*a negative_image"):
+    with pytest.raises(ValueError, match="none of the 4 rows .*negative_image"):
         trainer.train()
 
 

@@ -36,14 +36,14 @@ def test_settings_of_fsdp_that_cannot_work_are_refused_by_name(settings, message
 
 def test_loading_on_one_process_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):
     settings = {"fsdp": True, "fsdp_config": {"fsdp_cpu_ram_efficient_loading": True}}
-    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading is not supported.*the whole model"):
+    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading .*whole model"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
     monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "true")
     config = InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True)
     assert not uses_fsdp(config)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert uses_fsdp(config)
-    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading is not supported"):
+    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True)
 
 

@@ -130,13 +130,13 @@ def test_a_checkpoint_without_an_average_is_refused_with_how_to_go_on(clip, pair
     how = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
     build(InfoNCETrainer, clip, pairs, tmp_path, **how).train()
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, **how)
-    with pytest.raises(ValueError, match="checkpoint-1: .*no weight_average.safetensors.*weight_average_decay"):
+    with pytest.raises(ValueError, match="checkpoint-1: .*weight_average.safetensors.*weight_average_decay"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-1"))
 
 
 def test_an_average_that_training_never_reaches_is_refused(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, weight_average_start=2)
-    with pytest.raises(ValueError, match="weight_average_start=2: training ends at step 2"):
+    with pytest.raises(ValueError, match="weight_average_start=2: .*step 2"):
         trainer.train()
 
 
@@ -144,7 +144,7 @@ def test_two_final_models_are_refused(clip, pairs, tmp_path):
     how = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 1, "eval_steps": 1}
     how |= {"load_best_model_at_end": True, "weight_average_decay": DECAY}
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=pairs, **how)
-    with pytest.raises(ValueError, match="load_best_model_at_end and weight_average_decay each define the final"):
+    with pytest.raises(ValueError, match="load_best_model_at_end .*weight_average_decay"):
         trainer.train()
 
 

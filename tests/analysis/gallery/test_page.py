@@ -119,17 +119,17 @@ def test_no_rows_no_readable_image_and_a_page_that_is_there_are_refused(tmp_path
     broken = {row: {"bytes": b"no image", "path": None} for row in range(8)}
     with pytest.raises(ValueError, match="8 images .*column 'image', row 0"):
         page(saved(tmp_path, dataset(image=broken)), tmp_path)
-    with pytest.raises(ValueError, match=r"has no rows in the split 'train'"):
+    with pytest.raises(ValueError, match=r"no rows .*'train'"):
         choose_rows(dataset().select([]), "empty", GalleryOptions())
     source = saved(tmp_path, name="whole")
     path = write_gallery(source, tmp_path / "new", GalleryOptions()).path
     assert path == tmp_path / "new" / "gallery.html"
-    with pytest.raises(ValueError, match=r"gallery\.html already exists. Pass --overwrite"):
+    with pytest.raises(ValueError, match=r"gallery\.html.*--overwrite"):
         write_gallery(source, tmp_path / "new", GalleryOptions())
     (tmp_path / "rows.csv").touch()
     with pytest.raises(ValueError, match=r"rows\.csv exists .*--output"):
         write_gallery(source, tmp_path / "rows.csv", GalleryOptions(overwrite=True))
-    with pytest.raises(ValueError, match="found 3 models, expected one or two"):
+    with pytest.raises(ValueError, match="found 3 models"):
         GalleryOptions(models=("a", "b", "c"))
     with pytest.raises(ValueError, match="rows: found 0"):
         GalleryOptions(rows=0)

@@ -120,7 +120,7 @@ def test_a_text_that_words_do_not_explain_has_no_places(siglip, caption):
 
 
 def test_a_slow_tokenizer_of_another_kind_is_refused():
-    with pytest.raises(TypeError, match="object .*token offsets.*concept_source='phrase'"):
+    with pytest.raises(TypeError, match="offsets.*concept_source='phrase'"):
         word_places(object(), "a cube", 8)
 
 
@@ -203,13 +203,13 @@ def test_spans_of_another_form_are_refused(spans, message):
 
 def test_a_batch_names_the_row_whose_spans_are_missing(siglip):
     collator = collator_for(siglip, max_concepts=2, concept_tokens=True)
-    with pytest.raises(ValueError, match="column 'concept_spans', row 17: found no entries, but 'concepts' has 1"):
+    with pytest.raises(ValueError, match="'concept_spans', row 17: found no .*'concepts' has 1"):
         collator([row(3, concepts=None), row(17, concepts=["a red cube"])])
 
 
 def test_spans_without_concepts_are_refused(clip):
     collator = collator_for(clip, max_concepts=2, concept_tokens=True)
-    with pytest.raises(ValueError, match="row 17: found 1 entries, but 'concepts' has 0"):
+    with pytest.raises(ValueError, match="row 17: found 1 .*'concepts' has 0"):
         collator([row(17, concepts=[], concept_spans=[[[0, 5]]])])
 
 

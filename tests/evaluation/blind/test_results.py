@@ -112,10 +112,10 @@ def test_what_is_written_is_read_again(results, tmp_path):
     assert "items that each rule decides" in report and "2 captions from" in report
     read_blind(tmp_path, stored)
     pd.read_parquet(tmp_path / BLIND_FILE).assign(value=0.0).to_parquet(tmp_path / BLIND_FILE)
-    with pytest.raises(ValueError, match=f"{BLIND_FILE} is damaged"):
+    with pytest.raises(ValueError, match=f"{BLIND_FILE} .*damaged"):
         read_blind(tmp_path, stored)
     (tmp_path / BLIND_FILE).unlink()
-    with pytest.raises(ValueError, match=f"found no {BLIND_FILE}"):
+    with pytest.raises(ValueError, match=f"no {BLIND_FILE}"):
         hfcomp.EvaluationResults.load(tmp_path)
 
 

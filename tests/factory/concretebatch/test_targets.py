@@ -172,7 +172,7 @@ def test_random_needs_no_ratings_and_the_other_modes_do(source, tmp_path):
     rows = read(made.folder, tmp_path / "cache")
     assert set(sum(rows["target_rated_words"][:], [])) == {""}
     assert "no word with a rating" not in made.manifest["set_aside"]
-    with pytest.raises(FileNotFoundError, match=r"concreteness ratings at .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"ratings .*nowhere"):
         build(options(source, tmp_path / "nowhere", tmp_path / "other"))
 
 

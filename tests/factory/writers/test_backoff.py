@@ -146,7 +146,7 @@ def test_a_value_that_is_too_large_is_no_unsupported_field():
 def test_what_the_refusal_of_a_field_advises_helps(field, option, change):
     given = {"request_options": {"top_k": 5}} if field == "top_k" else {}
     with serving(refusing(field)) as server:
-        with pytest.raises(EndpointError, match=rf"{field}.* Pass {option}, or check --base_url"):
+        with pytest.raises(EndpointError, match=rf"{field}.* {option}.*--base_url"):
             list(client(server.base_url, **given).replies([REQUEST]))
         assert "cat" in dict(client(server.base_url, **given | change).replies([REQUEST]))[0].text
 
@@ -188,9 +188,9 @@ def test_request_options_that_do_not_fit_are_named(given, message):
 @pytest.mark.follows("hfcomp/factory/options.py", "cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
 @pytest.mark.follows("hfcomp/factory/options.py", "found --writer {writer}. Remove it.")
 def test_request_options_are_removed_as_advised():
-    with pytest.raises(ValueError, match="model cannot be set. Use --llm instead. Remove it"):
+    with pytest.raises(ValueError, match="model .*--llm "):
         WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()
     assert WriterOptions(base_url="http://c/v1", llm="x").writer_settings()["llm"] == "x"
-    with pytest.raises(ValueError, match="works only with --writer endpoint; found --writer transformers. Remove it"):
+    with pytest.raises(ValueError, match="--writer endpoint.*--writer transformers"):
         check_writer("transformers", None, "top_k=1")
     check_writer("transformers", None, "")

@@ -89,9 +89,9 @@ def test_what_is_refused(caption, keyword, answer, reason):
     ],
 )
 def test_words_that_may_be_true_still_are_refused(old, new):
-    with pytest.raises(Refused, match="may be the same thing"):
+    with pytest.raises(Refused, match="same thing"):
         replaced(f"Seen are {old} things", old, f"Seen are {new} things", "CD")
-    with pytest.raises(Refused, match="may be the same thing"):
+    with pytest.raises(Refused, match="same thing"):
         changed_part(f"Seen are {old} things", "replace_att", f"Seen are {new} things")
 
 
@@ -117,7 +117,7 @@ def test_words_that_exclude_each_other_are_kept(old, new):
 
 
 def test_a_part_of_a_spatial_phrase_is_judged_with_the_phrase():
-    with pytest.raises(Refused, match="may be the same thing"):
+    with pytest.raises(Refused, match="same thing"):
         replaced("A dog next to a mat", "next", "A dog near to a mat", "IN", "relation")
 
 

@@ -236,7 +236,7 @@ def test_a_failure_of_one_request_that_does_not_pass_stops_after_the_others(monk
     with serving(lambda body: Answer(b"crash", 500) if body["seed"] == 3 else right(body)) as server:
         answers = client(server.base_url).replies(numbered(40))
         found = []
-        with pytest.raises(EndpointError, match="answered for 0 seconds: code 500.* Repeat the command later"):
+        with pytest.raises(EndpointError, match="0 seconds: .*500"):
             found += [next(answers) for _ in range(40)]
         sent = {body["seed"] for body in server.bodies}
     assert sent == set(range(40))
