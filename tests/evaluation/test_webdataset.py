@@ -168,7 +168,7 @@ def test_a_cut_at_any_byte_is_an_error_or_changes_nothing(tmp_path):
         try:
             items = read(tmp_path)
         except ValueError as error:
-            assert "0.tar is not a complete tar archive" in str(error), cut
+            assert "0.tar is not a complete" in str(error), cut
         else:
             assert items.rows["item"][:] == expected.rows["item"][:]
             assert list(items.images["image"]) == list(expected.images["image"])

@@ -147,7 +147,7 @@ def test_an_objective_that_is_info_nce_has_no_same_batch():
 def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
     names, (line, *_) = chosen(ALL, method(SilentCement))
     assert names == ["plain", "shuffled"]
-    assert line.startswith("control same-batch is skipped: SilentCement does not declare how it becomes InfoNCE.")
+    assert line.startswith("control same-batch is skipped: SilentCement")
     with pytest.raises(Undeclared, match=r"same-batch: .*declare_info_nce\(SilentCement, .*--controls"):
         chosen(ALL, method(SilentCement), asked=True)
 

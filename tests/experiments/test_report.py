@@ -315,7 +315,7 @@ def test_a_run_without_the_same_batch_control_says_so():
         "What did Slipform contribute? A gain against plain: +70.0 [+67.8, +72.2] points. "
         "Without a same-batch control, the report cannot show what Slipform adds to its own batch."
     )
-    assert cost.endswith("Unknown, because none was scored.")
+    assert cost.endswith("none was scored.")
     _, sentence, _ = answer(without(lines, "plain"))
     assert sentence.startswith("Without a same-batch control")
 

@@ -87,7 +87,7 @@ def test_a_shard_that_costs_every_worker_is_given_up(begun):
     assert actor({"index": [1]})["record"][0]
     tries.write_bytes(b"." * MAX_TRIES)
     row = actor({"index": [1]})
-    assert "shard 1 of 3: 3 workers in turn ended unexpectedly" in row["error"][0] and not row["record"][0]
+    assert "shard 1 of 3: 3 workers" in row["error"][0] and not row["record"][0]
 
 
 def make_unplugged(*, at_once: bool):
@@ -124,7 +124,7 @@ def test_a_worker_that_does_not_see_the_folder_says_so(begun, tmp_path):
         (Job(job.dataset, job.stages, job.reads, job.features, tmp_path / "elsewhere", 4), plan, []),
     ):
         row = ShardActor(ray.put(reference), its_plan, files, os.getcwd())({"index": [0]})
-        assert "does not see /" in row["error"][0] and "on a shared disk, under the same paths" in row["error"][0]
+        assert "does not see /" in row["error"][0] and "shared disk" in row["error"][0]
     assert not list((job.folder / "data").glob("*.parquet"))
 
 

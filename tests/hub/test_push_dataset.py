@@ -226,7 +226,7 @@ def test_a_damaged_set_is_refused(tmp_path):
     folder = built(tmp_path / "set")
     (folder / SHARDS[1]).write_bytes((folder / SHARDS[1]).read_bytes()[:-3])
     assert f"{SHARDS[1]} is damaged" in refused(folder)
-    assert "it has no manifest.json" in refused(tmp_path)
+    assert "no manifest.json" in refused(tmp_path)
 
 
 CONFIGS = [
@@ -290,14 +290,12 @@ def test_a_card_of_something_else_above_a_set_is_none_of_its_own(several):
     (several / "README.md").write_text("---\nlicense: mit\n---\n\n# A project\n")
     said = refused(several / "random")
     assert "3 of 3 rows have no known license (none: 3)" in said
-    assert "random has no README.md. Repeat the `hfcomp build` command" in refused(
-        several / "random", "--allow_unknown_licenses"
-    )
+    assert "random has no README.md" in refused(several / "random", "--allow_unknown_licenses")
 
 
 def test_folders_are_named_by_what_is_given_or_by_themselves(tmp_path):
     folder = built(tmp_path / "set")
-    assert "the configuration 'set' is given twice" in refused(folder, folder)
-    assert "config 'a b': expected a name of letters" in refused(folder, f"a b={folder}")
+    assert "'set' is given twice" in refused(folder, folder)
+    assert "config 'a b'" in refused(folder, f"a b={folder}")
     with pytest.raises(ValueError, match="'default': .* not 'default'"):
         pushing.push_built_sets({"default": folder, "random": folder}, pushing.PushOptions(repo="x", dry_run=True))

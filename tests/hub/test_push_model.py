@@ -263,13 +263,13 @@ def test_a_dry_run_lists_files_and_sizes(run, capsys):
 def test_an_unfinished_run_and_what_is_no_run_are_refused(run, tmp_path, clip):
     assert ": controls/plain, method." in refused(run, "--model", "control/plain")
     (run / "finished").unlink()
-    assert "is an unfinished run: it has no file 'finished'" in refused(run)
-    assert "nowhere is not a folder; relative paths start at" in refused(tmp_path / "nowhere")
+    assert "no file 'finished'" in refused(run)
+    assert "nowhere is not a folder" in refused(tmp_path / "nowhere")
     assert ": mine/controls/plain, mine/method" in refused(run.parent)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "manifest.json").write_text("{}")
     assert f"`hfcomp push-dataset {tmp_path / 'set'}`" in refused(tmp_path / "set")
-    assert "--model base needs a run folder" in refused(clip, "--model", "base")
+    assert "--model base" in refused(clip, "--model", "base")
 
 
 def test_a_damaged_model_is_refused(run):
@@ -282,7 +282,7 @@ def test_a_damaged_model_is_refused(run):
     (plain / "model.safetensors").write_bytes(bytes(content)[:-9])
     assert "plain: the weights are damaged" in refused(run, "--model", "controls/plain")
     (plain / "model.safetensors").rename(plain / "pytorch_model.bin")
-    assert "has no weights in safetensors files" in refused(plain)
+    assert "no weights in safetensors" in refused(plain)
 
 
 def test_a_model_without_its_processor_is_refused(clip, tmp_path):

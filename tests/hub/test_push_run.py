@@ -55,7 +55,7 @@ def test_of_several_seeds_the_first_one_s_method_is_pushed(hub, run):
     files = hub.repository(None, "me/mine").files
     assert files["model.safetensors"].content == (folder / "method/model.safetensors").read_bytes()
     card = files["README.md"].content.decode()
-    assert "means over training runs with the seeds 5, 6, 7; this model was trained with 5." in card
+    assert "seeds 5, 6, 7; this model was trained with 5" in card
     assert str(folder) not in files["results.json"].content.decode()
 
 

@@ -79,7 +79,7 @@ def test_keywords_pairs_and_their_analysis_with_a_gallery(run, data, tmp_path, c
         assert re.search(rf"\| high_concreteness \| {re.escape(order)} \| 3 \| 20 \|", keywords)
     assert found["concretebatch"].startswith(f"{2 * ROWS} pairs in the configurations {', '.join(CONFIGS)}")
     report = (folder / "analysis" / "report.md").read_text()
-    assert "negative images are noise of a tiny random pipeline, the negative captions come from a lexicon" in report
+    assert "captions come from a lexicon" in report
     assert "| BERTScore |" in report and "| DINOScore |" in report and "gallery.png)" in report
     with Image.open(folder / "analysis" / "gallery.png") as picture:
         assert 4 * 224 < picture.width < 6 * 224  # two pairs side by side
@@ -148,7 +148,7 @@ def test_the_whole_of_it_on_some_photographs(tmp_path, monkeypatch, capfd):
     assert all((tmp_path / "out" / name).exists() for name in found)
     refused = re.search(r"(\d+) of (\d+) captions from a random language model were rejected", out)
     assert int(refused[1]) >= 0.9 * int(refused[2]) > 0
-    assert "the model started from random weights" in (tmp_path / "out" / "slipform" / "report.md").read_text()
+    assert "random weights" in (tmp_path / "out" / "slipform" / "report.md").read_text()
     results = json.loads((tmp_path / "out" / "slipform" / "results.json").read_text())
     assert results["stages"][-1]["images"] == 2 * results["stages"][-1]["steps"] * 16  # a negative image each
     assert "base" in results["models"] and "Slipform" in results["models"]

@@ -126,7 +126,7 @@ def test_what_is_missing_for_the_groups_is_told(clip, rows, tmp_path, caplog):
     )
     assert {level for level, _ in said[1:]} == {"WARNING"}
     assert any("each has fewer than 3 rows ('d', 'lone')" in text for _, text in said)
-    assert any("are not a group of the training set ('gone')" in text for _, text in said)
+    assert any("training set ('gone')" in text for _, text in said)
 
 
 def test_captions_that_are_names_of_concepts_are_told(clip, rows, tmp_path, caplog):

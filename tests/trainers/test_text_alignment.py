@@ -155,7 +155,7 @@ def test_rows_with_the_name_of_a_level_are_left_out_on_request(clip, rows, tmp_p
     trainer = build(clip, levels, tmp_path, leave_out_levels=True)
     left = [text for text in texts if text != texts[5]]
     assert trainer.train_dataset.column("generalized_caption") == left and 8 <= len(left) < 20
-    assert f"{20 - len(left)} of 20 rows have a text that is exactly the name of a level" in caplog.text
+    assert f"{20 - len(left)} of 20 rows" in caplog.text
     with pytest.raises(ValueError, match="Set only one"):
         arguments(TextAlignmentTrainer, tmp_path, leave_out_levels=True, allow_levels=True)
 

@@ -60,9 +60,9 @@ def test_ratings_are_joined_by_rated_word_and_else_by_keyword(tmp_path):
 
 def test_without_ratings_the_set_says_so(tmp_path):
     (note,) = read(tmp_path, row(negative_concreteness="absent")).notes
-    assert "column negative_concreteness is missing" in note and "--concreteness_ratings" in note
+    assert "column negative_concreteness" in note and "--concreteness_ratings" in note
     nothing = row(negative_keywords="absent")
-    assert "column negative_keywords is missing" in read(tmp_path, nothing, ratings=RATINGS).notes[0]
+    assert "column negative_keywords" in read(tmp_path, nothing, ratings=RATINGS).notes[0]
     broken = read(tmp_path, row(negative_concreteness=[float("nan"), float("nan")]))
     assert broken.items["concreteness"].isna().all() and "negative_concreteness has no rating" in broken.notes[0]
 

@@ -93,7 +93,7 @@ def test_a_title_that_begins_with_a_quote_is_said_once_a_load(tmp_path, caplog):
 def test_another_delimiter_is_said(tmp_path, caplog):
     path = table(tmp_path, captions=["a red ball", "a green ball"], sep=";")
     assert load_training_set(str(path))["caption"][:] == ["a red ball", "a green ball"]
-    assert "separates columns by a semicolon instead of a comma" in caplog.text
+    assert "a semicolon instead" in caplog.text
 
 
 def test_an_error_is_one_line_with_the_files_name(tmp_path):

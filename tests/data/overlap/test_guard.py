@@ -126,7 +126,7 @@ def test_too_many_rows_by_look_alone_stay_and_are_unsure(find, tmp_path):
     train = rows([*scans(0, 21), *files(1)])
     found = find(train, known)
     assert found.rows.tolist() == [21] and found.unsure.tolist() == list(range(21))
-    assert found.doubt().startswith("21 of 22 training rows look like a scored image")
+    assert found.doubt().startswith("21 of 22 training rows")
     assert "column 'image', row 0 is benchmark, row 0 by its look" in found.doubt()
     assert len(without_overlap(train, known, folder=tmp_path, progress=False)[0]) == 21
     assert len(find(rows(scans(0, 20)), known).rows) == 20

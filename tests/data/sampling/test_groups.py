@@ -257,7 +257,7 @@ def test_the_report_says_so_in_lines():
     assert report.summary() == ("6 groups with 87 rows. An epoch has 14 batches of 4 groups with 8 pairs each.")
     lines = report.missing()
     assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Random", "2"]
-    assert "6 groups with a total of 6 rows are left out" in lines[1]
+    assert "6 groups with a total of 6 rows" in lines[1]
     assert "('p', 'q', 'r', 's', 't', ...)" in lines[1]
     assert "8 of the 42 places" in lines[5] and "(19.0%)" in lines[5]
     assert str(report) == "\n".join([report.summary(), *lines])

@@ -86,7 +86,7 @@ def test_the_static_margin_of_equal_mean_is_that_of_the_rows_of_each_setting(tmp
         "human/1/equal": 0,
     }
     assert abs(expected) > 0.01
-    assert any(note.endswith("; the file of human ratings is not used for these rows") for note in notes)
+    assert any(note.endswith("not used for these rows") for note in notes)
 
 
 def test_the_folder_that_is_asked_for_is_taken(tmp_path):
