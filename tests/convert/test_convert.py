@@ -138,7 +138,7 @@ def test_several_models_in_a_file_are_named(tmp_path, words):
         (
             "a",
             {"state_dict": network, "state_dict_ema": network},
-            "state_dict, state_dict_ema. Choose one, such as --state",
+            "state_dict, state_dict_ema.*--state",
         ),
         (
             "b",
@@ -207,7 +207,7 @@ def changed(weights, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"visual__proj": None}, r"the weights lack \['visual.proj'\]"),
+        ({"visual__proj": None}, r"lack \['visual.proj'\]"),
         ({"visual__transformer__resblocks__1__ln_1__bias": None}, "lack.*resblocks.1.ln_1.bias"),
         ({"visual__layer1__0__conv1__weight": torch.ones(1)}, "is a ResNet CLIP"),
         ({"text_decoder__text_projection": torch.ones(1)}, "is a CoCa"),
@@ -235,7 +235,7 @@ def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, 
         ({"text_cfg__pool_type": "eos", "text_cfg__eos_id": 2}, "text_cfg.eos_id=2"),
         ({"text_cfg__hf_model_name": "roberta-base"}, "text_cfg.hf_model_name='roberta-base'"),
         ({"multimodal_cfg": {}}, "multimodal_cfg: not a known setting"),
-        ({"vision_cfg__image_size": 224}, "positions for 4 patches of 32 pixels, but images have 224"),
+        ({"vision_cfg__image_size": 224}, "4 patches of 32 pixels.* 224"),
         ({"text_cfg__hf_tokenizer_name": "bert-base-uncased"}, "hf_tokenizer_name='bert-base-uncased'.*--processor"),
     ],
 )

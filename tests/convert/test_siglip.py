@@ -88,7 +88,7 @@ def test_the_images_are_squashed_and_the_texts_padded_to_the_end(tmp_path, sigli
 @pytest.mark.parametrize(
     ("tower", "text", "said"),
     [
-        ("convnext_base", {}, "image tower is timm's convnext_base, not SigLIP's"),
+        ("convnext_base", {}, "timm's convnext_base"),
         ("vit_base_patch16_siglip_224", {"pool_type": "first"}, "text_cfg.pool_type='first'"),
         ("vit_base_patch16_siglip_224", {"no_causal_mask": False}, "no_causal_mask=true"),
     ],

@@ -224,7 +224,7 @@ def test_files_of_two_tables_with_one_name_are_refused(folder):
     for part in ("a", "b"):
         write_images(folder / "set" / part)
         datasets.Dataset.from_dict(OWN).to_csv(folder / "set" / part / "train.csv")
-    message = r"column 'image', row 0: 'photos/0\.png' matches 2 files, .*/a/photos/0.png and .*/b/photos"
+    message = r"'image', row 0: 'photos/0\.png' .*2 files, .*/a/photos/0.png .*/b/photos"
     with pytest.raises(ValueError, match=message):
         load_training_set(str(folder / "set"), column_names=NAMES)
     for index in range(3):

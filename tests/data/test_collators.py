@@ -167,9 +167,9 @@ class Tokens:
     [
         (49407, 49408, 49407, None),
         (49407, 49408, 2, None),
-        (49407, 49409, 2, "not the highest of .*49409"),
+        (49407, 49409, 2, "highest of .*49409"),
         (49407, 49409, 49407, None),
-        (2, 100, 2, "not the highest of .*100"),
+        (2, 100, 2, "highest of .*100"),
         (2, 3, 2, None),
         (5, 100, 6, "pools at token 6, .* 5,"),
         (5, 100, None, None),
@@ -293,21 +293,21 @@ def test_images_one_pixel_wide_are_counted_for_their_row(clip):
 @pytest.mark.parametrize("column", ["negative_captions", "concepts"])
 def test_half_a_character_is_refused_in_every_text(clip, column):
     settings = {"num_negatives": 1} if column == "negative_captions" else {"max_concepts": 1}
-    message = rf"column '{column}', row 17, entry 0: found 'a \\ud800 dog', expected a text\. .*dataset\.filter"
+    message = rf"'{column}', row 17, entry 0: found 'a \\ud800 dog', .*dataset\.filter"
     with pytest.raises(ValueError, match=message):
         collator_for(clip, **settings)([row(17, **{column: ["a \ud800 dog"]})])
 
 
 @pytest.mark.parametrize("caption", ["", "  \n", None, 7, "a dog \ud800"])
 def test_a_caption_that_is_no_text_is_refused(clip, caption):
-    message = rf"column 'caption', row 17: found {re.escape(repr(caption))}, expected a text\. .*dataset\.filter"
+    message = rf"'caption', row 17: found {re.escape(repr(caption))}, .*dataset\.filter"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=caption)])
 
 
 @pytest.mark.parametrize("captions", [["a cube", "a ball"], ("a cube", "a ball")])
 def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
-    message = r"column 'caption', row 17: found a list of 2, expected one text\. .*Python: dataset\.map"
+    message = r"'caption', row 17: found a list of 2, .*dataset\.map"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=captions)])
 
@@ -317,34 +317,34 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
     [
         (
             {"negative_concreteness": 3.5},
-            "'negative_concreteness', row 17: found 3.5, expected a list of numbers.*map",
+            "'negative_concreteness', row 17: found 3.5, .*map",
         ),
-        ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found the text '34', expected a list"),
+        ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found .*'34'"),
         (
             {"negative_concreteness": ["3", None]},
-            "row 17, entry 0: found '3', expected an entry of a list of numbers.*null",
+            "row 17, entry 0: found '3', .*null",
         ),
         (
             {"negative_concreteness": [None, True]},
-            "row 17, entry 1: found True, expected an entry of a list of numbers",
+            "row 17, entry 1: found True",
         ),
-        ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, expected 1.*to 5.*Rescale"),
-        ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700, expected 1"),
-        ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf, expected 1"),
-        ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found the text 'ab', expected a list of texts"),
+        ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, .*1.* 5.*Rescale"),
+        ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700"),
+        ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf"),
+        ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found .*'ab'"),
         (
             {"negative_kinds": [1, None]},
-            "'negative_kinds', row 17, entry 0: found 1, expected an entry of a list of texts",
+            "'negative_kinds', row 17, entry 0: found 1",
         ),
-        ({"negative_captions": 7}, "'negative_captions', row 17: found 7, expected a list of texts"),
+        ({"negative_captions": 7}, "'negative_captions', row 17: found 7"),
         (
             {"negative_captions": ["a", 7]},
-            "'negative_captions', row 17, entry 1: found 7, expected an entry of a list",
+            "'negative_captions', row 17, entry 1: found 7",
         ),
-        ({"concepts": "a cube"}, "'concepts', row 17: found the text 'a cube', expected a list of texts.*map"),
+        ({"concepts": "a cube"}, "'concepts', row 17: found .*'a cube', .*map"),
         (
             {"concepts": ["a", ["b"]]},
-            r"'concepts', row 17, entry 1: found \['b'\], expected an entry of a list of texts",
+            r"'concepts', row 17, entry 1: found \['b'\]",
         ),
     ],
 )
@@ -368,21 +368,21 @@ def test_ratings_may_be_missing_and_come_as_arrays(clip):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({}, "'negative_captions', row 17: found nothing, expected 2"),
-        ({"negative_captions": None}, "'negative_captions', row 17: found nothing, expected 2"),
-        ({"negative_captions": ["a"]}, "row 17: found 1 entries, expected 2.*empty strings.*num_negatives=1"),
-        ({"negative_captions": "a cube"}, "row 17: found the text 'a cube', expected a list"),
+        ({}, "'negative_captions', row 17: found nothing,.* 2"),
+        ({"negative_captions": None}, "'negative_captions', row 17: found nothing,.* 2"),
+        ({"negative_captions": ["a"]}, "row 17: found 1 .* 2.*empty strings.*num_negatives=1"),
+        ({"negative_captions": "a cube"}, "row 17: found .*'a cube',.* list"),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other"]},
-            "'negative_kinds' has 1 entries in row 17, but 'negative_captions' has 2",
+            "'negative_kinds' .*1 .*row 17, .*'negative_captions' has 2",
         ),
         (
             {"negative_captions": ["a", "b"], "negative_concreteness": [1.0, 2.0, 3.0]},
-            "'negative_concreteness' has 3 entries in row 17, but 'negative_captions' has 2",
+            "'negative_concreteness' .*3 .*row 17, .*'negative_captions' has 2",
         ),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other", "swap_attr"]},
-            r"column 'negative_kinds', row 17: 'swap_attr' is not a known kind .*Did you mean 'swap_att'\?",
+            r"'negative_kinds', row 17: 'swap_attr' .*'swap_att'",
         ),
     ],
 )

@@ -405,18 +405,18 @@ def idle(clip, pairs, tmp_path_factory):
     [
         ("sugarcrepe", {}, TypeError, "expected a list"),
         ([], {}, ValueError, "at least one"),
-        (["sugarcrep"], {}, ValueError, "'sugarcrep'. Did you mean 'sugarcrepe'"),
-        (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], expected .* each name once"),
-        (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0, expected at least 1"),
+        (["sugarcrep"], {}, ValueError, "'sugarcrep'.*'sugarcrepe'"),
+        (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], .*once"),
+        (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0,.* 1"),
         (
             ["sugarcrepe"],
             {"folders": {"sugarcrepe": "nowhere"}},
             ValueError,
-            "sugarcrepe=nowhere.*a folder that exists",
+            "sugarcrepe=nowhere",
         ),
-        (["sugarcrepe"], {"processing_class": tiny}, ValueError, "expected a processor with a tokenizer"),
+        (["sugarcrepe"], {"processing_class": tiny}, ValueError, "processor .*tokenizer"),
         ([own_benchmark("absent")], {}, Unavailable, "absent: Not on the Hub .* Draw them."),
-        ([own_benchmark(image="none.png")], {}, ValueError, "has no items to score"),
+        ([own_benchmark(image="none.png")], {}, ValueError, "no items"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_at_once(benchmarks, scoring, error, message, idle, root):

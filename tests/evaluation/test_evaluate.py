@@ -131,17 +131,17 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
 @pytest.mark.parametrize(
     ("models", "change", "message"),
     [
-        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep'. Did you mean 'sugarcrepe'"),
-        (["x"], {"benchmarks": ["no/such/pairs.parquet"]}, "^no/such/pairs.parquet: no such file or folder"),
+        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep'.*'sugarcrepe'"),
+        (["x"], {"benchmarks": ["no/such/pairs.parquet"]}, "^no/such/pairs.parquet: no such file"),
         (["x"], {"benchmarks": []}, "name the benchmarks"),
-        (["x"], {"suite": "composition"}, "suite: found 'composition'.*Did you mean 'compositional'"),
-        (["x"], {"tie": "hlf"}, "tie: found 'hlf', expected one of wrong, half, win"),
-        (["x"], {"data": {"val2017": "nowhere"}}, "data: found 'val2017=nowhere', expected NAME=DIR with a folder"),
-        (["./runs/nowhere"], {}, "^./runs/nowhere: no such folder.$"),
-        (["/runs/nowhere/x"], {}, "^/runs/nowhere/x: no such folder.$"),
-        (["nowhere/model"], {}, "^nowhere/model is not a local folder, and as a Hub id:"),
-        ([{}], {}, "models: found a dict, expected a Hub id, a folder"),
-        ([], {}, "name at least one model"),
+        (["x"], {"suite": "composition"}, "suite: found 'composition'.*'compositional'"),
+        (["x"], {"tie": "hlf"}, "tie: found 'hlf',.* wrong, half, win"),
+        (["x"], {"data": {"val2017": "nowhere"}}, "data: found 'val2017=nowhere',.* NAME=DIR"),
+        (["./runs/nowhere"], {}, "^./runs/nowhere: no such"),
+        (["/runs/nowhere/x"], {}, "^/runs/nowhere/x: no such"),
+        (["nowhere/model"], {}, "^nowhere/model .*local folder.* Hub id:"),
+        ([{}], {}, "models: found a dict"),
+        ([], {}, "at least one model"),
     ],
 )
 def test_mistakes_name_the_value_before_anything_is_fetched(models, change, message, data, monkeypatch):

@@ -121,15 +121,15 @@ def test_another_folder_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("test/nshards.txt", None, "nshards.txt is missing: expected a file with the number of archives"),
-        ("test/nshards.txt", b"two", "found 'two', expected the number of archives"),
-        ("test/nshards.txt", b"4", "2 of 4 archives are missing, the first is 2.tar"),
-        ("test/1.tar", b"version https://git-lfs", r"1.tar is not a complete tar .* `git lfs pull`"),
-        ("classnames.txt", None, "classnames.txt is missing: expected the name of a class"),
-        ("classnames.txt", b"a\nb\n", "'s0000001' has the label 3, expected 0 to 1"),
-        ("zeroshot_classification_templates.txt", None, "templates.txt is missing: expected a prompt with {c}"),
-        ("zeroshot_classification_templates.txt", b"{c}\na photo\n", "line 2: found 'a photo', expected a prompt"),
-        ("zeroshot_classification_templates.txt", b"\n", "templates.txt is empty"),
+        ("test/nshards.txt", None, "nshards.txt .*missing"),
+        ("test/nshards.txt", b"two", "found 'two', .*number"),
+        ("test/nshards.txt", b"4", "2 of 4 archives .* 2.tar"),
+        ("test/1.tar", b"version https://git-lfs", r"1.tar .*not a complete .* `git lfs pull`"),
+        ("classnames.txt", None, "classnames.txt .*missing"),
+        ("classnames.txt", b"a\nb\n", "'s0000001' .* 3,.* 0 to 1"),
+        ("zeroshot_classification_templates.txt", None, "templates.txt .*missing: .*{c}"),
+        ("zeroshot_classification_templates.txt", b"{c}\na photo\n", "line 2: found 'a photo'"),
+        ("zeroshot_classification_templates.txt", b"\n", "templates.txt .*empty"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, name, content, message):
@@ -235,11 +235,11 @@ class _Response:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (errors.GatedRepoError("no", response=_Response()), "is gated: accept its terms"),
-        (errors.RepositoryNotFoundError("no", response=_Response()), "is not on the Hub at this revision, or private"),
-        (errors.RevisionNotFoundError("no", response=_Response()), "is not on the Hub at this revision, or private"),
-        (errors.LocalEntryNotFoundError("no"), r"cannot be read \(LocalEntryNotFoundError"),
-        (errors.HTTPError("no"), r"cannot be read \(HTTPError"),
+        (errors.GatedRepoError("no", response=_Response()), "gated: .*terms"),
+        (errors.RepositoryNotFoundError("no", response=_Response()), "revision, or private"),
+        (errors.RevisionNotFoundError("no", response=_Response()), "revision, or private"),
+        (errors.LocalEntryNotFoundError("no"), r"\(LocalEntryNotFoundError"),
+        (errors.HTTPError("no"), r"\(HTTPError"),
     ],
 )
 def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):

@@ -252,9 +252,7 @@ def test_equal_images_of_rows_with_neighbors_is_a_batch_of_both(clip, tmp_path):
     assert equal_images(own, paid).batch_size == 8
 
 
-@pytest.mark.parametrize(
-    ("images", "reason"), [(5 * 4, "encodes no more images than plain"), (5 * 21, "its batch of 21 rows is larger")]
-)
+@pytest.mark.parametrize(("images", "reason"), [(5 * 4, "no more images than plain"), (5 * 21, "21 rows ")])
 def test_equal_images_is_skipped_where_it_cannot_be(images, reason):
     with pytest.raises(NotApplicable, match=reason):
         equal_images(method(), cost(images))

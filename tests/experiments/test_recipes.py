@@ -334,10 +334,10 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     [
         (["--keyword_table", "x.yaml"], "keyword_table .*keyword_negatives"),
         (["--keyword_captions_only", "true"], "keyword_captions_only .*keyword_negatives"),
-        (["--captions", "second"], "--captions: found 'second', expected one of longest, first, all"),
-        (["--captions", "all"], "captions does not work with the sandbox"),
-        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
-        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),
+        (["--captions", "second"], "--captions: found 'second',.* longest, first, all"),
+        (["--captions", "all"], "captions .*sandbox"),
+        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise "),
+        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds "),
         (["--keyword_negatives", "color", "--keyword_table", "$NOWHERE/x"], "keyword_table=.* is not set"),
     ],
 )

@@ -107,10 +107,10 @@ def test_a_replay_row_that_is_scored_is_left_out(rows, clip, tmp_path):  # noqa:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"replay_fraction": None}, "replay_dataset=sandbox needs replay_fraction. Pass --replay_fraction 0.5"),
-        ({"replay_dataset": None}, "replay_fraction=0.5 needs rows to replay. Pass --replay_dataset"),
+        ({"replay_fraction": None}, "replay_dataset=sandbox .*--replay_fraction 0.5"),
+        ({"replay_dataset": None}, "replay_fraction=0.5 .*--replay_dataset"),
         ({"replay_dataset": None, "replay_fraction": None, "replay_split": "x"}, "replay_split .*replay_dataset"),
-        ({"replay_split": "x"}, "replay_split has no effect with replay_dataset: sandbox"),
+        ({"replay_split": "x"}, "replay_split .*replay_dataset: sandbox"),
     ],
 )
 def test_one_field_without_the_other_is_an_error(changes, message):

@@ -143,9 +143,9 @@ def test_without_ray_the_error_says_how_to_get_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"executor": "slurm"}, "executor is 'slurm'; expected local or ray"),
-        ({"gpus_per_worker": 1}, "gpus_per_worker needs executor ray"),
-        ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker is -1; expected 0 or more"),
+        ({"executor": "slurm"}, "executor .*'slurm'.* local or ray"),
+        ({"gpus_per_worker": 1}, "gpus_per_worker .*executor ray"),
+        ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker is -1;.* 0 "),
     ],
 )
 def test_bad_settings_are_refused(tmp_path, options, message):

@@ -309,10 +309,10 @@ def make_broken(*, how: str):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("without", "the returned batch has no column '_row'"),
-        ("uneven", r'columns of unequal length were returned: {"_row": 4, "loud": 1}'),
-        ("typed", "column 'loud' is not .*string"),
-        ("lacking", "no column 'loud' was returned; it has: caption, _row"),
+        ("without", "batch .*no column '_row'"),
+        ("uneven", r'unequal .*{"_row": 4, "loud": 1}'),
+        ("typed", "'loud' .*string"),
+        ("lacking", "no column 'loud' .*: caption, _row"),
     ],
 )
 def test_a_stage_that_breaks_its_contract_is_named(tmp_path, how, message):
@@ -352,12 +352,12 @@ def test_a_shard_left_empty_can_still_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows_per_shard": 0}, "rows_per_shard is 0; expected 1 or more"),
-        ({"num_workers": 0}, "num_workers is 0; expected 1 or more"),
+        ({"rows_per_shard": 0}, "rows_per_shard is 0;.* 1 "),
+        ({"num_workers": 0}, "num_workers is 0;.* 1 "),
         ({"stages": []}, "no stages"),
-        ({"reads": ("text",)}, "the source has no column 'text'; it has: image, caption"),
-        ({"dataset": builds.source().select([])}, "the source has no rows"),
-        ({"dataset": builds.source().rename_column("image", ROW)}, "the column '_row' is reserved for builds"),
+        ({"reads": ("text",)}, "source .*no column 'text'; .*: image, caption"),
+        ({"dataset": builds.source().select([])}, "source .*no rows"),
+        ({"dataset": builds.source().rename_column("image", ROW)}, "'_row' .*reserved"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_written(tmp_path, options, message):

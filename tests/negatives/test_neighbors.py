@@ -79,7 +79,7 @@ def test_fewer_rows_than_asked_for_are_filled_up(method):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(np.nan, "row 2: NaN or infinite"), (np.inf, "row 2: NaN or inf"), (0.0, "row 2: all 0")]
+    ("value", "said"), [(np.nan, "row 2: NaN"), (np.inf, "row 2: NaN or inf"), (0.0, "row 2: all 0")]
 )
 def test_rows_without_direction_are_named(value, said):
     vectors = np.ones((4, 3))

@@ -284,12 +284,12 @@ def test_one_without_targets_adapts_the_layers_of_both_encoders(siglip, rows, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"peft": "ia3"}, "peft='ia3': expected one of lora, dora"),
-        ({"lora_rank": 4}, "lora_rank: no adapter is trained. Set peft=lora"),
-        ({"lora_targets": ["mlp"], "lora_alpha": 1.0}, "lora_alpha, lora_targets: no adapter is trained"),
-        ({"peft": "lora", "lora_rank": 0}, "lora_rank=0: expected at least 1"),
-        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha=0.0: expected above 0"),
-        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout=1.0: expected at least 0 and below 1"),
+        ({"peft": "ia3"}, "peft='ia3'.* lora, dora"),
+        ({"lora_rank": 4}, "lora_rank: .*peft=lora"),
+        ({"lora_targets": ["mlp"], "lora_alpha": 1.0}, "lora_alpha, lora_targets: "),
+        ({"peft": "lora", "lora_rank": 0}, "lora_rank=0: .* 1"),
+        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha=0.0: .* 0"),
+        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout=1.0: .* 0 .* 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message, tmp_path):
@@ -304,15 +304,15 @@ IDLE = r"matches vision_model\.head\.attention\.out_proj, where an adapter has n
     ("model", "settings", "message"),
     [
         ("siglip", {"lora_targets": ["out_proj"]}, IDLE),
-        ("clip", {"lora_targets": ["q_prj"]}, r"no module of CLIPModel matches 'q_prj'\. Did you mean 'q_proj'\?"),
+        ("clip", {"lora_targets": ["q_prj"]}, r"CLIPModel .*'q_prj'.*'q_proj'"),
         (
             "clip",
             {"lora_targets": ["pooling"]},
-            r"no module of CLIPModel matches 'pooling'\. Expected one of attention",
+            r"CLIPModel .*'pooling'.* attention",
         ),
-        ("clip", {"lora_targets": ["("]}, r"'\(' is not a regular expression"),
-        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers that are frozen"),
-        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight is adapted as a parameter.*DoRA"),
+        ("clip", {"lora_targets": ["("]}, r"'\(' .*regular expression"),
+        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers .*frozen"),
+        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight .*DoRA"),
         ("siglip", {"lora_dropout": 0.1, "lora_targets": ["pooling"]}, r"dropout \(0.1\)"),
         ("clip", {"peft_config": LoraConfig(r=2, target_modules=["q_proj"])}, "peft='lora' and peft_config both"),
     ],
@@ -325,11 +325,11 @@ def test_targets_without_modules_or_effect_are_refused_by_name(model, settings, 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj has no effect"),
-        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules contains 'v_prj'.*Did you mean 'v_proj'"),
+        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj"),
+        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules .*'v_prj'.*'v_proj'"),
         (
             LoraConfig(target_modules=["q_proj"], modules_to_save=["logit_scale"]),
-            "modules_to_save contains 'logit_scale'.*trained without being listed",
+            "modules_to_save .*'logit_scale'",
         ),
     ],
 )

@@ -396,13 +396,13 @@ def test_a_row_without_a_negative_takes_part(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"shift_source": "base"}, "shift_source='base': expected one of frozen, live"),
-        ({"shift_gradient": True}, "shift_gradient=True, but the features of a frozen source have no gradient"),
-        ({"multimodal_weight": -0.1}, "multimodal_weight=-0.1: expected at least 0"),
-        ({"positive_margin_weight": math.nan}, "positive_margin_weight=nan: expected at least 0"),
-        ({"negative_margin_weight": math.inf}, "negative_margin_weight=inf: expected at least 0"),
+        ({"shift_source": "base"}, "shift_source='base':.* frozen, live"),
+        ({"shift_gradient": True}, "shift_gradient=True,.* frozen"),
+        ({"multimodal_weight": -0.1}, "multimodal_weight=-0.1: .* 0"),
+        ({"positive_margin_weight": math.nan}, "positive_margin_weight=nan: .* 0"),
+        ({"negative_margin_weight": math.inf}, "negative_margin_weight=inf: .* 0"),
         ({"margin_minimum": 1.5}, "margin_minimum=1.5: .*-1 .*1"),
-        ({"margin_minimum": math.nan}, "margin_minimum=nan: expected a cosine"),
+        ({"margin_minimum": math.nan}, "margin_minimum=nan: .*cosine"),
         ({"margin_start": math.inf}, "margin_start=inf: .*number"),
     ],
 )

@@ -42,17 +42,17 @@ def last_checkpoint(folder) -> int:
         (
             {"image": CORRUPT},
             ValueError,
-            "column 'image', row 13 cannot be decoded because it is truncated or corrupt",
+            "'image', row 13 .*truncated",
         ),
         (
             {"image": {"bytes": b"<html>", "path": None}},
             ValueError,
-            "column 'image', row 13 is not in a supported image format",
+            "'image', row 13 .*supported",
         ),
-        ({"negative_image": CORRUPT}, ValueError, "column 'negative_image', row 13 cannot be decoded"),
-        ({"negative_captions": []}, ValueError, "column 'negative_captions', row 13: found 0 entries, expected 1"),
-        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness' has 1 entries in row 13"),
-        ({"image": encoded(tiny.image(0, (60, 60)))}, ValueError, r"row 13 has .*3,600 pixels.* limit is 3,000"),
+        ({"negative_image": CORRUPT}, ValueError, "'negative_image', row 13 .*decoded"),
+        ({"negative_captions": []}, ValueError, "'negative_captions', row 13: found 0 .* 1"),
+        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness' .*1 .*row 13"),
+        ({"image": encoded(tiny.image(0, (60, 60)))}, ValueError, r"row 13 .*3,600 .* 3,000"),
     ],
 )
 def test_a_bad_row_stops_the_run_and_is_named(columns, kind, message, clip, pairs, tmp_path):
@@ -66,9 +66,9 @@ def test_a_bad_row_stops_the_run_and_is_named(columns, kind, message, clip, pair
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"image": None}, "column 'image', row 13: found no image"),
-        ({"caption": ""}, "column 'caption', row 13: found ''.*dataset.filter"),
-        ({"caption": None}, "column 'caption', row 13: found None"),
+        ({"image": None}, "'image', row 13: found no image"),
+        ({"caption": ""}, "'caption', row 13: found ''.*dataset.filter"),
+        ({"caption": None}, "'caption', row 13: found None"),
     ],
 )
 def test_a_row_without_caption_or_image_stops_before_the_first_step(columns, message, clip, pairs, tmp_path):
@@ -87,7 +87,7 @@ def test_a_missing_column_stops_before_the_first_step(clip, pairs, tmp_path):
 def test_a_missing_image_file_stops_before_the_first_step(clip, pairs, tmp_path):
     rows = with_row(pairs, 13, image={"bytes": None, "path": f"{tmp_path}/photos/gone.jpg"})
     folder = f"{tmp_path}/photos"
-    message = f"row 13: the file {folder}/gone.jpg does not exist; its folder {folder} does not exist either."
+    message = f"row 13: .*{folder}/gone.jpg .*not exist; .*{folder} .*not exist either"
     with pytest.raises(FileNotFoundError, match=f"^column 'image', {message} 1 of 20"):
         build(InfoNCETrainer, clip, rows, tmp_path)
     with pytest.raises(FileNotFoundError, match="column 'image', row 13"):

@@ -288,9 +288,9 @@ def test_a_frozen_tower_stays_as_it_is(model, tower, request, pairs, tmp_path):
     ("settings", "message"),
     [
         ({"freeze_towers": ["vision"]}, r"freeze_towers.*'vision'.*'image' and 'text'"),
-        ({"mini_batch_size": 0}, "mini_batch_size=0: expected at least 1"),
-        ({"remove_unused_columns": True}, "remove_unused_columns must be false"),
-        ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter must be false"),
+        ({"mini_batch_size": 0}, "mini_batch_size=0: .* 1"),
+        ({"remove_unused_columns": True}, "remove_unused_columns .*false"),
+        ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter .*false"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):
@@ -574,7 +574,7 @@ def test_a_set_without_negative_images_is_told_and_trains_where_that_is_allowed(
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"margin": "dynamic"}, "margin='dynamic': expected one of adaptive"), ({"num_negatives": 2}, "exactly 1")],
+    [({"margin": "dynamic"}, "margin='dynamic':.* adaptive"), ({"num_negatives": 2}, "exactly 1")],
 )
 def test_cements_own_settings_are_checked(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):

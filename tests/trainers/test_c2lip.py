@@ -255,7 +255,7 @@ def test_an_own_collator_has_to_read_the_source_of_the_config(source, clip, pair
     settings = {"max_concepts": 8, "concept_tokens": source == "phrase"}
     collator = CompositionalCollator(read(clip)[1], read(clip)[0].config, **settings)
     trainer = build(C2LIPTrainer, clip, pairs, tmp_path, data_collator=collator, concept_source=source)
-    message = {"phrase": "column 'concept_spans', row .*concept_tokens=False", "tokens": "concept_tokens=True"}
+    message = {"phrase": "'concept_spans', row .*concept_tokens=False", "tokens": "concept_tokens=True"}
     with pytest.raises(ValueError, match=message[source]):
         trainer.train()
     collator.concept_tokens = source == "tokens"
@@ -282,11 +282,11 @@ def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"concept_weight": -0.1}, "concept_weight=-0.1: expected at least 0"),
-        ({"cross_attended_weight": math.nan}, "cross_attended_weight=nan: expected at least 0"),
-        ({"attention_temperature": 0.0}, r"attention_temperature=0.0: expected above 0 and finite \(cosine\)"),
-        ({"attention_temperature": math.inf}, "attention_temperature=inf: expected above 0"),
-        ({"concept_source": "token"}, "concept_source='token': expected one of phrase, tokens"),
+        ({"concept_weight": -0.1}, "concept_weight=-0.1: .* 0"),
+        ({"cross_attended_weight": math.nan}, "cross_attended_weight=nan: .* 0"),
+        ({"attention_temperature": 0.0}, r"attention_temperature=0.0: .* 0 .*\(cosine\)"),
+        ({"attention_temperature": math.inf}, "attention_temperature=inf: .* 0"),
+        ({"concept_source": "token"}, "concept_source='token':.* phrase, tokens"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

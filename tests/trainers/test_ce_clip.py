@@ -138,10 +138,10 @@ def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rank_weight": -0.1}, "rank_weight=-0.1: expected at least 0"),
-        ({"intra_modal_weight": math.nan}, "intra_modal_weight=nan: expected at least 0"),
-        ({"rank_weight": math.inf}, "rank_weight=inf: expected at least 0 and finite"),
-        ({"threshold_maximum": 0.0}, r"threshold_maximum=0.0: expected above 0 \(cosine\)"),
+        ({"rank_weight": -0.1}, "rank_weight=-0.1: .* 0"),
+        ({"intra_modal_weight": math.nan}, "intra_modal_weight=nan: .* 0"),
+        ({"rank_weight": math.inf}, "rank_weight=inf: .* 0 .*finite"),
+        ({"threshold_maximum": 0.0}, r"threshold_maximum=0.0: .* 0 \(cosine\)"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -205,15 +205,15 @@ def test_generalized_captions_take_the_place_of_captions(clip, rows, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"grouping": "pairs"}, "grouping='pairs': expected one of pairwise, centroid, none"),
-        ({"temperature": 0.0}, r"temperature=0.0: expected above 0 and finite \(cosine\)"),
-        ({"inner_temperature": math.inf}, "inner_temperature=inf: expected above 0"),
+        ({"grouping": "pairs"}, "grouping='pairs':.* pairwise, centroid, none"),
+        ({"temperature": 0.0}, r"temperature=0.0: .* 0 .*\(cosine\)"),
+        ({"inner_temperature": math.inf}, "inner_temperature=inf: .* 0"),
         ({"alpha": 1.1}, "alpha=1.1: expected .*0 to 1"),
-        ({"alpha": math.nan}, "alpha=nan: expected .*0 to 1"),
-        ({"groups_per_batch": 1}, "groups_per_batch=1, pairs_per_group=4, .*expected at least 2, 1 and 1"),
-        ({"auto_find_batch_size": True}, "auto_find_batch_size=True would split groups"),
-        ({"minimum_group_size": 0}, "minimum_group_size=0: expected at least 2, 1 and 1"),
-        ({"groups_per_batch": 3}, "per_device_train_batch_size=8 on 1 .*3 groups of 4 pairs are 12 rows.*batch_size"),
+        ({"alpha": math.nan}, "alpha=nan: .* 0 to 1"),
+        ({"groups_per_batch": 1}, "groups_per_batch=1, pairs_per_group=4, .* 2, 1 and 1"),
+        ({"auto_find_batch_size": True}, "auto_find_batch_size=True"),
+        ({"minimum_group_size": 0}, "minimum_group_size=0: .* 2, 1 and 1"),
+        ({"groups_per_batch": 3}, "per_device_train_batch_size=8 .*3 groups of 4 .*12 rows.*batch_size"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -166,10 +166,10 @@ def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"chain_columns": ["level_1"]}, "at least two different .*level_4"),
-        ({"chain_columns": ["level_1", "level_5"]}, "at least two different"),
-        ({"negative_source": "others"}, "expected one of siblings, negative_captions"),
-        ({"pullback_weight": -1.0}, "pullback_weight=-1.0: expected at least 0"),
+        ({"chain_columns": ["level_1"]}, "two different .*level_4"),
+        ({"chain_columns": ["level_1", "level_5"]}, "two different"),
+        ({"negative_source": "others"}, "siblings, negative_captions"),
+        ({"pullback_weight": -1.0}, "pullback_weight=-1.0: .* 0"),
         ({"freeze_towers": ["text"]}, "freeze_towers .*'text'"),
     ],
 )

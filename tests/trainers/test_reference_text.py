@@ -215,8 +215,8 @@ def test_broken_weights_are_refused(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": " "}, "column 'caption', row 7: found ' ', expected a text"),
-        ({"negative_captions": ["a"]}, "column 'negative_captions', row 7: found 1 entries, expected 2"),
+        ({"caption": " "}, "'caption', row 7: found ' '"),
+        ({"negative_captions": ["a"]}, "'negative_captions', row 7: found 1 .* 2"),
     ],
 )
 def test_a_wrong_text_is_refused_as_the_collator_does(columns, message, clip, pairs, tmp_path):

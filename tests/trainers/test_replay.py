@@ -243,18 +243,18 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"replay_fraction": 1.0}, r"replay_fraction=1\.0: expected at least 0 and below 1, such as 0\.5"),
+        ({"replay_fraction": 1.0}, r"replay_fraction=1\.0: .* 0 .* 1, .*0\.5"),
         ({"replay_dataset": None}, r"replay_fraction=0\.5 .*--replay_dataset"),
-        ({"replay_fraction": 0.0}, r"replay_dataset has no effect with replay_fraction=0"),
+        ({"replay_fraction": 0.0}, r"replay_dataset .*replay_fraction=0"),
         ({"no_duplicates": True}, r"with no_duplicates=True"),
         ({"dataloader_drop_last": False}, r"dataloader_drop_last=False"),
-        ({"replay_dataset": "stream"}, r"replay_dataset is streamed"),
+        ({"replay_dataset": "stream"}, r"replay_dataset .*streamed"),
         ({"replay_dataset": "unnamed"}, r"replay_dataset .*'caption'; .*image, text"),
-        ({"replay_dataset": "small"}, r"shows 3 images, fewer than the 4 replay rows of a batch"),
-        ({"replay_dataset": "one image"}, r"shows 1 images, fewer than the 4 replay rows of a batch"),
-        ({"replay_fraction": 0.01}, r"adds no row to a batch of 4. Set it to 0\.2, which adds one, or to 0"),
-        ({"replay_dataset": "blank"}, r"column 'caption', row 1: found ''"),
-        ({"replay_dataset": "transformed"}, r"replay_dataset has a transform"),
+        ({"replay_dataset": "small"}, r"3 images, .*4 replay rows"),
+        ({"replay_dataset": "one image"}, r"1 images, .*4 replay rows"),
+        ({"replay_fraction": 0.01}, r"batch of 4.* 0\.2, .* 0"),
+        ({"replay_dataset": "blank"}, r"'caption', row 1: found ''"),
+        ({"replay_dataset": "transformed"}, r"replay_dataset .*transform"),
     ],
 )
 def test_what_cannot_be_replayed_is_refused(clip, task, tmp_path, settings, message):

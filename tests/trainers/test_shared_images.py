@@ -187,7 +187,7 @@ def test_a_collator_that_disagrees_with_the_column_is_refused(name, column, clip
         return {key: value for key, value in batch.items() if key != "image_id"}
 
     trainer.data_collator = collate
-    said = r"Add hfcomp.data.row_values.row_fields\(rows, names\)" if column else "has no column of that name"
+    said = r"hfcomp.data.row_values.row_fields\(rows, names\)" if column else "has no column of that name"
     with pytest.raises(ValueError, match=said):
         trainer.train()
 

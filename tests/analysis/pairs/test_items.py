@@ -70,16 +70,16 @@ def test_without_ratings_the_set_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "match"),
     [
-        ([], "set.jsonl has no rows"),
-        ([row(negative_captions=[]), row(caption=None)], "none of its 2 rows has a caption with a negative caption"),
-        ([row(caption=7)], "column 'caption', row 0: found 7, expected a text"),
-        ([row(negative_captions="absent")], "needs the column 'negative_captions'"),
-        ([row(negative_captions=[7, 8])], r"column 'negative_captions', row 0: found \[7, 8\], expected texts"),
+        ([], "set.jsonl .*no rows"),
+        ([row(negative_captions=[]), row(caption=None)], "none of its 2 rows"),
+        ([row(caption=7)], "'caption', row 0: found 7"),
+        ([row(negative_captions="absent")], "'negative_captions'"),
+        ([row(negative_captions=[7, 8])], r"'negative_captions', row 0: found \[7, 8\]"),
         (
             [row(), row(negative_keywords=["dog"])],
-            r"column 'negative_keywords', row 1: found .* expected a list with 2",
+            r"'negative_keywords', row 1: found .* 2",
         ),
-        ([row(negative_concreteness=[6.5, 1])], "column 'negative_concreteness', row 0: found 6.5, expected 1 to 5"),
+        ([row(negative_concreteness=[6.5, 1])], "'negative_concreteness', row 0: found 6.5,.* 1 to 5"),
     ],
 )
 def test_what_is_wrong_with_a_set_is_named(tmp_path, rows, match):

@@ -118,12 +118,12 @@ def config(tmp_path):
         (
             members(6, texts={1: None}),
             "caption",
-            r"'caption', row 1, the sample '001' of \S+/set.tar, which has image: found None, expected a text. C",
+            r"'caption', row 1, .*'001' .*\S+/set.tar, .*image: found None",
         ),
         (
             members(6, images={1: None, 4: None}),
             "image",
-            r"'image', row 1, the sample '001' of \S+/set.tar, which has caption: found no image, exp.* 2 of 6 rows",
+            r"'image', row 1, .*'001' .*\S+/set.tar, .*caption: found no image, .* 2 of 6 rows",
         ),
     ],
 )
@@ -163,12 +163,12 @@ def test_one_name_in_two_cases_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("002.json", b'{"a": ', "002.json cannot be read as json: Expecting value"),
-        ("002.json", b'{"a": "\\ud83d"}', "002.json cannot be read as json: a text in it is not valid Unicode"),
-        ("002.txt", b"caf\xe9", "002.txt cannot be read as txt: 'utf-8' codec can't decode"),
-        ("002.cls", b"dog", "002.cls cannot be read as cls: invalid literal"),
-        ("002.pth", b"dog", "002.pth cannot be read as pth: "),
-        ("002.npy", b"dog", "002.npy cannot be read as npy: "),
+        ("002.json", b'{"a": ', "002.json .*json: Expecting value"),
+        ("002.json", b'{"a": "\\ud83d"}', "002.json .*json: .*Unicode"),
+        ("002.txt", b"caf\xe9", "002.txt .*txt: 'utf-8'"),
+        ("002.cls", b"dog", "002.cls .*cls: invalid"),
+        ("002.pth", b"dog", "002.pth .*pth: "),
+        ("002.npy", b"dog", "002.npy .*npy: "),
     ],
 )
 def test_a_damaged_member_is_named_with_its_archive(name, content, message, tmp_path):

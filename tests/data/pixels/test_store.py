@@ -155,11 +155,11 @@ def flip(path: Path, place: int) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: flip(folder / "keys.bin", 3), r"keys\.bin is damaged: it does not match its checksum"),
+        (lambda folder: flip(folder / "keys.bin", 3), r"keys\.bin .*damaged: .*checksum"),
         (lambda folder: flip(folder / "pixels.json", 40), r"pixels\.json"),
-        (lambda folder: os.truncate(folder / "pixels.bin", 500), r"pixels\.bin is damaged: it has 500 bytes"),
-        (lambda folder: (folder / "pixels.bin").unlink(), r"pixels\.bin is damaged: it has 0 bytes"),
-        (lambda folder: (folder / "pixels.json").unlink(), r"has no pixels\.json\. Build the store first"),
+        (lambda folder: os.truncate(folder / "pixels.bin", 500), r"pixels\.bin .*damaged: .*500 bytes"),
+        (lambda folder: (folder / "pixels.bin").unlink(), r"pixels\.bin .*damaged: .* 0 bytes"),
+        (lambda folder: (folder / "pixels.json").unlink(), r"no pixels\.json"),
     ],
 )
 def test_a_damaged_store_is_refused_by_the_name_of_the_file(transform, tmp_path, damage, message):

@@ -276,14 +276,14 @@ def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(op
     [
         (
             {"configs": ("high",)},
-            "configs: found 'high', expected some of high_concreteness, low_",
+            "configs: found 'high',.* high_concreteness, low_",
         ),
         ({"configs": ()}, "configs: found none"),
         ({"writer": "endpoint"}, "--writer endpoint .*--base_url.*--writer substitute"),
         ({"concreteness_ratings": None}, "--concreteness_ratings FILE or --download_ratings"),
-        ({"executor": "ray"}, "--executor ray needs --image_dtype, such as float16"),
-        ({"image_strength": 0.1}, "rounds down to 0 steps"),
-        ({"grammar_tolerance": 1.0}, "--grammar_tolerance needs --grammar_model"),
+        ({"executor": "ray"}, "--executor ray .*--image_dtype, .*float16"),
+        ({"image_strength": 0.1}, "to 0 steps"),
+        ({"grammar_tolerance": 1.0}, "--grammar_tolerance .*--grammar_model"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_at_once(options, changes, message):

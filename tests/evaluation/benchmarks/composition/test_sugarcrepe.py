@@ -133,12 +133,12 @@ def test_a_negative_that_is_the_caption_stays_and_is_counted(folder):
     [
         (
             '{"0": {"file": "a.jpg", "caption": "a"}}',
-            "entry '0': has no 'filename', 'negative_caption'; it has 'file'",
+            "entry '0': .*'filename', 'negative_caption'; .*'file'",
         ),
         ('{"0": {}, "0": {}}', "add_att.json: duplicate key '0'"),
-        ('{"0": {"filename"', "add_att.json: .*Download the file again"),
-        ('["caption"]', "entry '0': found a str, expected an object with filename"),
-        ("7", "add_att.json: found a int, expected a list or dictionary"),
+        ('{"0": {"filename"', "add_att.json: .*Download"),
+        ('["caption"]', "entry '0': found a str,.* filename"),
+        ("7", "add_att.json: found a int"),
     ],
 )
 def test_a_file_that_is_not_as_it_should_be_is_named(folder, content, message):
