@@ -145,7 +145,7 @@ def test_a_file_without_people_is_filled_as_advised(tmp_path, monkeypatch):
     path = tmp_path / "people.json"
     path.write_text('{"version": 1, "people": {}}')
     monkeypatch.delenv(PASSWORD, raising=False)
-    with pytest.raises(ValueError, match="hfcomp annotate add_person NAME --people (.+)"):
+    with pytest.raises(ValueError, match="Add .*hfcomp annotate add_person NAME --people (.+)"):
         ServeOptions(people=str(path)).passwords()
     monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
     main(["annotate", "add_person", "NAME", "--people", str(path)])

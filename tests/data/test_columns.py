@@ -73,7 +73,7 @@ def test_a_name_that_the_set_lacks_is_refused_and_its_own_named(dataset):
 def test_missing_columns_are_named_with_those_that_are_there(dataset):
     require_columns(dataset, ["image", "text"], needed_by="MyTrainer")
     dataset = dataset.rename_column("text", "words")
-    with pytest.raises(ValueError, match="MyTrainer .*'caption', .*'picture', 'words', 'image'") as error:
+    with pytest.raises(ValueError, match="MyTrainer .*column 'caption', .*'picture', 'words', 'image'") as error:
         require_columns(dataset, ["image", "caption"], needed_by="MyTrainer")
     assert "column_names={'caption': '<its name in your dataset>'}" in str(error.value)
     with pytest.raises(ValueError, match="needs .*'caption', 'negative_captions'"):

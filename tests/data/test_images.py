@@ -103,7 +103,7 @@ def test_the_value_is_not_changed():
 
 @pytest.mark.parametrize("value", [None, {"bytes": None, "path": None}, {"path": None}])
 def test_an_empty_row_is_named(value):
-    with pytest.raises(ValueError, match="'image', row 17 .*empty"):
+    with pytest.raises(ValueError, match="'image', row 17 is empty"):
         decode_image(value, where=WHERE)
 
 
@@ -132,7 +132,7 @@ def test_array_shapes_that_are_no_image(shape):
 
 @pytest.mark.parametrize("value", [np.zeros((0, 4, 3), dtype=np.uint8), Image.new("RGB", (0, 4))])
 def test_no_pixels_at_all(value):
-    with pytest.raises(ValueError, match="row 17 .*empty"):
+    with pytest.raises(ValueError, match="row 17 is .* is empty"):
         decode_image(value, where=WHERE)
 
 
@@ -219,7 +219,7 @@ def test_32_bit_integers_go_by_their_range():
 
 
 def test_float_pixels_are_refused():
-    with pytest.raises(ValueError, match="row 17 .*float"):
+    with pytest.raises(ValueError, match="row 17 .*float pixels"):
         decode_image(Image.new("F", (2, 2), 0.5), where=WHERE)
 
 
@@ -367,7 +367,7 @@ def test_a_huge_header_is_refused_before_decoding(size, pillow_limit, monkeypatc
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("pixels were decoded"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ValueError, match="row 17 .* 178,956,970 .*max_image_pixels"):
+        with pytest.raises(ValueError, match="row 17 has .* 178,956,970 .*max_image_pixels"):
             decode_image(png_header(*size), where=WHERE)
     assert pillow_limit == Image.MAX_IMAGE_PIXELS
 
@@ -377,7 +377,7 @@ def test_pillows_own_warning_does_not_stand_beside_our_error(action):
     size = (MAX_IMAGE_PIXELS // 8 + 1, 8)  # between one and two times the limit, where Pillow only warns
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter(action)
-        with pytest.raises(ValueError, match="row 17 .*max_image_pixels"):
+        with pytest.raises(ValueError, match="row 17 has .*max_image_pixels"):
             decode_image(png_header(*size), where=WHERE)
     assert not caught
 
@@ -414,7 +414,7 @@ def test_postscript_is_refused_and_starts_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("format", ["ICNS", "ICO", "PCX", "TGA", "SGI", "JPEG2000", "PDF"])
 def test_rare_formats_are_refused(format):
     content = encoded(Image.new("RGB", (32, 32), "red"), format)
-    with pytest.raises(ValueError, match="row 17 .*supported .*(looks like|starts with)"):
+    with pytest.raises(ValueError, match="row 17 is not .*(looks like|starts with)"):
         decode_image(content, where=WHERE)
 
 

@@ -251,7 +251,7 @@ def test_the_same_call_again_changes_nothing(store):
     for _ in range(2):
         store.accept("Bob", "0/color", "okay")
     assert [entry.action for entry in store.log()] == ["submit", "accept"]
-    with pytest.raises(ValueError, match="0/color was accepted by Bob"):
+    with pytest.raises(ValueError, match="0/color was accepted by Bob meanwhile"):
         store.submit("Ann", "0/color", edit(2))
 
 
@@ -381,7 +381,7 @@ def test_what_was_undone_is_leased_and_what_was_held_comes_after_it(store, clock
 def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
     annotated(store)
     store.accept("Bob", "0/color", "okay")
-    with pytest.raises(ValueError, match="0/color was accepted by Bob"):
+    with pytest.raises(ValueError, match="0/color was accepted by Bob after"):
         store.undo("Ann")
     assert store.undo("Bob") == item(0)
     assert store.next_review("Bob")[0] == item(0)

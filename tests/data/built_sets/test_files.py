@@ -174,7 +174,7 @@ def test_a_set_of_several_configurations_is_loaded_by_name_and_verified(whole, t
 )
 def test_a_damaged_list_of_rows_that_were_set_aside_is_made_anew(folder, whole):
     (folder / built_sets.SET_ASIDE_FILE).write_text("{}\n")
-    with pytest.raises(ValueError, match=r"damaged: .*`hfcomp build` command "):
+    with pytest.raises(ValueError, match=r"missing or damaged: .*`hfcomp build` command "):
         verify_set(folder)
     (folder / built_sets.SET_ASIDE_FILE).unlink()
     build(folder)

@@ -55,7 +55,7 @@ def test_a_pass_counts_for_the_worker_that_reads_it_alone():
 
 
 def test_fewer_rows_than_a_batch_are_refused():
-    with pytest.raises(ValueError, match="3 rows.* 4 .*batch_size"):
+    with pytest.raises(ValueError, match="has 3 rows.* 4 .*batch_size"):
         next(iter(streamed(3)))
     with pytest.raises(ValueError, match="worker 0 of 2 .*3 rows.*dataloader_num_workers") as raised:
         list(islice(DataLoader(streamed(6, shards=2), batch_size=4, num_workers=2, collate_fn=list), 1))
