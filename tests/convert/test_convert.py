@@ -276,7 +276,7 @@ def test_what_is_no_checkpoint_is_named(tmp_path, clip, words):
     with pytest.raises(ValueError, match=r"visual\.conv1\.weight is missing.*fc\.weight"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save({"state_dict": {"visual.trunk.stem.0.weight": torch.ones(1)}}, tmp_path / "a.pt")
-    with pytest.raises(ValueError, match="tower .*timm"):
+    with pytest.raises(ValueError, match="tower .*from timm"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save([1], tmp_path / "a.pt")
     with pytest.raises(ValueError, match="found a list"):
