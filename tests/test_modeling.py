@@ -113,20 +113,20 @@ def test_naflex_is_refused_by_name(tmp_path):
     vision = {**shared, "num_patches": 4, "patch_size": 8}
     config = Siglip2Config(text_config={**shared, "vocab_size": 32}, vision_config=vision)
     Siglip2Model(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"'siglip2' is the NaFlex variant.*siglip2-base-patch16-224"):
+    with pytest.raises(ValueError, match=r"'siglip2' .*NaFlex.*siglip2-base-patch16-224"):
         load_backbone(tmp_path)
 
 
 def test_another_model_is_refused_and_the_known_ones_named():
     bert = BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8))
-    with pytest.raises(ValueError, match="'bert' is not a supported dual encoder.*clip, metaclip_2, siglip"):
+    with pytest.raises(ValueError, match="'bert' .*clip, metaclip_2, siglip"):
         load_backbone(bert)
-    with pytest.raises(ValueError, match="None is not a supported dual encoder"):
+    with pytest.raises(ValueError, match="None .*dual encoder"):
         load_backbone(nn.Linear(1, 1))
 
 
 def test_a_wrapped_model_is_refused(clip):
-    with pytest.raises(ValueError, match="wrapped in DataParallel.*accelerate launch"):
+    with pytest.raises(ValueError, match="DataParallel.*accelerate launch"):
         load_backbone(nn.DataParallel(load_backbone(clip)))
 
 
@@ -266,7 +266,7 @@ def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
 
 
 def test_an_unknown_feature_is_refused(clip):
-    with pytest.raises(ValueError, match=r"required_features contains \['patches'\].*negative_text"):
+    with pytest.raises(ValueError, match=r"required_features .*\['patches'\].*negative_text"):
         encoder(clip, required_features=("image_embeds", "patches"))
 
 
@@ -444,19 +444,19 @@ def test_a_checkpoint_that_does_not_fit_names_the_keys(clip, tmp_path):
     model = encoder(clip, {"value": Value()})
     model.save_pretrained(tmp_path)
     changed(tmp_path / "model.safetensors", without=["text_projection.weight"], extra=["stray"])
-    with pytest.raises(ValueError, match=r"lack \['text_projection.weight'\] and contain unexpected \['stray'\]"):
+    with pytest.raises(ValueError, match=r"lack \['text_projection.weight'\] .*unexpected \['stray'\]"):
         model.load_pretrained(tmp_path)
 
 
 def test_objective_state_that_does_not_fit_names_the_keys(clip, tmp_path):
     model = encoder(clip, {"value": Value()})
     model.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"found \['objective_state.value.a'\], but .* expects \[\]"):
+    with pytest.raises(ValueError, match=r"found \['objective_state.value.a'\], .*\[\]"):
         encoder(clip).load_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"expects \['objective_state.other.a'\]"):
         encoder(clip, {"other": Value()}).load_pretrained(tmp_path)
     (tmp_path / OBJECTIVE_STATE_FILE).unlink()
-    with pytest.raises(ValueError, match=r"found \[\], but .* expects \['objective_state.value.a'\]"):
+    with pytest.raises(ValueError, match=r"found \[\], .*\['objective_state.value.a'\]"):
         model.load_pretrained(tmp_path)
 
 

@@ -99,10 +99,10 @@ def test_an_adapter_is_merged_into_a_new_folder_only(clip, pairs, tmp_path):
     adapter = trained(clip, pairs, tmp_path)
     (tmp_path / "merged").mkdir()
     (tmp_path / "merged" / "notes.txt").write_text("mine")
-    with pytest.raises(OSError, match="merged is not an empty folder"):
+    with pytest.raises(OSError, match="merged .*not an empty"):
         hfcomp.merge_adapter(adapter, tmp_path / "merged")
     assert (tmp_path / "merged" / "notes.txt").read_text() == "mine"
-    with pytest.raises(ValueError, match="is a plain model, not an adapter"):
+    with pytest.raises(ValueError, match="plain model.*not an adapter"):
         hfcomp.merge_adapter(clip, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -115,7 +115,7 @@ def test_an_adapter_whose_base_is_gone_is_named_with_how_to_fix_it(base, clip, p
     adapter = shutil.copytree(trained(clip, pairs, tmp_path), tmp_path / "moved")
     path = adapter / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": base}))
-    with pytest.raises(OSError, match=f"moved: the base of this adapter, '{base}', cannot be loaded: no such"):
+    with pytest.raises(OSError, match=f"moved: .*'{base}'.*: no such"):
         load_backbone(adapter)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(clip)}))
     assert load_backbone(adapter)

@@ -145,32 +145,32 @@ def test_what_was_trained_beside_an_adapter_is_interpolated_too(clip, tmp_path):
 
 def test_an_adapter_of_another_base_is_refused(clip, tuned, tmp_path):
     folder = adapter(clip, tmp_path / "adapter")
-    with pytest.raises(ValueError, match=r"is an adapter for .*, whose \S+ differs from that of"):
+    with pytest.raises(ValueError, match=r"adapter for .*, whose \S+ differs"):
         load_interpolation(tuned, folder)
-    with pytest.raises(ValueError, match="is an adapter. Pass a complete model"):
+    with pytest.raises(ValueError, match="an adapter.*complete model"):
         load_interpolation(folder, tuned)
 
 
 def test_an_adapter_of_another_kind_is_refused(clip, tmp_path):
     config = IA3Config(target_modules=["k_proj", "fc2"], feedforward_modules=["fc2"])
     get_peft_model(AutoModel.from_pretrained(clip), config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="type IA3, expected LoRA or DoRA"):
+    with pytest.raises(ValueError, match="IA3.* LoRA or DoRA"):
         load_interpolation(clip, tmp_path)
 
 
 def test_the_first_difference_of_two_architectures_is_named(clip, siglip, tmp_path):
-    with pytest.raises(ValueError, match="model_type is 'clip' in the base and 'siglip' in the tuned model"):
+    with pytest.raises(ValueError, match="model_type .*'clip' .*'siglip'"):
         load_interpolation(clip, siglip)
     model = AutoModel.from_pretrained(clip)
     model.config.vision_config.hidden_act = "gelu"
-    with pytest.raises(ValueError, match="vision_config.hidden_act is 'quick_gelu' in the base and 'gelu'"):
+    with pytest.raises(ValueError, match="vision_config.hidden_act .*'quick_gelu' .*'gelu'"):
         Interpolation(load_backbone(clip), model)
     model = AutoModel.from_pretrained(clip)
     model.text_projection = torch.nn.Linear(32, 7, bias=False)
-    with pytest.raises(ValueError, match=r"weight text_projection.weight .*\[\d+, 32\] in the base and \[7, 32\]"):
+    with pytest.raises(ValueError, match=r"text_projection.weight .*\[\d+, 32\] .*\[7, 32\]"):
         Interpolation(load_backbone(clip), model)
     model.further = torch.nn.Parameter(torch.zeros(1))
-    with pytest.raises(ValueError, match="the tuned model has the weight further, but the base does not"):
+    with pytest.raises(ValueError, match="tuned .*weight further"):
         Interpolation(load_backbone(clip), model)
 
 
@@ -178,11 +178,11 @@ def test_whole_numbers_have_to_be_equal(clip):
     models = [AutoModel.from_pretrained(clip) for _ in range(2)]
     for number, model in enumerate(models):
         model.register_buffer("steps", torch.tensor(number))
-    with pytest.raises(ValueError, match="steps contains integers that differ"):
+    with pytest.raises(ValueError, match="steps .*integers"):
         Interpolation(*models)
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
 def test_an_alpha_beyond_the_ends_is_refused(clip, tuned, alpha):
-    with pytest.raises(ValueError, match=r"alpha: found .*, expected 0 \(the base\) to 1"):
+    with pytest.raises(ValueError, match=r"alpha: found .*, .* 0 .* 1"):
         load_interpolation(clip, tuned).set(alpha)

@@ -72,7 +72,7 @@ def test_what_is_written_reads_back(tmp_path):
 def test_a_json_file_that_was_changed_is_named(tmp_path):
     write_json(tmp_path / "a.json", {"a": 1})
     (tmp_path / "a.json").write_text((tmp_path / "a.json").read_text().replace(": 1", ": 2"))
-    with pytest.raises(ValueError, match=r"a\.json is damaged.* Make it again"):
+    with pytest.raises(ValueError, match=r"a\.json .*damaged.* Make it again"):
         read_checked(tmp_path / "a.json", "Make it again.")
 
 
@@ -113,22 +113,20 @@ def test_output_that_would_replace_something_is_refused(tmp_path):
     folder.mkdir()
     (folder / "notes.txt").touch()
     check_free_folder(folder, False, **given)
-    with pytest.raises(ValueError, match=r"out has no a\.json but contains other files \(notes\.txt\).* --output\."):
+    with pytest.raises(ValueError, match=r"out .*no a\.json .*other files \(notes\.txt\).* --output\."):
         check_free_folder(folder, True, whole=True, option="output", **given)
     (folder / "b.md").touch()
     for whole in (False, True):
         check_free_folder(folder, True, whole=whole, **given)
-        with pytest.raises(
-            ValueError, match=r"out already contains b\.md\. Pass --overwrite, or another --output_dir"
-        ):
+        with pytest.raises(ValueError, match=r"out .*b\.md.*--overwrite.*--output_dir"):
             check_free_folder(folder, False, whole=whole, **given)
     check_free_file(folder / "c.md", False, option="page")
     check_free_file(folder / "b.md", True, option="page")
-    with pytest.raises(ValueError, match=r"b\.md already exists\. Pass --overwrite, or another --page"):
+    with pytest.raises(ValueError, match=r"b\.md .*--overwrite.*--page"):
         check_free_file(folder / "b.md", False, option="page")
-    with pytest.raises(ValueError, match="out is a folder, expected a file"):
+    with pytest.raises(ValueError, match="out .*folder, expected a file"):
         check_free_file(folder, True, option="page")
-    with pytest.raises(ValueError, match=r"b\.md is a file, expected a folder"):
+    with pytest.raises(ValueError, match=r"b\.md .*file, expected a folder"):
         check_free_folder(folder / "b.md", True, **given)
 
 
@@ -197,7 +195,7 @@ def test_a_folder_in_use_is_named_and_a_killed_process_holds_none(tmp_path):
         assert holder.stdout.readline() == b"True\n"
         assert try_lock(tmp_path) is None
         with (
-            pytest.raises(ValueError, match=f"{tmp_path} is in use by another process.*choose another"),
+            pytest.raises(ValueError, match=f"{tmp_path} .*in use .*choose another"),
             locked(tmp_path),
         ):
             pass
@@ -271,6 +269,6 @@ def test_bytes_are_appended_at_a_place_and_what_was_behind_it_is_cut_off(tmp_pat
     append_bytes(path, b"left by a killed process", at=8)
     append_bytes(path, b"next", at=8)
     assert path.read_bytes() == b"finishednext"
-    with pytest.raises(ValueError, match="has 12 bytes, expected at least 20"):
+    with pytest.raises(ValueError, match="12 bytes.* 20"):
         append_bytes(path, b"more", at=20)
     assert path.read_bytes() == b"finishednext"

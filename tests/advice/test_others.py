@@ -149,7 +149,7 @@ def test_overlap(advice, train_begins, splits, tmp_path):
     train_begins(*one, "--overlap", *advised)
     advice.command("gallery", str(splits), "--split", "validation", "--output", str(tmp_path / "page.html"))
     cli.main(["gallery", str(splits), "--split", "test", "--output", str(tmp_path / "page.html")])
-    with pytest.raises(SystemExit, match="Choose one with --dataset_split, --evaluation_split"):
+    with pytest.raises(SystemExit, match="--dataset_split, --evaluation_split"):
         cli.main(["train", *words, str(splits), "--dataset_split", "validation"])
     train_begins(*words, splits, "--dataset_split", "train", "--evaluation_split", "test")
 

@@ -94,7 +94,7 @@ def test_attention_is_a_multiple_of_its_mean():
 
 @pytest.mark.parametrize("temperature", [0, -1, math.inf, math.nan])
 def test_a_temperature_is_above_0(temperature):
-    with pytest.raises(ValueError, match="expected a finite number above 0"):
+    with pytest.raises(ValueError, match="number above 0"):
         attention(np.zeros((2, 2)), temperature)
 
 
@@ -278,7 +278,7 @@ def test_the_caption_says_where_models_see_different_parts(tmp_path, drawn):
     for names in (("one", "whole"), ("whole", "same")):
         draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {name: found[name] for name in names})
     captions = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
-    assert re.search("different parts of the image; .*3 x 3 cells", captions[0])
+    assert re.search("3 x 3 cells", captions[0])
     assert "difference" not in captions[1] and "not seen" not in captions[1]
 
 
@@ -294,7 +294,7 @@ def test_the_color_bars_show_their_range(tmp_path, drawn):
 
 def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"a.png needs matplotlib: pip install 'hfcomp\[plots\]'"):
+    with pytest.raises(ImportError, match=r"a.png.*matplotlib.*pip install 'hfcomp\[plots\]'"):
         draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"one": cosines(0)})
 
 

@@ -68,8 +68,8 @@ def test_each_benchmark_and_metric_is_a_panel_and_every_model_named_once(tmp_pat
 
 
 def test_without_levels_or_matplotlib_it_says_so(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="lines: none has a level of abstraction"):
+    with pytest.raises(ValueError, match="lines: .*level"):
         draw_levels(tmp_path / "l.png", LINES[-2:])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="l.png needs matplotlib: pip install"):
+    with pytest.raises(ImportError, match="l.png.*matplotlib.*pip install"):
         draw_levels(tmp_path / "l.png", LINES)

@@ -115,18 +115,18 @@ def test_a_wrong_file_is_refused(tmp_path, changes, message):
 def test_a_missing_key_is_named(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({"concepts": {"size": [1]}, "accuracy": VALUES["accuracy"]}))
-    with pytest.raises(ValueError, match="mine.yaml: retrieval is missing"):
+    with pytest.raises(ValueError, match="mine.yaml: retrieval"):
         read_plan("hard_negatives", ["--report", str(path)])
 
 
 @pytest.mark.parametrize("words", [["--num_negatives", "2"], ["--keyword_negatives", "size"]])
 def test_the_command_line_does_not_set_what_the_study_sets(tmp_path, words):
-    with pytest.raises(ValueError, match=f"command line: {words[0]} is set by .*mine.yaml"):
+    with pytest.raises(ValueError, match=f"command line: {words[0]} .*mine.yaml"):
         read_plan("hard_negatives", [*words, *written(tmp_path)])
 
 
 def test_a_number_of_steps_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="num_train_epochs instead of max_steps"):
+    with pytest.raises(ValueError, match="num_train_epochs.*max_steps"):
         read_plan("hard_negatives", ["--max_steps", "7", *written(tmp_path)])
 
 
@@ -174,13 +174,13 @@ def test_shares_and_epochs_are_those_of_the_outcomes():
 
 def test_a_line_that_nobody_scored_is_named():
     plan = PLAN.model_copy(update={"concepts": {"color": [1]}, "accuracy": LineName("keyword", "top-1")})
-    with pytest.raises(ValueError, match=r"accuracy: .*'keyword', 'top-1' for color.*: keywords, "):
+    with pytest.raises(ValueError, match=r"accuracy: .*'keyword', 'top-1'.*color.*: keywords, "):
         summarize({"color": scored(paper_like())}, plan)
 
 
 def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, tmp_path, monkeypatch):
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
-    with pytest.raises(ValueError, match="visual: .*'sandbox edited', 'imag' for location"):
+    with pytest.raises(ValueError, match="visual: .*'sandbox edited', 'imag'.*location"):
         run_tradeoff(study(visual={"benchmark": "sandbox edited", "metric": "imag"}))
 
 
@@ -189,9 +189,7 @@ def test_rows_without_the_negative_images_that_are_needed_cost_no_training(study
     monkeypatch.setattr(ReplacedNegativesTrainer, "required_features", required)
     monkeypatch.setattr(ReplacedNegativesTrainer, "negative_images_advice", "Give rows some.", raising=False)
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
-    with pytest.raises(
-        ValueError, match="ReplacedNegativesTrainer: none of .* rows has a negative_image. Give rows some."
-    ):
+    with pytest.raises(ValueError, match="ReplacedNegativesTrainer: .*negative_image"):
         run_tradeoff(study())
 
 

@@ -103,7 +103,7 @@ def test_without_a_column_the_license_of_the_card_counts(project, tmp_path, card
         assert add(project, source)[0] == number
         assert items(project)["1/color"].facts["license"] == card
     else:
-        with pytest.raises(ValueError, match=r"no image that can be annotated.*--any_license"):
+        with pytest.raises(ValueError, match=r"no image.*--any_license"):
             add(project, source)
 
 
@@ -228,7 +228,7 @@ def lines_file(folder: Path, image: str) -> Path:
 def test_files_outside_the_folder_of_the_source_are_refused(project, tmp_path):
     (tmp_path / "private.jpg").write_bytes(encoded(picture(1)))
     source = lines_file(tmp_path / "set", str(tmp_path / "private.jpg"))
-    with pytest.raises(ValueError, match=r"outside its own folder.*--allow_outside_files"):
+    with pytest.raises(ValueError, match=r"outside.*--allow_outside_files"):
         add(project, source)
     assert not items(project)
     assert add(project, source, allow_outside_files=True)[0] == 1
@@ -236,12 +236,12 @@ def test_files_outside_the_folder_of_the_source_are_refused(project, tmp_path):
 
 
 def test_urls_are_not_fetched_unless_asked_for(project, tmp_path):
-    with pytest.raises(ValueError, match="no image that can be annotated"):
+    with pytest.raises(ValueError, match="no image"):
         add(project, lines_file(tmp_path / "set", "http://127.0.0.1:9/a.jpg"))
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="concepts: found 'location', expected .*object, color, size"):
+    with pytest.raises(ValueError, match="concepts: found 'location'.*object, color, size"):
         CandidateOptions(source="x", concepts=("location",))
     with pytest.raises(ValueError, match="concepts: found '', expected"):
         CandidateOptions(source="x", concepts=())

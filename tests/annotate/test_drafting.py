@@ -326,7 +326,7 @@ def test_two_runs_at_once_are_refused(project, world, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
 
     def paint(*_):
-        with pytest.raises(ValueError, match="in use by another process"):
+        with pytest.raises(ValueError, match="in use"):
             run(project)
         raise KeyboardInterrupt
 
@@ -421,10 +421,10 @@ def test_a_server_out_of_reach_ends_the_run_and_keeps_what_is_done(project, worl
         ({"number": 0}, "number: found 0"),
         ({"candidates": 0}, "candidates: found 0"),
         ({"threshold": 1.5}, "threshold: found 1.5"),
-        ({"min_area": 0.6}, "min_area: found 0.6, expected at most max_area=0.5"),
+        ({"min_area": 0.6}, "min_area: found 0.6,.*max_area=0.5"),
         ({"enlarge_x": -1}, "enlarge_x: found -1"),
         ({"concept": "location"}, "concept: found 'location'"),
-        ({"writer": "endpoint"}, "--writer endpoint needs --base_url"),
+        ({"writer": "endpoint"}, "--writer endpoint .*--base_url"),
         ({"base_url": "http://127.0.0.1:1/v1"}, "--base_url .*--writer endpoint"),
         ({"inpaint_steps": 0}, "inpaint_steps: found 0"),
     ],

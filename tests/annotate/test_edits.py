@@ -76,5 +76,5 @@ def test_answers_are_read_as_one_of_the_edits_offered():
 )
 def test_objects_of_other_super_categories_and_further_changes_are_refused(caption):
     one = item("object", "A bird is on a car.")
-    with pytest.raises(Refused, match="not an offered replacement"):
+    with pytest.raises(Refused, match="not an offered"):
         read_proposal(one, EditAnswer(mask="bird", paint="cat bench person", caption=caption))

@@ -90,7 +90,7 @@ def test_a_long_prompt_is_cut(segmenter):
 
 @pytest.mark.parametrize("prompt", ["", "  \n"])
 def test_an_empty_prompt_is_refused(segmenter, prompt):
-    with pytest.raises(ValueError, match="mask prompt is empty"):
+    with pytest.raises(ValueError, match="mask prompt .*empty"):
         segmenter.probability_map(photograph(), prompt)
 
 
@@ -99,12 +99,12 @@ def test_two_loads_of_a_folder_have_one_identity(segmenter, folder):
 
 
 def test_another_kind_of_model_is_refused(clip):
-    with pytest.raises(ValueError, match="segmenter=.*model type is 'clip', expected 'clipseg'"):
+    with pytest.raises(ValueError, match="segmenter=.*'clip'.*'clipseg'"):
         Segmenter(str(clip))
 
 
 def test_a_missing_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="segmenter=.*nowhere.*not a CLIPSeg model"):
+    with pytest.raises(ValueError, match="segmenter=.*nowhere.*CLIPSeg"):
         Segmenter(str(tmp_path / "nowhere"))
 
 
@@ -228,7 +228,7 @@ def test_too_little_memory_is_a_clear_error(inpainter, monkeypatch):
 
 @pytest.mark.parametrize("prompt", ["", " \n "])
 def test_an_empty_inpainting_prompt_is_refused(inpainter, prompt):
-    with pytest.raises(ValueError, match="inpainting prompt is empty"):
+    with pytest.raises(ValueError, match="inpainting prompt .*empty"):
         inpainter.paint(photograph(), middle(photograph()), prompt, [0])
 
 
@@ -273,7 +273,7 @@ def test_a_pipeline_of_other_arguments_is_refused(painting_folder, monkeypatch):
             """Another call."""
 
     monkeypatch.setattr("hfcomp.annotate.models.load_pipeline", lambda *_, **__: Other())
-    with pytest.raises(ValueError, match="Other .*guidance_scale, height, num_inference_steps, width"):
+    with pytest.raises(ValueError, match="guidance_scale, height, num_inference_steps, width"):
         Inpainter(str(painting_folder), **SETTINGS)
 
 

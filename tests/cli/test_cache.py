@@ -96,7 +96,7 @@ def test_mistakes_are_named(words, message, folder):
 
 
 def test_a_folder_that_is_not_there_and_a_limit_that_is_no_size_are_named(tmp_path, monkeypatch):
-    with pytest.raises(SystemExit, match="error: --cache: .*nowhere is not a folder"):
+    with pytest.raises(SystemExit, match="error: --cache: .*nowhere .*folder"):
         cli.main(["cache", "--cache", str(tmp_path / "nowhere")])
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "lots")
     with pytest.raises(SystemExit, match="error: HFCOMP_CACHE_LIMIT: found 'lots'"):
@@ -121,7 +121,7 @@ def test_image_hashes_are_shown_and_cleared_too(hashes, folder, clip, capsys):
     shown(capsys, "clear", "--model", clip, "--yes")
     assert "image hashes" not in shown(capsys, "clear", "--older_than", "1", "--yes")
     assert len(list(hashes.glob("*/*.npy"))) == 2
-    with pytest.raises(SystemExit, match=f"error: 6.0 kB of image hashes from {hashes} would be removed. Pass --yes"):
+    with pytest.raises(SystemExit, match=f"error: 6.0 kB .*{hashes}.*--yes"):
         cli.main(["cache", "clear"])
     assert f"removed 6.0 kB of image hashes from {hashes}" in shown(capsys, "clear", "--yes")
     assert not list(hashes.glob("*/*")) and "0 B of image hashes" in shown(capsys)

@@ -178,17 +178,17 @@ def test_what_is_done_to_texts_is_written_down(done):
 def test_results_are_not_replaced_unasked(models, data, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "results.json").write_text("{}")
-    with pytest.raises(SystemExit, match=r"out already contains results\.json. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"out .*results\.json.*--overwrite"):
         main(words(models, data, tmp_path))
 
 
 def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
     before = (done / "results.json").read_bytes()
     compare = ["compare", f"{done}:clip", f"{done}:other", "--no_page", "--output_dir"]
-    with pytest.raises(SystemExit, match="is one of the compared folders"):
+    with pytest.raises(SystemExit, match="one of the compared"):
         cli.main([*compare, str(done.parent / "x" / ".." / done.name), "--overwrite"])
     shutil.copytree(done, tmp_path / "other")
-    with pytest.raises(SystemExit, match=r"other already contains results\.json. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"other .*results\.json.*--overwrite"):
         cli.main([*compare, str(tmp_path / "other")])
     assert (done / "results.json").read_bytes() == before == (tmp_path / "other" / "results.json").read_bytes()
     cli.main([*compare, str(tmp_path / "other"), "--overwrite"])
@@ -197,7 +197,7 @@ def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
 
 def test_a_folder_in_use_is_named(models, data, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out .*in use"):
         main(words(models, data, tmp_path))
     assert not (tmp_path / "out").exists() and not (tmp_path / "cache").exists()
 
@@ -212,7 +212,7 @@ def test_what_cannot_be_had_is_skipped_and_shown(models, data, tmp_path, capsys)
 
 
 def test_nothing_to_score_is_an_error_and_leaves_nothing(models, tmp_path):
-    with pytest.raises(SystemExit, match="no benchmark could be scored"):
+    with pytest.raises(SystemExit, match="no benchmark"):
         main([str(models["clip"]), "--benchmarks", "winoground", "--output_dir", str(tmp_path / "out"), "--no_cache"])
     assert not (tmp_path / "out").exists()
 
@@ -302,7 +302,7 @@ def test_weights_that_give_nan_are_reported(models, data, tmp_path):
     torch.nn.init.constant_(broken.text_projection.weight, torch.nan)
     broken.save_pretrained(tmp_path / "broken")
     AutoProcessor.from_pretrained(models["clip"]).save_pretrained(tmp_path / "broken")
-    with pytest.raises(SystemExit, match="sugarcrepe: failed: clip: the model's embeddings are NaN or infinite"):
+    with pytest.raises(SystemExit, match="sugarcrepe: failed: clip: .*NaN"):
         main(words({"clip": tmp_path / "broken"}, data, tmp_path, names=("clip",)))
 
 
@@ -338,7 +338,7 @@ def test_unavailable_is_told_apart_from_wrong(models, data, tmp_path, monkeypatc
         raise Unavailable("it is gone.", "Ask its authors.")
 
     monkeypatch.setattr("hfcomp.evaluation.loaded.load_items", gone)
-    with pytest.raises(SystemExit, match="no benchmark could be scored"):
+    with pytest.raises(SystemExit, match="no benchmark"):
         main(words(models, data, tmp_path))
 
 
@@ -419,9 +419,9 @@ def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
     recall = {name: one[one["metric"].str.contains("recall")] for name, one in items.items()}
     assert len(recall["tsv"]) == 8
     assert recall["tsv"]["value"].tolist() == recall["parquet"]["value"].tolist()
-    with pytest.raises(SystemExit, match="column_names applies only to your own files"):
+    with pytest.raises(SystemExit, match="column_names .*own files"):
         main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
-    with pytest.raises(SystemExit, match="needs the columns 'image', 'caption'.*image=filepath,caption=title"):
+    with pytest.raises(SystemExit, match="'image', 'caption'.*image=filepath,caption=title"):
         main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])
 
 

@@ -64,7 +64,7 @@ def test_one_point_is_a_plain_model_with_its_record(clip, tuned, tmp_path, capsy
     assert record["tuned"]["weights"] == identity(tuned)
     assert str(tmp_path) not in (tmp_path / "point" / RECORD_FILE).read_text()
     card = (tmp_path / "point" / "README.md").read_text()
-    assert "The user set this point; it was not chosen by scores." in card and "Not evaluated" in card
+    assert "The user set this point" in card and "Not evaluated" in card
     assert str(tmp_path) not in card and "### Values" not in card
 
 
@@ -74,9 +74,9 @@ def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path, monkeyp
     (tmp_path / "out").mkdir()
     write_json(tmp_path / "out" / RECORD_FILE, {})
     (tmp_path / "out" / "old").touch()
-    with pytest.raises(SystemExit, match=r"out already contains merge\.json. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"out .*merge\.json.*--overwrite"):
         main(words)
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out .*in use"):
         main([*words, "--overwrite"])
     main([*words, "--overwrite"])
     assert_plain(tmp_path / "out", torch.float16)
@@ -87,7 +87,7 @@ def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path, monkeyp
 def test_a_model_that_is_not_there_is_named_as_by_other_commands(clip, tuned, tmp_path, place):
     models = [str(clip), str(tuned)]
     models[place] = str(tmp_path / "nothing")
-    with pytest.raises(SystemExit, match=r"^error: .*/nothing: no such folder\.$"):
+    with pytest.raises(SystemExit, match=r"^error: .*/nothing: no such"):
         main(["merge", *models, "--alpha", "0.5", "--output_dir", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
@@ -99,10 +99,10 @@ def test_files_that_no_merge_wrote_are_never_deleted(clip, tuned, root, tmp_path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     words = ["merge", str(clip), str(tuned), "--alpha", "0.5", "--output_dir", str(tmp_path / "keep")]
-    with pytest.raises(SystemExit, match=r"keep .*contains other files \(config\.json, notes\.txt\)"):
+    with pytest.raises(SystemExit, match=r"keep .*other files \(config\.json, notes\.txt\)"):
         main([*words, *overwrite])
     words = sweep(clip, tuned, tmp_path / "sweep", "--benchmarks", "sugarcrepe", "--data_dir", str(root))
-    with pytest.raises(SystemExit, match=r"model .*contains other files \(notes\.txt\)"):
+    with pytest.raises(SystemExit, match=r"model .*other files \(notes\.txt\)"):
         main([*words, *overwrite])
     assert [path.read_text() for path in mine] == ["mine"] * 3
 
@@ -129,7 +129,7 @@ def test_the_chosen_model_has_a_card_with_the_numbers_of_the_other_half(swept, c
     assert len(scored) == len({(line["subset"], line["metric"]) for line in results["results"]})
     for line in results["results"]:
         assert scored[line["subset"], line["metric"]] == round(line["models"][chosen]["value"], 4)
-    assert f"Alpha is {record['alpha']:g} (0: the base, 1: the tuned model)." in card.text
+    assert f"Alpha is {record['alpha']:g} " in card.text
     assert record["chosen"]["rule"] in card.text and HALVES in card.text and "wortsman2022robust" in card.text
     assert "](figure.png)" in card.text and (swept / "model" / "figure.png").is_file()
     assert "the choice by " in section_of(card.text, "## Notes")

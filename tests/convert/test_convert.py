@@ -138,7 +138,7 @@ def test_several_models_in_a_file_are_named(tmp_path, words):
         (
             "a",
             {"state_dict": network, "state_dict_ema": network},
-            "state_dict, state_dict_ema. Choose one, such as --state",
+            "state_dict, state_dict_ema.*--state",
         ),
         (
             "b",
@@ -149,7 +149,7 @@ def test_several_models_in_a_file_are_named(tmp_path, words):
         torch.save(content, tmp_path / f"{name}.pt")
         with pytest.raises(ValueError, match="several models.*" + said):
             convert_checkpoint(tmp_path / f"{name}.pt", tmp_path / "clip")
-    with pytest.raises(ValueError, match="no model under 'state_dict_emma'. Did you mean 'state_dict_ema'"):
+    with pytest.raises(ValueError, match="'state_dict_emma'.*'state_dict_ema'"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip", ConversionOptions(state="state_dict_emma"))
 
 
@@ -161,11 +161,11 @@ def convert(tmp_path, content, **options):
 def test_the_activation_is_asked_for(tmp_path, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
     for given in ({}, {"model": "ViT-B-32"}):
-        with pytest.raises(ValueError, match="activation.*--pretrained openai.*--activation"):
+        with pytest.raises(ValueError, match="--pretrained openai.*--activation"):
             convert(tmp_path, weights, processor=str(old_clip), **given)
     with pytest.raises(ValueError, match="--pretrained my_run: "):
         convert(tmp_path, weights, processor=str(old_clip), pretrained="my_run")
-    with pytest.raises(ValueError, match="quick_gelu by --model ViT-B-32-quickgelu, gelu by --pretrained laion2b_e16"):
+    with pytest.raises(ValueError, match="quick_gelu .*--model ViT-B-32-quickgelu, gelu .*--pretrained laion2b_e16"):
         convert(tmp_path, weights, model="ViT-B-32-quickgelu", pretrained="laion2b_e16", processor=str(old_clip))
     assert not (tmp_path / "clip").exists()
 
@@ -207,7 +207,7 @@ def changed(weights, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"visual__proj": None}, r"the weights lack \['visual.proj'\]"),
+        ({"visual__proj": None}, r"lack \['visual.proj'\]"),
         ({"visual__transformer__resblocks__1__ln_1__bias": None}, "lack.*resblocks.1.ln_1.bias"),
         ({"visual__layer1__0__conv1__weight": torch.ones(1)}, "is a ResNet CLIP"),
         ({"text_decoder__text_projection": torch.ones(1)}, "is a CoCa"),
@@ -235,7 +235,7 @@ def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, 
         ({"text_cfg__pool_type": "eos", "text_cfg__eos_id": 2}, "text_cfg.eos_id=2"),
         ({"text_cfg__hf_model_name": "roberta-base"}, "text_cfg.hf_model_name='roberta-base'"),
         ({"multimodal_cfg": {}}, "multimodal_cfg: not a known setting"),
-        ({"vision_cfg__image_size": 224}, "positions for 4 patches of 32 pixels, but images have 224"),
+        ({"vision_cfg__image_size": 224}, "4 patches of 32 pixels.* 224"),
         ({"text_cfg__hf_tokenizer_name": "bert-base-uncased"}, "hf_tokenizer_name='bert-base-uncased'.*--processor"),
     ],
 )
@@ -249,7 +249,7 @@ def test_settings_of_other_networks_are_refused(tmp_path, words, changes, said):
 def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
     file = tmp_path / "a.pt"
     torch.save({"state_dict": {}, "args": Namespace(lr=1)}, file)
-    with pytest.raises(ValueError, match=r"a\.pt contains argparse\.Namespace .*tensors.*running code.*save"):
+    with pytest.raises(ValueError, match=r"a\.pt .*argparse\.Namespace"):
         convert_checkpoint(file, tmp_path / "clip")
     torch.save({"state_dict": {}, "epoch": np.float64(1)}, file)
     with pytest.raises(ValueError, match="multiarray.scalar"):
@@ -266,9 +266,9 @@ def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
 
 
 def test_what_is_no_checkpoint_is_named(tmp_path, clip, words):
-    with pytest.raises(ValueError, match=r"config\.json: expected a weights file .*\.safetensors, \.pt, .*\.ckpt\.$"):
+    with pytest.raises(ValueError, match=r"config\.json: .*\.safetensors, \.pt, .*\.ckpt\.$"):
         convert_checkpoint(clip / "config.json", tmp_path / "clip")
-    with pytest.raises(ValueError, match="no such file or folder"):
+    with pytest.raises(ValueError, match="no such file"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     with pytest.raises(ValueError, match="transformers weights.*--to open_clip"):
         convert_checkpoint(clip, tmp_path / "clip")
@@ -276,13 +276,13 @@ def test_what_is_no_checkpoint_is_named(tmp_path, clip, words):
     with pytest.raises(ValueError, match=r"visual\.conv1\.weight is missing.*fc\.weight"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save({"state_dict": {"visual.trunk.stem.0.weight": torch.ones(1)}}, tmp_path / "a.pt")
-    with pytest.raises(ValueError, match="image tower comes from timm"):
+    with pytest.raises(ValueError, match="tower .*from timm"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save([1], tmp_path / "a.pt")
     with pytest.raises(ValueError, match="found a list"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save({}, tmp_path / "b.pt")
-    with pytest.raises(ValueError, match=r"a\.pt, b\.pt\. Pass the file"):
+    with pytest.raises(ValueError, match=r"a\.pt, b\.pt"):
         convert_checkpoint(tmp_path, tmp_path / "clip")
 
 
@@ -290,7 +290,7 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
     (tmp_path / "clip").mkdir()
     (tmp_path / "clip" / "thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"clip .*contains other files \(thesis\.txt\).*another --output\."):
+    with pytest.raises(ValueError, match=r"clip .*other files \(thesis\.txt\).* --output\."):
         convert(tmp_path, weights, pretrained="openai", processor=str(old_clip))
     (tmp_path / "clip" / "thesis.txt").unlink()
     for tag in ("openai", "laion2b_e16"):
@@ -300,12 +300,12 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path, old_clip, words):
 
 def test_the_tokenizer_has_the_model_s_tokens(tmp_path, clip, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
-    with pytest.raises(ValueError, match="ends texts with token 1.*highest"):
+    with pytest.raises(ValueError, match="tokenizer .*token 1,.*highest"):
         convert(tmp_path, weights, pretrained="openai", processor=str(clip))
     fewer = changed(weights, token_embedding__weight=torch.ones(words - 1, 64))
-    with pytest.raises(ValueError, match=f"{words:,} tokens.*the model has {words - 1:,}"):
+    with pytest.raises(ValueError, match=f"{words:,} tokens.* {words - 1:,}"):
         convert(tmp_path, fewer, pretrained="openai", processor=str(old_clip))
-    with pytest.raises(ValueError, match="missing: no such folder"):
+    with pytest.raises(ValueError, match="missing: no such"):
         convert(tmp_path, weights, pretrained="openai", processor=str(tmp_path / "missing"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="empty: .*Pass --processor"):
@@ -386,7 +386,7 @@ def test_longest_side_is_refused(tmp_path, words):
     settings = worlds.config(PLAIN, words)
     settings["preprocess_cfg"]["resize_mode"] = "longest"
     source = worlds.write_folder(tmp_path / "source", worlds.model(PLAIN, words), settings)
-    with pytest.raises(ValueError, match="resize_mode='longest'"):
+    with pytest.raises(ValueError, match="'longest'"):
         convert_checkpoint(source, tmp_path / "clip", ConversionOptions())
 
 
@@ -450,7 +450,7 @@ def test_other_models_are_not_written_as_open_clip(request, tmp_path, kind):
 
 
 def test_a_text_that_does_not_end_at_the_highest_token_is_not_written(tmp_path, clip):
-    with pytest.raises(ValueError, match="ends? with token 1 .*highest token"):
+    with pytest.raises(ValueError, match="token 1 .*highest"):
         export_open_clip(clip, tmp_path / "open_clip")
 
 
@@ -459,7 +459,7 @@ def test_both_activations_at_once_are_not_written(tmp_path, old_clip):
     model.config.text_config.hidden_act = "gelu"
     model.save_pretrained(tmp_path / "mixed")
     AutoProcessor.from_pretrained(old_clip).save_pretrained(tmp_path / "mixed")
-    with pytest.raises(ValueError, match="activations quick_gelu and gelu"):
+    with pytest.raises(ValueError, match="quick_gelu and gelu"):
         export_open_clip(tmp_path / "mixed", tmp_path / "open_clip")
 
 

@@ -110,11 +110,11 @@ def test_another_tower_is_refused_with_what_differs(siglip, llava, clip, tmp_pat
     config = CLIPConfig.from_pretrained(clip)
     config.vision_config.patch_size = 8
     CLIPModel(config).save_pretrained(tmp_path / "finer")
-    with pytest.raises(ValueError, match="patch_size 8 instead of 16. Choose the model"):
+    with pytest.raises(ValueError, match="patch_size 8 .* 16"):
         export_llava(tmp_path / "finer", llava, tmp_path / "out")
-    with pytest.raises(ValueError, match="model_type 'siglip_vision_model' instead of 'clip_vision_model'"):
+    with pytest.raises(ValueError, match="model_type 'siglip_vision_model' .*'clip_vision_model'"):
         export_llava(siglip, llava, tmp_path / "out")
-    with pytest.raises(ValueError, match="expected an image-text-to-text model such as LLaVA"):
+    with pytest.raises(ValueError, match="expected .*LLaVA"):
         export_llava(clip, clip, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -125,5 +125,5 @@ def test_the_command_says_what_was_done(tuned, llava, tmp_path, capsys):
     said = capsys.readouterr().out
     assert f"{llava.name}: 39 tensors replaced, 15 of them changed" in said and said.endswith(f"written: {folder}\n")
     for words in (["--to", "llava"], ["--llava", str(llava)]):
-        with pytest.raises(SystemExit, match="--to llava needs --llava MODEL"):
+        with pytest.raises(SystemExit, match="--to llava .*--llava MODEL"):
             cli.main(["convert", str(tuned), *words, "--output", str(folder)])

@@ -88,7 +88,7 @@ def test_the_images_are_squashed_and_the_texts_padded_to_the_end(tmp_path, sigli
 @pytest.mark.parametrize(
     ("tower", "text", "said"),
     [
-        ("convnext_base", {}, "image tower is timm's convnext_base, not SigLIP's"),
+        ("convnext_base", {}, "timm's convnext_base"),
         ("vit_base_patch16_siglip_224", {"pool_type": "first"}, "text_cfg.pool_type='first'"),
         ("vit_base_patch16_siglip_224", {"no_causal_mask": False}, "no_causal_mask=true"),
     ],
@@ -104,7 +104,7 @@ def test_without_a_configuration_and_without_a_tokenizer(tmp_path):
     source = worlds.write_folder(
         tmp_path / "source", network(80, "gelu", "gelu"), config(80, "vit_base_patch16_siglip_224")
     )
-    with pytest.raises(ValueError, match="Google has 80 tokens. Pass --processor"):
+    with pytest.raises(ValueError, match="Google has 80 tokens.*--processor"):
         convert_checkpoint(source, tmp_path / "siglip")
     (source / "open_clip_config.json").unlink()
     with pytest.raises(ValueError, match=r"open_clip_config\.json is missing.*timm"):

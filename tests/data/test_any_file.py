@@ -205,7 +205,7 @@ def test_a_set_with_own_names_trains_and_its_images_are_those_of_its_folder(fold
     InfoNCETrainer(str(clip), args, load_training_set(str(path), column_names=names)).train()
     args.column_names = names  # rows that `datasets` has read: names start at the working directory
     rows = datasets.load_dataset("csv", data_files=str(path), sep="\t", split="train")
-    with pytest.raises(FileNotFoundError, match="column 'image', row 0: the file .*/photos/0.png does not exist"):
+    with pytest.raises(FileNotFoundError, match="'image', row 0: .*/photos/0.png .*not exist"):
         InfoNCETrainer(str(clip), args, rows)
     InfoNCETrainer(str(clip), args, rows.map(lambda row: {"filepath": f"data/{row['filepath']}"})).train()
 
@@ -213,7 +213,7 @@ def test_a_set_with_own_names_trains_and_its_images_are_those_of_its_folder(fold
 def test_missing_columns_are_proposed_in_a_form_that_loads(folder):
     path, names = write_tsv(folder)
     args = InfoNCEConfig(output_dir=str(folder / "run"), use_cpu=True)
-    with pytest.raises(ValueError, match="needs the columns 'image', 'caption'") as error:
+    with pytest.raises(ValueError, match="needs .*'image', 'caption'") as error:
         InfoNCETrainer.check_rows(load_training_set(str(path)), args)
     assert "--column_names image=filepath,caption=title, in Python column_names=" in str(error.value)
     copied = json.loads(str(error.value).partition("in Python column_names=")[2].rstrip("."))
@@ -224,7 +224,7 @@ def test_files_of_two_tables_with_one_name_are_refused(folder):
     for part in ("a", "b"):
         write_images(folder / "set" / part)
         datasets.Dataset.from_dict(OWN).to_csv(folder / "set" / part / "train.csv")
-    message = r"column 'image', row 0: 'photos/0\.png' matches 2 files, .*/a/photos/0.png and .*/b/photos"
+    message = r"'image', row 0: 'photos/0\.png' .*2 files, .*/a/photos/0.png .*/b/photos"
     with pytest.raises(ValueError, match=message):
         load_training_set(str(folder / "set"), column_names=NAMES)
     for index in range(3):
@@ -267,5 +267,5 @@ def test_lists_that_are_written_as_texts_become_lists(folder):
 
 def test_a_table_without_rows_is_named(folder):
     (folder / "empty.tsv").write_text("filepath\ttitle\n")
-    with pytest.raises(ValueError, match=r"empty\.tsv has no rows"):
+    with pytest.raises(ValueError, match=r"empty\.tsv .*no rows"):
         load_training_set(str(folder / "empty.tsv"), column_names=NAMES)

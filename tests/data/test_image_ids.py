@@ -29,9 +29,7 @@ def test_without_the_column_there_is_no_key():
 
 @pytest.mark.parametrize("value", [1.5, ["a"], True, b"a"])
 def test_other_types_are_refused(value):
-    with pytest.raises(
-        ValueError, match=r"column 'image_id', row 3: found .* expected null, or a text or whole number"
-    ):
+    with pytest.raises(ValueError, match=r"'image_id', row 3: found .* null"):
         image_key(value, 3)
 
 
@@ -43,7 +41,7 @@ def test_rows_that_share_an_image_are_counted():
 
 
 def test_one_image_for_all_rows_is_refused():
-    with pytest.raises(ValueError, match=r"all 3 rows have the value 'x'.*{'image_id': str\(number\)}"):
+    with pytest.raises(ValueError, match=r"3 rows .*'x'.*{'image_id': str\(number\)}"):
         shared_rows(["x"] * 3)
 
 

@@ -62,7 +62,7 @@ def test_lists_are_drawn_from_or_chosen_from(tmp_path):
 
 def test_a_trainer_refuses_such_rows_when_it_is_made(clip, tmp_path):
     args = InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to="none")
-    with pytest.raises(ValueError, match="column 'caption', row 1: found None"):
+    with pytest.raises(ValueError, match="'caption', row 1: found None"):
         InfoNCETrainer(str(clip), args, rows_of(["a", None]))
 
 
@@ -79,7 +79,7 @@ def own_names(tmp_path):
 def test_both_columns_are_proposed(tmp_path):
     path = own_names(tmp_path)
     args = InfoNCEConfig(output_dir=str(tmp_path / "run"), use_cpu=True, report_to="none")
-    with pytest.raises(ValueError, match=r"--column_names image=photo_path,caption=description, in Python") as error:
+    with pytest.raises(ValueError, match=r"--column_names image=photo_path,caption=description") as error:
         InfoNCETrainer.check_rows(load_training_set(path), args)
     names = eval(str(error.value).partition("in Python column_names=")[2].rstrip("."))
     assert InfoNCETrainer.check_rows(load_training_set(path, column_names=names), args) is None

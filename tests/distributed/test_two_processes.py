@@ -319,7 +319,7 @@ def test_processes_share_the_encoding_before_training(two, one):
 
 def test_a_file_that_cannot_be_written_stops_both_processes(two):
     for result in two["ahnpl_without_disk"]:
-        assert "could not be written: [Errno 28] No space left" in result.facts["error"]
+        assert "[Errno 28] No space" in result.facts["error"]
     assert not list((two["ahnpl_without_disk"][0].folder / "out" / FOLDER).iterdir())
 
 
@@ -382,7 +382,7 @@ def test_a_loss_that_is_not_finite_stops_both_processes(two, name):
     first, second = two[name]
     out = first.folder / "out"
     for result in (first, second):
-        assert f"the loss is nan at step {NAN_STEP}" in result.facts["error"]
+        assert f"nan at step {NAN_STEP}" in result.facts["error"]
         assert str(out / "nonfinite_batch.json") in result.facts["error"]
     batch = json.loads((out / "nonfinite_batch.json").read_text())
     rows = first.facts["batches"][NAN_STEP - 1] + second.facts["batches"][NAN_STEP - 1]
@@ -401,7 +401,7 @@ def test_a_loss_that_is_not_finite_is_not_saved(two):
 
 def test_a_smaller_last_batch_is_refused_in_training(two):
     for result in two["ragged_training"]:
-        assert result.facts["error"].startswith("dataloader_drop_last=False with several processes")
+        assert result.facts["error"].startswith("dataloader_drop_last=False")
         assert "Leave it at true." in result.facts["error"]
         assert result.facts["steps"] == 0
 

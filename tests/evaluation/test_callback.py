@@ -405,18 +405,18 @@ def idle(clip, pairs, tmp_path_factory):
     [
         ("sugarcrepe", {}, TypeError, "expected a list"),
         ([], {}, ValueError, "at least one"),
-        (["sugarcrep"], {}, ValueError, "'sugarcrep'. Did you mean 'sugarcrepe'"),
-        (["sugarcrepe", SUGARCREPE], {}, ValueError, r"no name twice; found \['sugarcrepe'\]"),
-        (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0, expected at least 1"),
+        (["sugarcrep"], {}, ValueError, "'sugarcrep'.*'sugarcrepe'"),
+        (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], .*once"),
+        (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0,.* 1"),
         (
             ["sugarcrepe"],
             {"folders": {"sugarcrepe": "nowhere"}},
             ValueError,
-            "sugarcrepe=nowhere.*a folder that exists",
+            "sugarcrepe=nowhere",
         ),
-        (["sugarcrepe"], {"processing_class": tiny}, ValueError, "expected a processor with a tokenizer"),
+        (["sugarcrepe"], {"processing_class": tiny}, ValueError, "processor .*tokenizer"),
         ([own_benchmark("absent")], {}, Unavailable, "absent: Not on the Hub .* Draw them."),
-        ([own_benchmark(image="none.png")], {}, ValueError, "has no items to score"),
+        ([own_benchmark(image="none.png")], {}, ValueError, "no items"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_at_once(benchmarks, scoring, error, message, idle, root):
@@ -468,7 +468,7 @@ def test_a_part_can_be_chosen_by(trainer_of):
 
 def test_an_image_that_cannot_be_read_stops_the_run_before_its_first_step(trainer_of, root):
     trainer = trainer_of(benchmarks=[own_benchmark(image="sugarcrepe/add_att.json")], scoring={"steps": 1})
-    with pytest.raises(ValueError, match="column 'image', row 0 .* is not in a supported image format"):
+    with pytest.raises(ValueError, match="'image', row 0 .*supported"):
         trainer.train()
     assert trainer.state.global_step == 0
 

@@ -57,7 +57,7 @@ def test_the_command_ends_in_one_line_and_follows_its_advice(clip, tmp_path, cap
 @pytest.mark.follows(*ADVICE)
 def test_python_says_the_same_and_scores_the_rest(clip, tmp_path):
     rows = write_rows(tmp_path, (0, 2))
-    with pytest.raises(ValueError, match=r"column 'image', row 0 .*skip_damaged=True") as stopped:
+    with pytest.raises(ValueError, match=r"'image', row 0 .*skip_damaged=True") as stopped:
         hfcomp.evaluate(clip, benchmarks=rows, **PLACE)
     assert "other benchmarks" not in str(stopped.value)
     results = hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=True, **PLACE)
@@ -84,7 +84,7 @@ def test_without_any_damage_nothing_changes(clip, tmp_path):
 
 def test_a_set_of_which_all_images_are_damaged_is_an_error(clip, tmp_path):
     rows = write_rows(tmp_path, (0, 1), 2)
-    with pytest.raises(ValueError, match="all 2 items have a damaged image. The first: column 'image', row 0"):
+    with pytest.raises(ValueError, match="all 2 .*damaged .*'image', row 0"):
         hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=True, **PLACE)
 
 
@@ -140,7 +140,7 @@ class Given:
 @pytest.mark.follows(*ADVICE)
 def test_an_audit_with_a_model_names_the_image_or_counts_it(clip, tmp_path):
     rows, options = write_rows(tmp_path), {"model": str(clip), "device": "cpu", "no_cache": True}
-    with pytest.raises(ValueError, match="column 'image', row 1 .*--skip_damaged"):
+    with pytest.raises(ValueError, match="'image', row 1 .*--skip_damaged"):
         audit(rows, AuditOptions(**options), hashes=tmp_path / "hashes")
     found = audit(rows, AuditOptions(**options, skip_damaged=True), hashes=tmp_path / "hashes")
     (note,) = [note for note in found.notes if "damaged" in note]
@@ -172,7 +172,7 @@ def test_the_images_of_a_probe_are_never_left_out(clip, tmp_path, capfd):
     items = BenchmarkData(good, Origin("here"), classes=("a", "b"), train=BenchmarkData(bad, Origin("here")))
     data = (Given(items),)
     probe = Benchmark("probe", "Probe", "general", Probe(fit_lbfgs), data, "ours", "none", "It is here.")
-    with pytest.raises(ValueError, match=r"\(train\)', row 1 .*a part of its images") as stopped:
+    with pytest.raises(ValueError, match=r"\(train\)', row 1 .*part") as stopped:
         hfcomp.evaluate(clip, benchmarks=[probe], **PLACE)
     assert "--skip_damaged" not in str(stopped.value) and "Traceback" not in capfd.readouterr().err
 

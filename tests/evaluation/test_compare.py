@@ -277,7 +277,7 @@ def test_damage_ends_the_command_with_what_was_expected_and_found(folders, tmp_p
 
 def test_an_output_folder_in_use_is_named(folders, tmp_path):
     given = ["compare", *map(str, folders), "--output_dir", str(tmp_path / "out")]
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out .*in use"):
         cli.main(given)
     cli.main(given)
     assert (tmp_path / "out" / "results.json").is_file()
@@ -316,7 +316,7 @@ def test_the_same_rows_are_compared_under_one_title(run, tmp_path):
 
 @pytest.mark.follows("hfcomp/evaluation/compare.py", "on the same rows: --benchmarks")
 def test_other_rows_of_it_are_named_with_the_split_to_evaluate(run, tmp_path):
-    match = r"3 images of data/negatives and .* has 4\. .*--benchmarks data/negatives --split 'train\[90%:\]'"
+    match = r"3 images .*data/negatives .* 4\. .*--benchmarks data/negatives --split 'train\[90%:\]'"
     with pytest.raises(ValueError, match=match):
         compare([str(run), str(evaluated(tmp_path / "evaluation", items=4))])
 
@@ -324,6 +324,6 @@ def test_other_rows_of_it_are_named_with_the_split_to_evaluate(run, tmp_path):
 def test_what_has_no_benchmark_in_common_is_listed_once_a_file(tmp_path):
     both = [outcomes(name, [1, 0], benchmark="SPEC") for name in ("base", "tuned")]
     other = stored(tmp_path / "other", outcomes("clip", [1, 0], benchmark="COLA"))
-    with pytest.raises(ValueError, match="no benchmark in common") as caught:
+    with pytest.raises(ValueError, match="no benchmark .*common") as caught:
         compare([str(stored(tmp_path / "both", *both)), str(other)])
     assert str(caught.value).count("items.parquet") == 2

@@ -78,18 +78,18 @@ def test_rows_that_cannot_be_scored_are_left_out_and_counted(tmp_path):
 def test_nothing_left_is_an_error(tmp_path):
     items = rows(2, tmp_path)
     table = items.rows.to_dict() | {"caption": ["", ""]}
-    with pytest.raises(ValueError, match="choice: memory has no items.*{'empty caption': 2}"):
+    with pytest.raises(ValueError, match="choice: memory .*{'empty caption': 2}"):
         validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
 
 
 def test_a_missing_column_names_those_that_are_there(tmp_path):
     items = rows(2, tmp_path)
-    with pytest.raises(ValueError, match="memory has no column 'caption'; it has 'image', 'negative_captions'"):
+    with pytest.raises(ValueError, match="no column 'caption'; .*'image', 'negative_captions'"):
         validate(CHOICE, replace(items, rows=items.rows.remove_columns("caption")))
 
 
 def test_an_item_that_is_there_twice_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="has the item 'all/b' in rows 1 and 3"):
+    with pytest.raises(ValueError, match="'all/b' in rows 1 and 3"):
         validate(CHOICE, rows(4, tmp_path, item=["a", "b", "c", "b"]))
     assert len(validate(CHOICE, rows(2, tmp_path, item=["a", "a"], subset=["x", "y"])).rows) == 2
 
@@ -158,7 +158,7 @@ def test_a_metric_that_the_protocol_does_not_declare_is_an_error(tmp_path):
         metric_names = ()
 
     items = validate(CHOICE, rows(3, tmp_path))
-    with pytest.raises(ValueError, match="choice: its protocol .*'accuracy'.* metric_names"):
+    with pytest.raises(ValueError, match="choice: .*'accuracy'.*metric_names"):
         run_benchmark(replace(CHOICE, protocol=Renamed()), items, Counting())
     assert set(run_benchmark(replace(CHOICE, protocol=Undeclared()), items, Counting()).items["metric"]) == {
         "accuracy"

@@ -76,9 +76,9 @@ def test_two_models_are_compared_by_name_or_place_either_way(results, clip, othe
         for one in (results, change)
     )
     assert (there.to_numpy() == -back.to_numpy()).all() and (there != 0).any()
-    with pytest.raises(ValueError, match="found 'othr', expected one of the models clip, other. Did you mean 'other'"):
+    with pytest.raises(ValueError, match="'othr'.*clip, other.*'other'"):
         results.compare("othr", "clip")
-    with pytest.raises(ValueError, match="'clip' is named twice"):
+    with pytest.raises(ValueError, match="'clip' .*twice"):
         results.compare("clip", str(clip))
 
 
@@ -101,7 +101,7 @@ def test_what_is_saved_is_loaded_and_compared(results, tmp_path):
     pd.testing.assert_frame_equal(again.to_pandas(), results.to_pandas())
     stored = hfcomp.compare([tmp_path / "out"], reference="other")
     assert str(stored.compare("clip", "other").lines) == str(results.compare("clip", "other").lines)
-    with locked(tmp_path / "out"), pytest.raises(ValueError, match="out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(ValueError, match="out .*in use"):
         results.save(tmp_path / "out")
 
 
@@ -131,17 +131,17 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
 @pytest.mark.parametrize(
     ("models", "change", "message"),
     [
-        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep'. Did you mean 'sugarcrepe'"),
-        (["x"], {"benchmarks": ["no/such/pairs.parquet"]}, "^no/such/pairs.parquet: no such file or folder"),
+        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep'.*'sugarcrepe'"),
+        (["x"], {"benchmarks": ["no/such/pairs.parquet"]}, "^no/such/pairs.parquet: no such file"),
         (["x"], {"benchmarks": []}, "name the benchmarks"),
-        (["x"], {"suite": "composition"}, "suite: found 'composition'.*Did you mean 'compositional'"),
-        (["x"], {"tie": "hlf"}, "tie: found 'hlf', expected one of wrong, half, win"),
-        (["x"], {"data": {"val2017": "nowhere"}}, "data: found 'val2017=nowhere', expected NAME=DIR with a folder"),
-        (["./runs/nowhere"], {}, "^./runs/nowhere: no such folder.$"),
-        (["/runs/nowhere/x"], {}, "^/runs/nowhere/x: no such folder.$"),
-        (["nowhere/model"], {}, "^nowhere/model is not a local folder, and as a Hub id:"),
-        ([{}], {}, "models: found a dict, expected a Hub id, a folder"),
-        ([], {}, "name at least one model"),
+        (["x"], {"suite": "composition"}, "suite: found 'composition'.*'compositional'"),
+        (["x"], {"tie": "hlf"}, "tie: found 'hlf',.* wrong, half, win"),
+        (["x"], {"data": {"val2017": "nowhere"}}, "data: found 'val2017=nowhere',.* NAME=DIR"),
+        (["./runs/nowhere"], {}, "^./runs/nowhere: no such"),
+        (["/runs/nowhere/x"], {}, "^/runs/nowhere/x: no such"),
+        (["nowhere/model"], {}, "^nowhere/model .*local folder.* Hub id:"),
+        ([{}], {}, "models: found a dict"),
+        ([], {}, "at least one model"),
     ],
 )
 def test_mistakes_name_the_value_before_anything_is_fetched(models, change, message, data, monkeypatch):
@@ -152,7 +152,7 @@ def test_mistakes_name_the_value_before_anything_is_fetched(models, change, mess
 
 def test_nothing_scored_is_an_error_that_says_why(clip, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match="no benchmark could be scored. magic: MAGIC is not released"):
+    with pytest.raises(ValueError, match="magic: MAGIC .*not released"):
         hfcomp.evaluate(clip, benchmarks=["magic"], **PLACE)
 
 

@@ -237,7 +237,7 @@ def test_vtab_1k_is_a_seeded_sample_with_200_held_out():
     assert (again == rows).all()
     assert (vtab_1k(5000, seed=2)[0] != rows).any()
     assert sorted(vtab_1k(1000)[0].tolist()) == list(range(1000))
-    with pytest.raises(ValueError, match="count: found 999 training images, expected at least 1,000"):
+    with pytest.raises(ValueError, match="count: found 999 .* 1,000"):
         vtab_1k(999)
 
 
@@ -245,14 +245,14 @@ def test_vtab_1k_is_a_seeded_sample_with_200_held_out():
 def test_a_class_that_training_lacks_is_refused_or_never_right(fit):
     features, labels = narrow_cone(90, 3, seed=1)
     labels = np.where(labels == 1, 4, labels)
-    with pytest.raises(ValueError, match=r"2 of 5 classes have no example in training: \[1, 3\]\. Number the classes"):
+    with pytest.raises(ValueError, match=r"2 of 5 classes .*: \[1, 3\]"):
         fit(features, labels, classes=5)
     probe = fit(features, labels, classes=5, allow_missing=True)
     assert not top_k(probe.scores(features), np.full(90, 3)).correct.any()
     assert top_k(probe.scores(features), labels).accuracy > 0.5
     features, labels = many_labels(90, 3, seed=1)
     labels[:, 0] = False
-    with pytest.raises(ValueError, match=r"1 of 3 classes have no example or no counterexample in training: \[0\]"):
+    with pytest.raises(ValueError, match=r"1 of 3 classes .*counterexample .*: \[0\]"):
         fit(features, labels, classes=3)
     found = fit(features, labels, classes=3, allow_missing=True).scores(features)
     assert np.isneginf(found[:, 0]).all() and np.isfinite(found[:, 1:]).all()
@@ -271,7 +271,7 @@ def test_a_label_that_training_always_or_never_has_finds_no_image(fit):
 @FITS
 def test_errors_name_what_was_found(fit):
     features, labels = narrow_cone(30, 3, seed=1)
-    with pytest.raises(ValueError, match=r"labels: .*only the class 2"):
+    with pytest.raises(ValueError, match=r"labels: found .*\[2\] only"):
         fit(features, np.full(30, 2), classes=3)
     with pytest.raises(ValueError, match=r"features \(30, 24\) and labels \(29,\)"):
         fit(features, labels[1:], classes=3)
@@ -279,16 +279,16 @@ def test_errors_name_what_was_found(fit):
         fit(features, np.where(np.arange(30) == 7, 3, labels), classes=3)
     with pytest.raises(ValueError, match="labels: found float64"):
         fit(features, labels.astype(float), classes=3)
-    with pytest.raises(ValueError, match=r"labels: found bool \(30, 2\), expected bool \[n, 3\]"):
+    with pytest.raises(ValueError, match=r"labels: found bool \(30, 2\), .*\[n, 3\]"):
         fit(features, np.ones((30, 2), dtype=bool), classes=3)
-    with pytest.raises(ValueError, match="none of the 2 classes has both"):
+    with pytest.raises(ValueError, match="none of the 2 classes"):
         fit(features, np.ones((30, 2), dtype=bool), classes=2)
     for value, shown in ((np.nan, "nan"), (np.inf, "inf"), (0.0, "0")):
         broken = features.copy()
         broken[5] = value
-        with pytest.raises(ValueError, match=f"features, row 5: found length {shown}"):
+        with pytest.raises(ValueError, match=f"row 5: found length {shown}"):
             fit(broken, labels, classes=3)
-        with pytest.raises(ValueError, match=f"features, row 5: found length {shown}"):
+        with pytest.raises(ValueError, match=f"row 5: found length {shown}"):
             fit(features, labels, classes=3).scores(broken)
     with pytest.raises(ValueError, match=r"features \(30, 23\): expected \[n, 24\]"):
         fit(features, labels, classes=3).scores(features[:, 1:])
@@ -296,7 +296,7 @@ def test_errors_name_what_was_found(fit):
 
 def test_strengths_and_held_out_parts_that_do_not_fit_are_refused():
     features, labels = narrow_cone(30, 3, seed=1)
-    with pytest.raises(ValueError, match=r"weight_decay: found \[11.0\], expected one or several.* from 0 to 10"):
+    with pytest.raises(ValueError, match=r"weight_decay: found \[11.0\], .* 0 to 10"):
         fit_adamw10(features, labels, classes=3, weight_decay=11)
     with pytest.raises(ValueError, match=r"strength: found \[1.0, 1.0\]"):
         fit_lbfgs(features, labels, classes=3, strength=[1, 1])
@@ -304,11 +304,11 @@ def test_strengths_and_held_out_parts_that_do_not_fit_are_refused():
         fit_lbfgs(features, labels, classes=3, strength=[])
     with pytest.raises(ValueError, match="batch_size: found 0"):
         fit_adamw10(features, labels, classes=3, batch_size=0)
-    with pytest.raises(ValueError, match=r"held_out: found int64 \(30,\), expected bool \[30\]"):
+    with pytest.raises(ValueError, match=r"held_out: found int64 \(30,\), .*bool \[30\]"):
         fit_lbfgs(features, labels, classes=3, held_out=labels)
-    with pytest.raises(ValueError, match="found 0 of 30 images held out"):
+    with pytest.raises(ValueError, match="0 of 30 images held out"):
         fit_lbfgs(features, labels, classes=3, held_out=np.zeros(30, dtype=bool))
-    with pytest.raises(ValueError, match="remaining images have only one class"):
+    with pytest.raises(ValueError, match="only one class"):
         fit_adamw10(features, labels, classes=3, held_out=labels > 0, weight_decay=fits.DECAYS)
-    with pytest.raises(ValueError, match="no class has both positives and negatives there"):
+    with pytest.raises(ValueError, match="no class .*positives and negatives"):
         fit_lbfgs(*many_labels(30, 2, seed=1), classes=2, held_out=np.arange(30) == 3)

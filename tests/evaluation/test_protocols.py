@@ -136,7 +136,7 @@ def test_zero_shot_by_the_mean_of_prompts(generator):
     assert words.zero_shot(unit(generator, ITEMS, 16), classes, label).accuracy == pytest.approx(1 / 8, abs=0.02)
     constant = words.zero_shot(names[label], np.repeat(names[:1], 8, axis=0), label)
     assert constant.accuracy == 0.0 and constant.tie_rate == 1.0
-    with pytest.raises(ValueError, match="class 1 has no prompt"):
+    with pytest.raises(ValueError, match="class 1 .*no prompt"):
         words.class_embeddings(names[:2], [0, 2])
 
 
@@ -191,7 +191,7 @@ def test_level_retrieval_of_known_scorers(generator):
 
 @pytest.mark.parametrize("count", [1, "every"])
 def test_candidates_are_two_or_more_or_all(count):
-    with pytest.raises(ValueError, match=f"candidates: found {count!r}, expected a number of at least 2, or 'all'"):
+    with pytest.raises(ValueError, match=f"candidates: found {count!r}, .* 2, or 'all'"):
         levels.LevelChoice(candidates=(2, count))
 
 

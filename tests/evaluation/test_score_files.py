@@ -125,25 +125,25 @@ def own_scores(scored):
 
 def test_missing_pairs_are_counted_and_the_first_is_named(own_scores, data, tmp_path):
     named = "subset '{subset}', item '{item}', image 'image', text '{text}'".format(**own_scores.loc[3])
-    with pytest.raises(ValueError, match="2 of 70 pairs of sugarcrepe have no score") as error:
+    with pytest.raises(ValueError, match="2 of 70 .*sugarcrepe") as error:
         evaluated(own_scores.drop(index=[3, 9]), tmp_path / "s.csv", data)
     assert named in str(error.value) and "--write_pairs" in str(error.value)
 
 
 def test_repeated_pairs_are_refused_with_both_rows(own_scores, data, tmp_path):
-    with pytest.raises(ValueError, match=r"s.csv, row 70: the same pair as in row 4: .*an earlier one: 2\."):
+    with pytest.raises(ValueError, match=r"s.csv, row 70: .*row 4: .*: 2\."):
         evaluated(pd.concat([own_scores, own_scores.loc[[4, 7]]]), tmp_path / "s.csv", data)
 
 
 def test_unknown_pairs_are_refused_with_row_and_count(own_scores, data, tmp_path):
     more = own_scores.loc[[4, 5, 6]].assign(text="something else")
-    with pytest.raises(ValueError, match=r"row 70: sugarcrepe has no such pair: .*sugarcrepe: 3\."):
+    with pytest.raises(ValueError, match=r"row 70: sugarcrepe .*sugarcrepe: 3\."):
         evaluated(pd.concat([own_scores, more.assign(item=["0", "1", "2"])]), tmp_path / "s.csv", data)
 
 
 def test_an_unknown_benchmark_is_refused_and_one_not_evaluated_is_noted(own_scores, data, tmp_path):
     wrong = own_scores.assign(benchmark=["sugarcreep", *own_scores["benchmark"][1:]])
-    with pytest.raises(ValueError, match=r"row 0: found the benchmark 'sugarcreep' \(1 row\).*Did you mean"):
+    with pytest.raises(ValueError, match=r"row 0: found .*'sugarcreep' \(1 row\).*Did you mean"):
         evaluated(wrong, tmp_path / "s.csv", data)
     file = ScoreFile(written(own_scores, tmp_path / "s.csv"))
     assert file.check([]) == [f"{tmp_path / 's.csv'}: 70 scores of sugarcrepe not used: it is not evaluated"]
@@ -165,29 +165,29 @@ def test_a_benchmark_without_scores_is_skipped_by_name(own_scores, clip, data, t
 @pytest.mark.parametrize("score", ["", "nan", "inf", "high"])
 def test_scores_are_finite_numbers(own_scores, tmp_path, score):
     table = own_scores.assign(score=[*own_scores["score"].astype(str)[:2], score, *own_scores["score"][3:]])
-    with pytest.raises(ValueError, match=f"row 2: found the score '{score}', expected a finite.*without one: 1\\."):
+    with pytest.raises(ValueError, match=f"row 2: found .*'{score}', .*: 1\\."):
         ScoreFile(written(table, tmp_path / "s.csv"))
 
 
 def test_columns_and_kinds_of_files_are_checked(own_scores, tmp_path):
-    with pytest.raises(ValueError, match="expected benchmark, subset, item, image, text, score; item is missing"):
+    with pytest.raises(ValueError, match="image, text, score; item"):
         ScoreFile(written(own_scores.drop(columns="item"), tmp_path / "s.csv"))
     path = tmp_path / "s.jsonl"
     path.write_text('{"benchmark": "sugarcrepe"}\n')
-    with pytest.raises(ValueError, match=r"s.jsonl, line 1: subset, item, image, text, score is missing"):
+    with pytest.raises(ValueError, match=r"s.jsonl, line 1: subset, item, image, text, score .*missing"):
         ScoreFile(path)
-    with pytest.raises(ValueError, match=r"ends with .csv, .jsonl, .parquet"):
+    with pytest.raises(ValueError, match=r"\.csv, .jsonl, .parquet"):
         ScoreFile(tmp_path / "s.txt")
 
 
 def test_a_list_is_not_overwritten_and_takes_no_model(data, pairs, tmp_path, capsys):
     path = tmp_path / "pairs.csv"
     path.write_text("mine")
-    with pytest.raises(ValueError, match="already exists. Pass --overwrite"):
+    with pytest.raises(ValueError, match="exists.*--overwrite"):
         main(["--write_pairs", str(path), "--benchmarks", "sugarcrepe", "--data_dir", str(data)])
     with pytest.raises(ValueError, match="Remove MODEL"):
         main(["some/model", "--write_pairs", str(path), "--benchmarks", "sugarcrepe"])
-    with pytest.raises(ValueError, match="is a folder, expected a file"):
+    with pytest.raises(ValueError, match="folder, expected a file"):
         main(["--write_pairs", str(tmp_path), "--benchmarks", "sugarcrepe", "--data_dir", str(data)])
     assert path.read_text() == "mine"
     main(["--write_pairs", str(path), "--benchmarks", "sugarcrepe", "--data_dir", str(data), "--overwrite"])

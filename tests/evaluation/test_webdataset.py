@@ -108,30 +108,28 @@ def test_labels_are_merged_into_bins_of_neighbors(tmp_path):
 
 
 def test_a_set_without_training_images_cannot_be_had(tmp_path):
-    with pytest.raises(Unavailable, match="has no training images .* Pass a folder with train/0.tar"):
+    with pytest.raises(Unavailable, match="no training images .* train/0.tar"):
         read(write_set(tmp_path, LABELS), train=True)
 
 
 def test_another_folder_is_none(tmp_path):
     assert read(tmp_path) is None
-    with pytest.raises(
-        ValueError, match=r"does not contain its data. Expected the files of clip-benchmark/wds_shapes"
-    ):
+    with pytest.raises(ValueError, match=r"not contain .*clip-benchmark/wds_shapes"):
         load_items(benchmark(), Folders(own={"shapes": tmp_path}))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("test/nshards.txt", None, "nshards.txt is missing: expected a file with the number of archives"),
-        ("test/nshards.txt", b"two", "found 'two', expected the number of archives"),
-        ("test/nshards.txt", b"4", "2 of 4 archives are missing, the first is 2.tar"),
-        ("test/1.tar", b"version https://git-lfs", r"1.tar is not a complete tar .* `git lfs pull`"),
-        ("classnames.txt", None, "classnames.txt is missing: expected the name of a class"),
-        ("classnames.txt", b"a\nb\n", "'s0000001' has the label 3, expected 0 to 1"),
-        ("zeroshot_classification_templates.txt", None, "templates.txt is missing: expected a prompt with {c}"),
-        ("zeroshot_classification_templates.txt", b"{c}\na photo\n", "line 2: found 'a photo', expected a prompt"),
-        ("zeroshot_classification_templates.txt", b"\n", "templates.txt is empty"),
+        ("test/nshards.txt", None, "nshards.txt .*missing"),
+        ("test/nshards.txt", b"two", "found 'two', .*number"),
+        ("test/nshards.txt", b"4", "2 of 4 archives .* 2.tar"),
+        ("test/1.tar", b"version https://git-lfs", r"1.tar .*not a complete .* `git lfs pull`"),
+        ("classnames.txt", None, "classnames.txt .*missing"),
+        ("classnames.txt", b"a\nb\n", "'s0000001' .* 3,.* 0 to 1"),
+        ("zeroshot_classification_templates.txt", None, "templates.txt .*missing: .*{c}"),
+        ("zeroshot_classification_templates.txt", b"{c}\na photo\n", "line 2: found 'a photo'"),
+        ("zeroshot_classification_templates.txt", b"\n", "templates.txt .*empty"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, name, content, message):
@@ -153,7 +151,7 @@ def test_a_sample_without_a_number_for_its_class_is_refused(tmp_path, label):
 def test_half_an_archive_is_refused(tmp_path):
     path = write_set(tmp_path, LABELS) / "test" / "0.tar"
     path.write_bytes(path.read_bytes()[:1600])
-    with pytest.raises(ValueError, match="0.tar is not a complete tar archive"):
+    with pytest.raises(ValueError, match="0.tar .*not a complete"):
         read(tmp_path)
 
 
@@ -170,7 +168,7 @@ def test_a_cut_at_any_byte_is_an_error_or_changes_nothing(tmp_path):
         try:
             items = read(tmp_path)
         except ValueError as error:
-            assert "0.tar is not a complete tar archive" in str(error), cut
+            assert "0.tar is not a complete" in str(error), cut
         else:
             assert items.rows["item"][:] == expected.rows["item"][:]
             assert list(items.images["image"]) == list(expected.images["image"])
@@ -185,24 +183,24 @@ def test_a_damaged_header_and_joined_archives_are_refused(tmp_path):
     with tarfile.open(path) as archive:
         third = archive.getmembers()[2].offset
     path.write_bytes(whole[:third] + b"?" + whole[third + 1 :])
-    with pytest.raises(ValueError, match=rf"0.tar is not a complete tar archive \(no file header at byte {third:,}\)"):
+    with pytest.raises(ValueError, match=rf"0.tar .* byte {third:,}\)"):
         read(tmp_path)
     path.write_bytes(whole + whole)
-    with pytest.raises(ValueError, match=r"0.tar is not a complete tar archive \(data after .* byte 6,144"):
+    with pytest.raises(ValueError, match=r"0.tar .*\(data after .* byte 6,144"):
         read(tmp_path)
 
 
 def test_more_archives_than_their_number_says_are_refused(tmp_path):
     write_set(tmp_path, LABELS)
     (tmp_path / "test" / "nshards.txt").write_text("1")
-    with pytest.raises(ValueError, match=r"nshards.txt: found 1, but 1.tar .*Correct the number"):
+    with pytest.raises(ValueError, match=r"nshards.txt: found 1, but 1.tar "):
         read(tmp_path)
 
 
 def test_a_training_image_that_is_missing_is_refused(tmp_path):
     write_set(tmp_path, LABELS, LABELS)
     write_tar(tmp_path / "train" / "1.tar", {"s3.cls": b"2"})
-    with pytest.raises(ValueError, match="the sample 's3' has no image"):
+    with pytest.raises(ValueError, match="'s3' .*no image"):
         read(tmp_path, train=True)
 
 
@@ -224,9 +222,7 @@ def test_a_folder_named_as_the_repository_serves_every_benchmark(tmp_path, hub):
     assert len(items.rows) == 2 and items.origin.place == str(tmp_path / "wds_shapes") and not hub
     write_set(tmp_path / "own", LABELS)
     assert len(load_items(benchmark(), Folders(root=tmp_path, own={"shapes": tmp_path / "own"})).rows) == 5
-    with pytest.raises(
-        ValueError, match="test does not contain its data. Expected the files of clip-benchmark/wds_shap"
-    ):
+    with pytest.raises(ValueError, match="test .*not contain .*clip-benchmark/wds_shap"):
         load_items(benchmark(), Folders(own={"wds_shapes": tmp_path / "own" / "test"}))
 
 
@@ -239,11 +235,11 @@ class _Response:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (errors.GatedRepoError("no", response=_Response()), "is gated: accept its terms"),
-        (errors.RepositoryNotFoundError("no", response=_Response()), "is not on the Hub at this revision, or private"),
-        (errors.RevisionNotFoundError("no", response=_Response()), "is not on the Hub at this revision, or private"),
-        (errors.LocalEntryNotFoundError("no"), r"cannot be read \(LocalEntryNotFoundError"),
-        (errors.HTTPError("no"), r"cannot be read \(HTTPError"),
+        (errors.GatedRepoError("no", response=_Response()), "gated: .*terms"),
+        (errors.RepositoryNotFoundError("no", response=_Response()), "revision, or private"),
+        (errors.RevisionNotFoundError("no", response=_Response()), "revision, or private"),
+        (errors.LocalEntryNotFoundError("no"), r"\(LocalEntryNotFoundError"),
+        (errors.HTTPError("no"), r"\(HTTPError"),
     ],
 )
 def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):

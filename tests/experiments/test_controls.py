@@ -147,8 +147,8 @@ def test_an_objective_that_is_info_nce_has_no_same_batch():
 def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
     names, (line, *_) = chosen(ALL, method(SilentCement))
     assert names == ["plain", "shuffled"]
-    assert line.startswith("control same-batch is skipped: SilentCement does not declare how it becomes InfoNCE.")
-    with pytest.raises(Undeclared, match=r"same-batch: SilentCement .*declare_info_nce\(SilentCement, .*--controls"):
+    assert line.startswith("control same-batch is skipped: SilentCement")
+    with pytest.raises(Undeclared, match=r"same-batch: .*declare_info_nce\(SilentCement, .*--controls"):
         chosen(ALL, method(SilentCement), asked=True)
 
 
@@ -252,9 +252,7 @@ def test_equal_images_of_rows_with_neighbors_is_a_batch_of_both(clip, tmp_path):
     assert equal_images(own, paid).batch_size == 8
 
 
-@pytest.mark.parametrize(
-    ("images", "reason"), [(5 * 4, "encodes no more images than plain"), (5 * 21, "its batch of 21 rows is larger")]
-)
+@pytest.mark.parametrize(("images", "reason"), [(5 * 4, "no more images than plain"), (5 * 21, "21 rows ")])
 def test_equal_images_is_skipped_where_it_cannot_be(images, reason):
     with pytest.raises(NotApplicable, match=reason):
         equal_images(method(), cost(images))

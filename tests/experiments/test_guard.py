@@ -143,7 +143,7 @@ def test_benchmarks_that_choose_are_loaded_before_anything_is_trained(tmp_path):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novel", guarded=False)
     with pytest.raises(ValueError, match="general ability .*coco2017_retrieval"):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novel")
-    with pytest.raises(ValueError, match="unknown benchmark 'sandbox_novl'"):
+    with pytest.raises(ValueError, match="'sandbox_novl'"):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novl")
     assert not (tmp_path / "run").exists()
 
@@ -169,5 +169,5 @@ def test_a_photograph_of_the_report_chooses_nothing_under_another_name():
 
 
 def test_a_plan_has_no_guard(tmp_path):
-    with pytest.raises(ValueError, match=re.escape("forgetting_guard works only for a single run")):
+    with pytest.raises(ValueError, match=re.escape("forgetting_guard .*single run")):
         read_plan("slipform", ["--report", "margins", "--forgetting_guard"])

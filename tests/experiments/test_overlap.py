@@ -144,7 +144,7 @@ def test_allow_trains_on_them_and_counts_them(rows, clip, tmp_path):
     assert len(kept) == 16 and (facts["overlapping_rows"], facts["left_out_rows"]) == (4, 0)
     assert session.notes[-1].endswith("overlap: allow trains on them")
     _, session = loaded(recipe(rows, clip, overlap="allow"))
-    assert session.notes[-1].endswith("compared only by name and file")
+    assert session.notes[-1].endswith("only by name and file")
 
 
 def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, monkeypatch):
@@ -152,9 +152,9 @@ def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, mo
     kept, session = loaded(recipe(rows, clip))
     (facts,) = session.overlap.facts.values()
     assert len(kept) == 16 and (facts["left_out_rows"], facts["unsure_rows"]) == (0, 4)
-    assert "WARNING: 4 of 16 training rows look like a scored image" in session.notes[-1]
+    assert "WARNING: 4 of 16 training rows" in session.notes[-1]
     assert "training INCLUDES them" in session.notes[-1] and "row 12 is own evaluation set, row 0" in session.notes[-1]
-    with pytest.raises(ValueError, match="overlap: .*4 of 16 training rows look like a scored image.*set to refuse"):
+    with pytest.raises(ValueError, match="overlap: refuse: .*4 of 16 .*look"):
         loaded(recipe(rows, clip, overlap="refuse"))
 
 
@@ -182,19 +182,19 @@ def test_without_overlap_that_is_said_too(rows, clip, tmp_path):
 
 def test_nothing_left_to_train_on_is_an_error(rows, clip, tmp_path):
     pairs(range(16)).save_to_disk(tmp_path / "same")
-    with pytest.raises(ValueError, match=r"exclude: 16 of 16 training rows .*No rows are left"):
+    with pytest.raises(ValueError, match=r"exclude: 16 of 16 .*[Nn]o rows"):
         loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "same"))
 
 
 def test_another_policy_is_refused(rows, clip):
-    with pytest.raises(ValueError, match="--overlap: found 'warn', expected one of exclude, refuse, allow"):
+    with pytest.raises(ValueError, match="--overlap: found 'warn'.* exclude, refuse, allow"):
         recipe(rows, clip, overlap="warn")
 
 
 def test_a_set_of_one_split_is_not_scored_under_the_name_of_another(rows, clip):
     """`save_to_disk` of one dataset knows no splits: it is read whole whatever is asked for."""
     same = recipe(rows, clip, evaluation_dataset=rows["train"], evaluation_split="test")
-    with pytest.raises(ValueError, match="evaluation: own: .*only one split") as caught:
+    with pytest.raises(ValueError, match="evaluation: own: .*one split") as caught:
         loaded(same)
     assert "another split" not in str(caught.value)
     sliced = {"dataset_split": "train[:75%]", "evaluation_split": "train[75%:]"}  # as the error says
@@ -208,7 +208,7 @@ def test_a_run_that_goes_on_trains_on_the_rows_that_it_began_with(rows, clip, tm
     loaded(recipe(rows, clip))[1].overlap.check_and_write(tmp_path)
     pairs(range(10, 18)).save_to_disk(tmp_path / "more")
     _, other = loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "more"))
-    with pytest.raises(ValueError, match="evaluation .*has changed.*Before: overlap: 4 of 16 .*Now: overlap: 6 of 16"):
+    with pytest.raises(ValueError, match="changed .*: overlap: 4 of 16 .*: overlap: 6 of 16"):
         other.overlap.check_and_write(tmp_path)
 
 
@@ -216,7 +216,7 @@ def test_the_sandbox_keeps_all_its_rows_and_says_why(tmp_path):
     words = ["--dataset_rows", "200", "--use_cpu", "true", "--disable_tqdm", "true", "--evaluation_items", "2"]
     kept, session = loaded(read_recipe("slipform", words))
     assert len(kept) == 200
-    assert session.notes[-1].startswith("overlap: the evaluation uses only sandbox scenes, which are held out")
+    assert session.notes[-1].startswith("overlap: the evaluation uses only sandbox")
     kept, session = loaded(read_recipe("clear_glass", words))
     assert len(kept) == 200
     assert session.notes[-1] == "overlap: none of 200 training rows shows one of the 500 scored images"
@@ -229,8 +229,8 @@ def test_a_stream_is_compared_as_it_is_read_and_says_what_is_not(rows, clip, tmp
     fields = {"dataset": tmp_path / "stream", "evaluation_dataset": tmp_path / "test", "streaming": "true"}
     kept, session = loaded(recipe(rows, clip, **fields))
     assert len(list(kept)) == 14
-    assert "left out and counted as left_out_rows" in session.notes[-1]
-    assert session.notes[-1].endswith("re-saved or resized copies of a photograph are not detected in a stream")
+    assert "left_out_rows" in session.notes[-1]
+    assert session.notes[-1].endswith("not detected in a stream")
     kept, session = loaded(recipe(rows, clip, **fields, overlap="allow"))
     assert len(list(kept)) == 16 and "the streamed rows are not compared" in session.notes[-1]
 
@@ -254,7 +254,7 @@ def test_the_photographs_of_sugarcrepe_are_left_out_of_training_on_all(clip):
 def test_training_and_scoring_on_the_same_153_photographs(clip, tmp_path):
     same = ["--dataset_filter", "in_sugarcrepe=true"]
     for policy in ("exclude", "refuse"):
-        with pytest.raises(ValueError, match="153 of 153 training rows show 153 of the 153 scored images"):
+        with pytest.raises(ValueError, match="153 of 153 training rows .*153 of the 153 scored"):
             loaded(real(clip, *same, "--overlap", policy))
     torch.set_num_threads(1)
     folder = program.run(real(clip, *same, "--overlap", "allow", "--output_dir", str(tmp_path / "run")))

@@ -164,7 +164,7 @@ def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(
 
 def test_a_primary_endpoint_that_is_not_scored_costs_no_training(tmp_path, monkeypatch):
     monkeypatch.setattr(program.Arm, "train", lambda *_: pytest.fail("trained"))
-    with pytest.raises(ValueError, match=r"primary: 'sandbox: grup' is not scored .* Did you mean 'sandbox: group'\?"):
+    with pytest.raises(ValueError, match=r"primary: 'sandbox: grup'.*'sandbox: group'"):
         run(tmp_path / "run", "--primary", "sandbox: grup")
 
 
@@ -246,7 +246,7 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
 
 
 def test_a_wrong_value_of_the_objective_costs_no_training(tmp_path):
-    with pytest.raises(ValueError, match="margin: found 'adaptiv', expected one of adaptive"):
+    with pytest.raises(ValueError, match="margin: found 'adaptiv'.* adaptive"):
         run(tmp_path / "run", margin="adaptiv")
     assert not list(tmp_path.iterdir())
 
@@ -295,7 +295,7 @@ def test_the_others_wait_as_long_as_the_recipe_says(monkeypatch, words, seconds)
 
 
 def test_a_misspelt_field_ends_the_command_with_one_line():
-    with pytest.raises(SystemExit, match="error: command line: unknown field 'margn'. Did you mean 'margin'"):
+    with pytest.raises(SystemExit, match="error: command line: .*'margn'.*'margin'"):
         command.main("slipform", ["--margn", "static"])
 
 

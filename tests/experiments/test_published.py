@@ -18,8 +18,8 @@ def test_the_main_job_has_the_effects_of_the_paper_s_table_2():
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"published_measure": "Im et al. 2026, Table 2: mean"}, "'Im et al. 2026, Table 2: mean' has no published"),
-        ({"published_models": {"Slipform": "Slipfrm"}}, "published_models: 'Slipfrm' .* Did you mean 'Slipform'"),
+        ({"published_measure": "Im et al. 2026, Table 2: mean"}, "'Im et al. 2026, Table 2: mean' .*no published"),
+        ({"published_models": {"Slipform": "Slipfrm"}}, "published_models: 'Slipfrm' .*'Slipform'"),
     ],
 )
 def test_a_name_without_published_numbers_is_a_mistake(change, fault):

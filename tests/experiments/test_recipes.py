@@ -82,7 +82,7 @@ def test_column_names_on_the_command_line_are_pairs_too(recipe):
 
 @pytest.mark.parametrize("value", ["caption=", '["caption"]', '{"caption": 1}', '"caption"'])
 def test_column_names_that_are_no_pairs_are_refused(recipe, value):
-    with pytest.raises(ValueError, match="^command line: --column_names: found .*expected HFCOMP=YOURS"):
+    with pytest.raises(ValueError, match="^command line: --column_names: found .*HFCOMP=YOURS"):
         read_recipe(recipe, ["--column_names", value])
 
 
@@ -109,7 +109,7 @@ def test_controls_may_be_one_word_in_the_file(recipe, line, expected):
 
 
 def test_benchmarks_without_names_are_refused(recipe):
-    with pytest.raises(ValueError, match="evaluation: benchmarks needs evaluation_benchmarks"):
+    with pytest.raises(ValueError, match="evaluation: benchmarks .*evaluation_benchmarks"):
         read_recipe(recipe, ["--evaluation", "benchmarks"])
 
 
@@ -141,7 +141,7 @@ def test_the_working_directory_is_searched_only_for_what_is_missing(tmp_path, mo
     path = list(sys.path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     recipes.trainer_class("hfcomp.trainers.info_nce:InfoNCETrainer")
-    with pytest.raises(ValueError, match="No module named 'nowhere_at_all'"):
+    with pytest.raises(ValueError, match="'nowhere_at_all'"):
         recipes.trainer_class("nowhere_at_all:MyTrainer")
     assert sys.path == path
 
@@ -162,7 +162,7 @@ def test_another_base_of_the_sandbox_is_trained_with_the_sandboxs_values(tmp_pat
     ],
 )
 def test_a_model_of_the_users_own_is_not_trained_with_the_sandboxs_values(method, other):
-    with pytest.raises(ValueError, match=rf"sandbox's tiny model \(learning_rate [\d.e-]+\).*--config {other}"):
+    with pytest.raises(ValueError, match=rf"learning_rate [\d.e-]+\).*--config {other}"):
         read_recipe(method, ["--model", "openai/clip-vit-base-patch32", "--dataset", "my-org/my-pairs"])
 
 
@@ -202,9 +202,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
 def test_a_wrong_argument_is_refused_with_the_way_out(recipe, arguments, message):
     if message is None:
         found = read_recipe(recipe, arguments)
-        with pytest.raises(
-            ValueError, match="margin: found 'adaptiv', expected one of adaptive, static, inverse, none"
-        ):
+        with pytest.raises(ValueError, match="margin: found 'adaptiv'.* adaptive, static, inverse, none"):
             found.trainer_class.config_class(output_dir="x", margin=found.trainer_arguments["margin"])
         return
     with pytest.raises(ValueError) as caught:
@@ -232,9 +230,7 @@ def test_a_variable_that_may_hold_a_secret_is_not_written_into_a_path(recipe, mo
     monkeypatch.setenv("HF_TOKEN", "do-not-show")
     more = ["--dataset", "mine"] if field != "dataset" else []
     more += ["--keyword_negatives", "color"] if field == "keyword_table" else []
-    with pytest.raises(
-        ValueError, match=f"mine.yaml: {field}=.*the environment variable HF_TOKEN may hold a secret"
-    ) as caught:
+    with pytest.raises(ValueError, match=f"mine.yaml: {field}=.*HF_TOKEN .*secret") as caught:
         read_recipe(recipe, [*more, f"--{field}", "a/${HF_TOKEN}/b"])
     assert "do-not-show" not in str(caught.value)
 
@@ -243,7 +239,7 @@ def test_a_variable_that_may_hold_a_secret_is_not_written_into_a_path(recipe, mo
 @pytest.mark.parametrize("option", ["evaluation_data", "--data"])
 def test_secrets_are_known_by_the_names_of_their_variables(monkeypatch, name, option):
     monkeypatch.setenv(name, "do-not-show")
-    with pytest.raises(ValueError, match=f"^{option}=.*{name} may hold a secret"):
+    with pytest.raises(ValueError, match=f"^{option}=.*{name} .*secret"):
         expand_variables(f"val2017=${name}", option)
 
 
@@ -264,7 +260,7 @@ def test_a_recipe_and_its_trainer_have_the_same_limits(tmp_path):
     assert {"seed", "random_crop", "rank_weight", "num_negatives"} <= limits.keys()  # its own num_negatives too
     for name, one in limits.items():
         outside = one.gt if one.ge is None else one.ge - 1
-        with pytest.raises(ValueError, match=rf"^mine.yaml: {name}: found {outside}, expected (at least|above) "):
+        with pytest.raises(ValueError, match=rf"^mine.yaml: {name}: found {outside}, .*(at least|above) "):
             convert_fields({name: outside}, hints, "mine.yaml")
         if name in own_limits(CEClipConfig):
             with pytest.raises(ValueError, match=f"{name}={outside}"):
@@ -279,7 +275,7 @@ def test_a_recipe_and_its_trainer_have_the_same_limits(tmp_path):
 
 def test_an_unknown_key_in_the_file_names_the_file_and_the_nearest_key(recipe):
     Path(recipe).write_text(Path(recipe).read_text() + "max_step: 3\n")
-    with pytest.raises(ValueError, match=r"mine.yaml: unknown field 'max_step'. Did you mean 'max_steps'\?"):
+    with pytest.raises(ValueError, match=r"mine.yaml: .*'max_step'.*'max_steps'"):
         read_recipe(recipe)
 
 
@@ -290,7 +286,7 @@ def test_a_batch_that_does_not_divide_by_the_processes_is_refused(recipe, monkey
 
 
 def test_an_unknown_recipe_names_those_that_exist():
-    with pytest.raises(FileNotFoundError, match=r"slipfrom: no such recipe. Did you mean 'slipform'"):
+    with pytest.raises(FileNotFoundError, match=r"slipfrom: .*'slipform'"):
         find_recipe("slipfrom")
 
 
@@ -310,7 +306,7 @@ def test_recipes_are_found_beside_the_package_of_a_clone():
 def test_a_sweep_is_no_recipe():
     names = {path.stem for path in recipe_files(recipes_folder())}
     assert "sandbox" in names and "margins" not in names
-    with pytest.raises(ValueError, match=r"margins.yaml: 'objective' .*--report margins"):
+    with pytest.raises(ValueError, match=r"margins.yaml: 'objective' .*--report"):
         read_recipe("slipform", ["--config", "slipform/margins"])
 
 
@@ -318,9 +314,9 @@ def test_changes_of_a_sweep_are_fields_like_any_other(recipe):
     changes = {"sweep.yaml: seeds": {"seed": 3}, "sweep.yaml: variants": {"margin": "none"}}
     found = RecipeFile.read(recipe, ["--max_steps", "7"]).recipe(changes)
     assert (found.trainer_arguments["seed"], found.given["margin"], found.given["max_steps"]) == (3, "none", 7)
-    with pytest.raises(ValueError, match=r"sweep.yaml: unknown field 'margn'. Did you mean 'margin'"):
+    with pytest.raises(ValueError, match=r"sweep.yaml: .*'margn'.*'margin'"):
         RecipeFile.read(recipe).recipe({"sweep.yaml": {"margn": "none"}})
-    with pytest.raises(ValueError, match=r"command line: --seed is set by sweep.yaml"):
+    with pytest.raises(ValueError, match=r"command line: --seed .*sweep.yaml"):
         RecipeFile.read(recipe, ["--seed", "1"]).recipe({"sweep.yaml": {"seed": 3}})
 
 
@@ -338,10 +334,10 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     [
         (["--keyword_table", "x.yaml"], "keyword_table .*keyword_negatives"),
         (["--keyword_captions_only", "true"], "keyword_captions_only .*keyword_negatives"),
-        (["--captions", "second"], "--captions: found 'second', expected one of longest, first, all"),
-        (["--captions", "all"], "captions does not work with the sandbox"),
-        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
-        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),
+        (["--captions", "second"], "--captions: found 'second',.* longest, first, all"),
+        (["--captions", "all"], "captions .*sandbox"),
+        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise "),
+        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds "),
         (["--keyword_negatives", "color", "--keyword_table", "$NOWHERE/x"], "keyword_table=.* is not set"),
     ],
 )

@@ -107,10 +107,10 @@ def test_a_replay_row_that_is_scored_is_left_out(rows, clip, tmp_path):  # noqa:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"replay_fraction": None}, "replay_dataset=sandbox needs replay_fraction. Pass --replay_fraction 0.5"),
-        ({"replay_dataset": None}, "replay_fraction=0.5 needs rows to replay. Pass --replay_dataset"),
+        ({"replay_fraction": None}, "replay_dataset=sandbox .*--replay_fraction 0.5"),
+        ({"replay_dataset": None}, "replay_fraction=0.5 .*--replay_dataset"),
         ({"replay_dataset": None, "replay_fraction": None, "replay_split": "x"}, "replay_split .*replay_dataset"),
-        ({"replay_split": "x"}, "replay_split has no effect with replay_dataset: sandbox"),
+        ({"replay_split": "x"}, "replay_split .*replay_dataset: sandbox"),
     ],
 )
 def test_one_field_without_the_other_is_an_error(changes, message):
@@ -140,7 +140,7 @@ def test_a_sweep_may_set_the_fraction(tmp_path):
     assert [arm.replay is None for arm in arms] == [True, True, False, False]
     plan["variants"]["static"]["replay_fraction"] = 0.25
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(plan))
-    with pytest.raises(ValueError, match="replay_fraction changes the rows or batches"):
+    with pytest.raises(ValueError, match="replay_fraction .*rows or batches"):
         read_plan("slipform", ["--report", str(tmp_path / "mine.yaml"), *given])
     assert arms[2].replay is arms[3].replay and arms[2].replay["image_id"][0].startswith("sandbox-places-")
 
@@ -156,7 +156,7 @@ def test_columns_of_the_replay_set_may_have_other_names(tmp_path, clip, rows):  
     assert found.replay["caption"][:] == [texts[1] for texts in general["caption"]]
     method_arm(asked, *found).check()
     asked = recipe(rows, clip, **changes)
-    with pytest.raises(ValueError, match=r"has no column 'image'; .* --replay_column_names image="):
+    with pytest.raises(ValueError, match=r"no column 'image'; .* --replay_column_names image="):
         method_arm(asked, *load_rows(asked, Session(Quiet()), [])).check()
 
 

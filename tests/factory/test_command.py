@@ -125,7 +125,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(source, built, tmp_path,
 
 
 def test_other_settings_in_the_same_folder_are_refused(source, built):
-    with pytest.raises(SystemExit, match=r"^error: .*other settings: stages.1 negatives.kinds"):
+    with pytest.raises(SystemExit, match=r"^error: .*stages.1 negatives.kinds"):
         cli.main(["build", *words(source, built)])
 
 
@@ -406,7 +406,7 @@ def test_a_failing_stage_is_reported_with_its_traceback(source, tmp_path, monkey
         raise ZeroDivisionError("deep down")
 
     monkeypatch.setattr("hfcomp.factory.text_negatives.keyword_negatives", fail)
-    with pytest.raises(SystemExit, match=r"error: stage 'negatives', shard 0 of 3 \(rows 0 to 2\): ZeroDivisionError"):
+    with pytest.raises(SystemExit, match=r"error: .*'negatives', shard 0 of 3 \(rows 0 to 2\): ZeroDivisionError"):
         cli.main(["build", *words(source, tmp_path)])
     assert "in fail" in capsys.readouterr().err
 
@@ -414,7 +414,7 @@ def test_a_failing_stage_is_reported_with_its_traceback(source, tmp_path, monkey
 def test_a_set_left_empty_is_an_error(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"caption": "hello"}')
     given = ["--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out"), "--only_with_negative"]
-    with pytest.raises(SystemExit, match="error: no row is left.*set_aside.jsonl"):
+    with pytest.raises(SystemExit, match="error: no row .*set_aside.jsonl"):
         cli.main(["build", "negatives", *given])
 
 
@@ -435,7 +435,7 @@ def sources_of_others(tmp_path):
 def test_files_outside_of_the_source_are_refused_by_number_and_name(tmp_path, capsys):
     source = sources_of_others(tmp_path)
     given = ["concepts", "--source", source, "--column_names", "caption=text", "--parser", "rules"]
-    with pytest.raises(SystemExit, match="3 image files outside its own folder.*passport.png.*row 1.*row 2"):
+    with pytest.raises(SystemExit, match="3 image files outside.*passport.png.*row 1.*row 2"):
         cli.main(["build", *given, "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
     cli.main(["build", *given, "--output", str(tmp_path / "out"), "--allow_outside_files"])

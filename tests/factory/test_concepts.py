@@ -88,5 +88,5 @@ def test_no_caption_is_no_concept_and_no_count():
 
 def test_a_parser_that_is_missing_is_never_replaced():
     cached_parser.cache_clear()
-    with pytest.raises(OSError, match="python -m spacy download en_core_web_none"):
+    with pytest.raises(OSError, match="spacy download en_core_web_none"):
         make_concepts(parser="spacy:en_core_web_none")

@@ -123,13 +123,13 @@ def test_slow_searches_name_the_faster_package(monkeypatch):
 
 
 def test_what_cannot_be_compared_is_refused(rows, clip):
-    with pytest.raises(ValueError, match="by: found 'text', expected one of image, caption"):
+    with pytest.raises(ValueError, match="by: found 'text'.* image, caption"):
         found(rows, clip, by="text")
     with pytest.raises(ValueError, match="needs the column 'image'"):
         found(rows.remove_columns("image"), clip)
     missing = rows.to_list()
     missing[5]["image"] = None
-    with pytest.raises(ValueError, match="column 'image', row 5 is empty"):
+    with pytest.raises(ValueError, match="'image', row 5 .*empty"):
         found(Dataset.from_list(missing, features=rows.features), clip)
     missing = rows.to_list()
     missing[4]["image_id"] = None  # then its image says which it is

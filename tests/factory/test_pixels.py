@@ -99,16 +99,16 @@ def _broken(folder: Path) -> str:
 
 def test_settings_that_do_not_fit_are_refused(store, source, clip, tmp_path):
     rows = load_training_set(str(source))
-    with pytest.raises(ValueError, match="reduced_jpeg=True with a pixel_cache"):
+    with pytest.raises(ValueError, match="reduced_jpeg=True .*pixel_cache"):
         build(TripletClipTrainer, clip, rows, tmp_path, pixel_cache=str(store), reduced_jpeg=True)
-    with pytest.raises(ValueError, match="has no pixels.json. Build the store first"):
+    with pytest.raises(ValueError, match="no pixels.json.*hfcomp build pixels"):
         build(TripletClipTrainer, clip, rows, tmp_path, pixel_cache=str(tmp_path))
-    with pytest.raises(ValueError, match="TextAlignmentTrainer reads no images"):
+    with pytest.raises(ValueError, match="TextAlignmentTrainer .*no images"):
         build(TextAlignmentTrainer, clip, rows, tmp_path, pixel_cache=str(store))
     texts = rows.select_columns(["caption"])
     texts.to_parquet(str(tmp_path / "texts.parquet"))
     options = PixelOptions(source=str(tmp_path / "texts.parquet"), model=str(clip), output=tmp_path / "out")
-    with pytest.raises(ValueError, match="has no column 'image'; it has: caption"):
+    with pytest.raises(ValueError, match="no column 'image'; .*: caption"):
         build_pixels(options)
     with pytest.raises(ValueError, match="num_workers: found -1"):
         PixelOptions(source="a", model="b", output=tmp_path, num_workers=-1)

@@ -199,11 +199,11 @@ def test_plain_captions_stay_as_they_are():
     [
         ([], "kinds is "),
         ("keyword", "kinds is 'keyword'"),
-        (["keywords"], r"unknown kind 'keywords'\. Did you mean 'keyword'\? Known: keyword, swap, mask"),
-        (["keyword:colr"], r"'colr' is not a part of 'keyword'\. Did you mean 'color'\?"),
-        (["swap:noun"], r"'noun' is not a part of 'swap'\. Did you mean 'nouns'\?"),
-        (["mask:"], "'mask:': '' is not a part of 'mask'"),
-        (["swap", "swap"], "'swap' is given twice"),
+        (["keywords"], r"'keywords'.*'keyword'.*: keyword, swap, mask"),
+        (["keyword:colr"], r"'colr' .*'keyword'.*'color'"),
+        (["swap:noun"], r"'noun' .*'swap'.*'nouns'"),
+        (["mask:"], "'mask:': '' .*'mask'"),
+        (["swap", "swap"], "'swap' .*twice"),
     ],
 )
 def test_kinds_are_checked(kinds, message):
@@ -213,15 +213,15 @@ def test_kinds_are_checked(kinds, message):
 
 def test_a_parser_that_is_missing_is_never_replaced():
     cached_parser.cache_clear()
-    with pytest.raises(OSError, match="python -m spacy download en_core_web_none"):
+    with pytest.raises(OSError, match="spacy download en_core_web_none"):
         TextNegatives(kinds=["swap"], parser="spacy:en_core_web_none")
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_negatives": 0}, "num_negatives: found 0, expected 1 or more"),
-        ({"keyword_matching": "loose"}, "keyword_matching: found 'loose', expected one of paper, extended"),
+        ({"num_negatives": 0}, "num_negatives is 0;.* 1 "),
+        ({"keyword_matching": "loose"}, "keyword_matching .*'loose';.* paper, extended"),
     ],
 )
 def test_settings_are_checked(settings, message):

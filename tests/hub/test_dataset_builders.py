@@ -186,13 +186,13 @@ def test_a_set_is_built_and_pushed_by_one_command(hub, build):
 
 @pytest.mark.parametrize("token", [WRONG_TOKEN, READ_TOKEN, False])
 def test_without_the_right_to_write_nothing_is_built(hub, build, tmp_path, token):
-    with pytest.raises(SystemExit, match="^error: dataset me/negatives was not pushed: .*hf auth login") as stopped:
+    with pytest.raises(SystemExit, match="^error: dataset me/negatives .*not pushed: .*hf auth login") as stopped:
         build("--push_to_hub", "me/negatives", token=token)
     assert str(token) not in str(stopped.value) and not (tmp_path / "set").exists()
 
 
 def test_a_set_that_may_not_be_published_is_built_and_kept(hub, build, tmp_path):
-    with pytest.raises(SystemExit, match="^error: the dataset is built, but .*: 1 of 3 rows") as stopped:
+    with pytest.raises(SystemExit, match="^error: .*is built, but .*: 1 of 3 rows") as stopped:
         build("--push_to_hub", "me/negatives", "--private")
     assert "push-dataset" not in str(stopped.value), "a push that would be refused too"
     assert "`hfcomp build KIND --only_adaptable`" in str(stopped.value)
@@ -200,5 +200,5 @@ def test_a_set_that_may_not_be_published_is_built_and_kept(hub, build, tmp_path)
 
 
 def test_options_of_a_push_need_one(build):
-    with pytest.raises(SystemExit, match="--private needs --push_to_hub"):
+    with pytest.raises(SystemExit, match="--private .*--push_to_hub"):
         build("--private")

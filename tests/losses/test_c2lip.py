@@ -364,7 +364,7 @@ def test_tokens_must_be_those_of_the_slice(name):
     arguments = {"logit_scale": others[0], "attention_temperature": TEMPERATURE}
     arguments |= {"logit_bias": others[1]} if form.binary else {}
     for rows in (slice(0, 3), slice(-5, None), slice(0, 10, 2)):
-        with pytest.raises(ValueError, match=r"tokens has 5 rows, expected .*the images slice"):
+        with pytest.raises(ValueError, match=r"tokens has 5 rows"):
             form.function(image, concepts, OWNER, rows=rows, **arguments)
     value = form.function(image[2:], concepts, OWNER, rows=slice(2, None), **arguments)[0]
     torch.testing.assert_close(value, form.function(image[2:], concepts, OWNER, rows=slice(2, 5), **arguments)[0])

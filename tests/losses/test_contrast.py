@@ -224,13 +224,13 @@ def test_without_columns_rows_are_the_same():
 
 def test_wrong_shapes_are_named():
     query, keys, scale, positions, additions = inputs()
-    with pytest.raises(ValueError, match=r"keys has shape \[7, 3\], expected \[M, D=4\]"):
+    with pytest.raises(ValueError, match=r"keys .*\[7, 3\], .*\[M, D=4\]"):
         contrast(query, keys[:, :3], scale)
-    with pytest.raises(ValueError, match=r"additions has shape \[5, 1\], expected \[Q=5, A=2\]"):
+    with pytest.raises(ValueError, match=r"additions .*\[5, 1\], .*\[Q=5, A=2\]"):
         contrast(query, keys, scale, positions=positions, additions=additions[:, :1])
     with pytest.raises(ValueError, match="together"):
         contrast(query, keys, scale, positions=positions)
-    with pytest.raises(ValueError, match="key_mask has type torch.float32"):
+    with pytest.raises(ValueError, match="key_mask .*torch.float32"):
         contrast(query, keys, scale, key_mask=torch.ones(7))
 
 

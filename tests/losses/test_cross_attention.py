@@ -113,10 +113,10 @@ def test_no_images_or_no_concepts():
 
 def test_wrong_input_is_named():
     tokens, concepts = inputs()
-    with pytest.raises(ValueError, match=r"^concepts has shape \[3, 4\], expected \[C, D=5\]"):
+    with pytest.raises(ValueError, match=r"^concepts .*\[3, 4\], .*\[C, D=5\]"):
         attended_cosines(tokens, concepts[:, :4])
-    with pytest.raises(ValueError, match=r"^tokens has shape \[4, 0, 5\], expected .*at least one token"):
+    with pytest.raises(ValueError, match=r"^tokens .*\[4, 0, 5\], "):
         attended_cosines(tokens[:, :0], concepts)
     for temperature in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"^attention_temperature: found .*expected a finite number above 0"):
+        with pytest.raises(ValueError, match=r"^attention_temperature .*above 0"):
             attended_cosines(tokens, concepts, temperature)

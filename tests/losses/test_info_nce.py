@@ -167,7 +167,7 @@ def test_wrong_shapes_are_named(loss, loops):
             "negative_mask": MASK.float(),
         },
     )
-    with pytest.raises(ValueError, match="negative_mask is given without negative_text"):
+    with pytest.raises(ValueError, match="negative_mask .*without negative_text"):
         loss(image, text, logit_scale=scale, negative_mask=MASK)
-    with pytest.raises(ValueError, match="at least one row"):
+    with pytest.raises(ValueError, match="one row"):
         loss(image[:0], text[:0], logit_scale=scale)

@@ -283,7 +283,7 @@ def test_wrong_ids_are_named(name):
         with pytest.raises(ValueError, match=r"^image_id has (shape|type) .*expected"):
             form.loss(*tensors, image_id=wrong)
     if "attended" not in name:  # which does not know N
-        with pytest.raises(ValueError, match=r"^image_id has shape \[5\], expected \[N=6\]"):
+        with pytest.raises(ValueError, match=r"^image_id .*\[5\].*\[N=6\]"):
             form.loss(*tensors, image_id=ID[:5])
 
 

@@ -72,10 +72,10 @@ def test_a_base_that_nothing_betters_stays():
 @pytest.mark.parametrize(
     ("given", "rule", "tolerance", "said"),
     [
-        (points((0.1, 0.2)), "knee", 0.01, "rule: found 'knee', expected one of tolerance, mean"),
-        (points((0.1, 0.2)), "mean", 1.5, "tolerance: found 1.5, expected 0 to 1"),
-        ([Point(0.5, 0.1, 0.2)], "mean", 0.01, r"found alphas \[0.5\], expected 0, the base"),
-        (points((0.1, 0.2), (0.1, math.nan)), "mean", 0.01, "alpha 1 has the scores 0.1 and nan"),
+        (points((0.1, 0.2)), "knee", 0.01, "rule: found 'knee',.* tolerance, mean"),
+        (points((0.1, 0.2)), "mean", 1.5, "tolerance: found 1.5,.* 0 to 1"),
+        ([Point(0.5, 0.1, 0.2)], "mean", 0.01, r"alphas \[0.5\],.* 0"),
+        (points((0.1, 0.2), (0.1, math.nan)), "mean", 0.01, "alpha 1 .* 0.1 and nan"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused(given, rule, tolerance, said):

@@ -42,7 +42,7 @@ def test_what_is_not_scored_judges_nothing():
         find_proxies(whole.select(aspect="composition"), {})
     with pytest.raises(ValueError, match="[Nn]o composition .*sugarcrepe"):
         find_proxies(whole.select(aspect="general"), {})
-    with pytest.raises(ValueError, match=r"general: 'COCO: recal@1' is not scored.*Did you mean 'COCO: recall@1'"):
+    with pytest.raises(ValueError, match=r"general: 'COCO: recal@1'.*'COCO: recall@1'"):
         find_proxies(whole, {}, general="COCO: recal@1")
 
 
@@ -77,7 +77,7 @@ def test_a_photograph_of_coco_is_in_one_half_under_all_its_names():
 
 
 def test_too_few_images_cannot_be_halved():
-    with pytest.raises(ValueError, match="SugarCrepe / all / .* images cannot be split"):
+    with pytest.raises(ValueError, match="SugarCrepe / all / .*split"):
         split_halves(swept_outcomes(items=1))
 
 

@@ -161,10 +161,10 @@ def test_errors_name_what_was_found():
     scores, labels = np.zeros((3, 2)), np.ones((3, 2), dtype=bool)
     with pytest.raises(ValueError, match=r"scores \(3, 2\) and labels \(2, 2\)"):
         average_precision(scores, labels[:2])
-    with pytest.raises(ValueError, match="labels: found int64, expected bool"):
+    with pytest.raises(ValueError, match="labels: found int64.* bool"):
         average_precision(scores, labels.astype(int))
     scores[2, 1] = np.nan
-    with pytest.raises(ValueError, match="scores, image 2, class 1: found nan"):
+    with pytest.raises(ValueError, match="image 2, class 1: found nan"):
         map_influence(scores, labels)
-    with pytest.raises(ValueError, match="none of the 2 classes has both"):
+    with pytest.raises(ValueError, match="none of the 2 classes"):
         map_influence(np.zeros((3, 2)), labels)

@@ -98,17 +98,17 @@ def test_equal_class_embeddings_tie_whatever_the_shapes(size, width):
 
 def test_errors_name_what_was_found():
     scores, labels = np.zeros((4, 3)), np.array([0, 1, 2, 0])
-    with pytest.raises(ValueError, match="k: found 3 for 3 classes, expected 1 to 2"):
+    with pytest.raises(ValueError, match="k: found 3 .*3 classes, .* 1 to 2"):
         top_k(scores, labels, 3)
-    with pytest.raises(ValueError, match="labels, item 3: found 5, expected 0 to 2"):
+    with pytest.raises(ValueError, match="item 3: found 5, .* 0 to 2"):
         top_k(scores, np.array([0, 1, 2, 5]), chunk=2)
     with pytest.raises(ValueError, match="labels, item 1: found -1"):
         top_k(scores, np.array([0, -1, 2, 0]))
     with pytest.raises(ValueError, match="expected integers"):
         top_k(scores, np.zeros(4))
-    with pytest.raises(ValueError, match=r"scores have shape \(4, 3\), labels \(3,\)"):
+    with pytest.raises(ValueError, match=r"scores .*\(4, 3\), labels \(3,\)"):
         top_k(scores, labels[:3])
-    with pytest.raises(ValueError, match=r"shape \(1, 3\) for the items 2 to 4, expected 2 rows"):
+    with pytest.raises(ValueError, match=r"\(1, 3\) .*items 2 to 4, .* 2 rows"):
         top_k(lambda start, stop: scores[: 2 if start == 0 else 1], labels, chunk=2)
     with pytest.raises(ValueError, match=r"image \(2, 3\) and classes \(4, 2\)"):
         class_scores(np.zeros((2, 3)), np.zeros((4, 2)))

@@ -122,7 +122,7 @@ def test_nan_is_never_retrieved():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"text \(2, 3, 2\) and root \(2,\): expected \[n, D\], \[n, 4, D\]"):
+    with pytest.raises(ValueError, match=r"text \(2, 3, 2\) .*root \(2,\): .*\[n, D\], \[n, 4, D\]"):
         hierarchy(np.zeros((2, 2)), TEXT[:, :3], ROOT)
     with pytest.raises(ValueError, match=r"root \(3,\)"):
         hierarchy(np.zeros((2, 2)), TEXT, np.zeros(3))

@@ -55,11 +55,11 @@ def test_nan_never_helps():
 
 
 def test_items_without_alternatives_and_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="item 1 has no other candidate"):
+    with pytest.raises(ValueError, match="item 1 .*other"):
         keyword_ranking(np.zeros(2), *pad_rows([[0.1], []]))
     with pytest.raises(ValueError, match=r"expected \[n\], \[n, K\]"):
         keyword_ranking(np.zeros(3), np.zeros((2, 2)))
-    with pytest.raises(ValueError, match=r"row 1 has shape \(1, 2\): expected a flat list"):
+    with pytest.raises(ValueError, match=r"row 1 .*\(1, 2\)"):
         pad_rows([[1.0], [[1.0, 2.0]]])
 
 

@@ -63,5 +63,5 @@ def test_chance_is_the_mean_of_all_orders(number):
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="1 queries, .*2"):
         precision_at_r(np.ones((1, 1)), np.ones((2, 1)), [np.array([0]), np.array([1])])
-    with pytest.raises(ValueError, match="query 0 has no right key"):
+    with pytest.raises(ValueError, match="query 0 .*right"):
         precision_at_r(np.ones((1, 1)), np.ones((2, 1)), [np.array([], dtype=int)])

@@ -78,9 +78,9 @@ def test_masked_keys_take_no_part():
     scores, mask = np.array([[0.5, 0.9, 0.1], [0.5, 0.1, 0.9]]), np.array([[True, False, True], [True, True, False]])
     positive = np.array([[True, False, False], [True, False, True]])
     assert rank_scores(scores, positive, mask).worst.tolist() == [1, 1]
-    with pytest.raises(ValueError, match="query 0 has no positive key"):
+    with pytest.raises(ValueError, match="query 0 .*positive"):
         rank_scores(scores[:1], ~mask[:1], mask[:1])
-    with pytest.raises(ValueError, match=r"scores \(2, 3\), positive \(2, 2\), mask \(2, 3\): expected \[Q, M\]"):
+    with pytest.raises(ValueError, match=r"scores \(2, 3\), positive \(2, 2\), mask \(2, 3\)"):
         rank_scores(scores, positive[:, :2], mask)
 
 
@@ -141,11 +141,11 @@ def test_chunks_change_nothing(chunk):
 
 
 def test_sets_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="2 queries and 3 keys: pass positive"):
+    with pytest.raises(ValueError, match="2 queries .*3 keys: .*positive"):
         retrieval_ranks(unit(2, 4, seed=0), unit(3, 4, seed=0))
-    with pytest.raises(ValueError, match="query 1 has no positive key"):
+    with pytest.raises(ValueError, match="query 1 .*positive"):
         retrieval_ranks(unit(2, 4, seed=0), unit(2, 4, seed=0), np.array([[True, False], [False, False]]))
-    with pytest.raises(ValueError, match="query 1 has no positive key"):
+    with pytest.raises(ValueError, match="query 1 .*positive"):
         retrieval_ranks(unit(2, 4, seed=0), unit(2, 4, seed=0), np.array([[True, False], [False, False]]), chunk=1)
-    with pytest.raises(ValueError, match=r"positive has shape \(2, 2\) for the queries 0 to 2, expected \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"positive .*\(2, 2\) .*queries 0 to 2, .*\(2, 3\)"):
         retrieval_ranks(unit(2, 4, seed=0), unit(3, 4, seed=0), np.eye(2, dtype=bool))

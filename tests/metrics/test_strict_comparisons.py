@@ -66,7 +66,7 @@ def test_nan_never_wins(case):
 
 def test_shapes_that_differ_are_refused(case):
     columns = [[1] for _ in case.perfect]
-    with pytest.raises(ValueError, match=r"scores of shapes \(1,\), \(2,\): expected \[n\]"):
+    with pytest.raises(ValueError, match=r"\(1,\), \(2,\).*\[n\]"):
         case.score(*map(np.asarray, [[1, 2], *columns[1:]]))
     with pytest.raises(ValueError, match=r"expected \[n\]"):
         case.score(*(np.asarray([column]) for column in columns))

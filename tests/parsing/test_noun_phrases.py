@@ -261,7 +261,7 @@ def test_a_field_without_words_keeps_its_kind(reason):
 
 
 def test_an_unparsed_caption_is_refused():
-    with pytest.raises(ValueError, match="'a dog' has no dependency tree"):
+    with pytest.raises(ValueError, match="'a dog' .*tree"):
         noun_phrases(tokenizer().make_doc("a dog"))
     assert noun_phrases(tokenizer().make_doc("")) == []
 
@@ -394,7 +394,7 @@ def test_what_an_extractor_makes_up_is_refused(phrase, found):
 
 
 def test_wrong_calls():
-    with pytest.raises(TypeError, match="captions is the string 'a dog'"):
+    with pytest.raises(TypeError, match="captions .*'a dog'"):
         concept_columns("a dog", listed(), max_concepts=None)
     with pytest.raises(ValueError, match="max_concepts is 0"):
         concept_columns([], listed(), max_concepts=0)

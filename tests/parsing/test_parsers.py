@@ -96,7 +96,7 @@ def test_names_hold_parser_and_version(parser):
 
 
 def test_missing_pipeline_says_how_to_get_it():
-    with pytest.raises(OSError, match=r"'en_no_such_model' .*: python -m spacy download en_no_such_model "):
+    with pytest.raises(OSError, match=r"spacy download en_no_such_model "):
         load_parser("spacy:en_no_such_model")
 
 
@@ -126,10 +126,10 @@ def test_pipeline_without_what_is_needed(trained, tmp_path):
     nlp = spacy.load(trained[0])
     nlp.remove_pipe("parser")
     nlp.to_disk(tmp_path / "part")
-    with pytest.raises(ValueError, match="lacks a dependency parser; it has tok2vec"):
+    with pytest.raises(ValueError, match="dependency parser; .* tok2vec"):
         load_parser(f"spacy:{tmp_path / 'part'}")
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(ValueError, match="lacks a tagger and .* and a lemmatizer; it has no components"):
+    with pytest.raises(ValueError, match="tagger and .* lemmatizer; .*no components"):
         load_parser(f"spacy:{tmp_path / 'blank'}")
 
 

@@ -96,9 +96,9 @@ def test_every_recipe_names_a_primary_endpoint_that_it_evaluates(path: Path, mon
 
 
 def test_neighbors_that_nobody_reads_are_refused():
-    with pytest.raises(ValueError, match="hard_images=3 .*no effect.*Set num_neighbors"):
+    with pytest.raises(ValueError, match="hard_images=3 .*num_neighbors"):
         read_recipe("negclip", ["--num_neighbors", "0"])
-    with pytest.raises(ValueError, match="hard_images=.* Pass --model"):
+    with pytest.raises(ValueError, match="hard_images=.* --model"):
         read_recipe("negclip", ["--fresh_model", "vit_b32"])
 
 

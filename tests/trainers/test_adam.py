@@ -75,8 +75,6 @@ def test_adamw_stays_the_default(clip, pairs, tmp_path):
 
 @pytest.mark.parametrize("optim", ["sgd", "adafactor"])
 def test_another_optimizer_is_refused(optim, tmp_path):
-    message = (
-        f"decoupled_weight_decay=False turns AdamW into Adam, but optim is '{optim}'. Set optim to adamw_torch or"
-    )
+    message = f"decoupled_weight_decay=False .*optim is '{optim}'.*adamw_torch"
     with pytest.raises(ValueError, match=message):
         arguments(InfoNCETrainer, tmp_path, optim=optim, decoupled_weight_decay=False)

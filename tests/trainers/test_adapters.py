@@ -284,12 +284,12 @@ def test_one_without_targets_adapts_the_layers_of_both_encoders(siglip, rows, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"peft": "ia3"}, "peft: found 'ia3', expected one of lora, dora"),
-        ({"lora_rank": 4}, "lora_rank: no adapter is trained. Set peft=lora"),
-        ({"lora_targets": ["mlp"], "lora_alpha": 1.0}, "lora_alpha, lora_targets: no adapter is trained"),
-        ({"peft": "lora", "lora_rank": 0}, "lora_rank: found 0, expected at least 1"),
-        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha: found 0.0, expected above 0"),
-        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout: found 1.0, expected at least 0 and below 1"),
+        ({"peft": "ia3"}, "peft: found 'ia3'.* lora, dora"),
+        ({"lora_rank": 4}, "lora_rank: .*peft=lora"),
+        ({"lora_targets": ["mlp"], "lora_alpha": 1.0}, "lora_alpha, lora_targets: "),
+        ({"peft": "lora", "lora_rank": 0}, "lora_rank: found 0: .* 1"),
+        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha: found 0.0: .* 0"),
+        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout: found 1.0: .* 0 .* 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message, tmp_path):
@@ -304,15 +304,15 @@ IDLE = r"matches vision_model\.head\.attention\.out_proj, where an adapter has n
     ("model", "settings", "message"),
     [
         ("siglip", {"lora_targets": ["out_proj"]}, IDLE),
-        ("clip", {"lora_targets": ["q_prj"]}, r"no module of CLIPModel matches 'q_prj'\. Did you mean 'q_proj'\?"),
+        ("clip", {"lora_targets": ["q_prj"]}, r"CLIPModel .*'q_prj'.*'q_proj'"),
         (
             "clip",
             {"lora_targets": ["pooling"]},
-            r"no module of CLIPModel matches 'pooling'\. Expected one of attention",
+            r"CLIPModel .*'pooling'.* attention",
         ),
-        ("clip", {"lora_targets": ["("]}, r"'\(' is not a regular expression"),
-        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers that are frozen"),
-        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight is adapted as a parameter.*DoRA"),
+        ("clip", {"lora_targets": ["("]}, r"'\(' .*regular expression"),
+        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers .*frozen"),
+        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight .*DoRA"),
         ("siglip", {"lora_dropout": 0.1, "lora_targets": ["pooling"]}, r"dropout \(0.1\)"),
         ("clip", {"peft_config": LoraConfig(r=2, target_modules=["q_proj"])}, "peft='lora' and peft_config both"),
     ],
@@ -325,11 +325,11 @@ def test_targets_without_modules_or_effect_are_refused_by_name(model, settings, 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj has no effect"),
-        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules contains 'v_prj'.*Did you mean 'v_proj'"),
+        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj"),
+        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules .*'v_prj'.*'v_proj'"),
         (
             LoraConfig(target_modules=["q_proj"], modules_to_save=["logit_scale"]),
-            "modules_to_save contains 'logit_scale'.*trained without being listed",
+            "modules_to_save .*'logit_scale'",
         ),
     ],
 )
@@ -340,7 +340,7 @@ def test_a_config_of_peft_with_targets_that_have_no_effect_is_refused(config, me
 
 def test_a_tower_that_the_objective_does_not_use_is_not_adapted_by_name(clip, rows, tmp_path):
     how = {"chain_columns": ["generalized_caption", "caption"], "peft": "lora", "freeze_towers": None}
-    with pytest.raises(ValueError, match="towers that are frozen or that the objective does not use"):
+    with pytest.raises(ValueError, match="towers .*frozen"):
         build(HierarCapsTrainer, clip, rows, tmp_path, **how, lora_targets=["visual_projection"])
 
 
@@ -353,7 +353,7 @@ def test_an_adapter_on_an_adapter_is_refused(clip, rows, tmp_path):
 def test_a_model_that_still_has_the_layers_of_an_adapter_is_refused(clip, rows, tmp_path):
     model, processor = AutoModel.from_pretrained(clip), AutoProcessor.from_pretrained(clip)
     build(InfoNCETrainer, model, rows, tmp_path, peft="lora", processing_class=processor)
-    with pytest.raises(ValueError, match="contains adapter layers, which an earlier trainer"):
+    with pytest.raises(ValueError, match="adapter layers"):
         build(InfoNCETrainer, model, rows, tmp_path)
 
 
@@ -362,11 +362,11 @@ def test_how_much_is_trained_is_printed(clip, rows, tmp_path, capsys):
     trained = 4 * (32 + 32) + 1
     trainer.train()
     whole = sum(parameter.numel() for parameter in trainer.model.parameters())
-    assert f"An adapter of 4 modules: {trained:,} of {whole:,} weights are trained" in capsys.readouterr().out
+    assert f"4 modules: {trained:,} of {whole:,} weights" in capsys.readouterr().out
     assert set(TARGETS) == {"attention", "mlp", "head", "pooling"}
 
 
 @pytest.mark.parametrize(("rate", "lines"), [(1e-6, 1), (1e-5, 0)])
 def test_a_learning_rate_for_whole_models_is_reported(rate, lines, clip, rows, tmp_path, capsys):
     build(InfoNCETrainer, clip, rows, tmp_path, peft="lora", learning_rate=rate, max_steps=1).train()
-    assert capsys.readouterr().out.count("learning_rate=1e-06 is meant for whole models") == lines
+    assert capsys.readouterr().out.count("learning_rate=1e-06") == lines

@@ -218,7 +218,7 @@ def test_a_run_is_resumed_with_the_model_that_it_began_with(weight, clip, pairs,
     assert (tmp_path / "run" / "checkpoint-2" / PROBE_FILE).is_file() is (weight > 0)
     wrong = build(AHNPLTrainer, checkpoint, pairs, tmp_path, margin_start=0.9, max_steps=3, **settings)
     if weight:
-        with pytest.raises(ValueError, match="features of a different model.* not its checkpoint"):
+        with pytest.raises(ValueError, match="different model.*checkpoint"):
             wrong.train(resume_from_checkpoint=checkpoint)
     else:
         wrong.train(resume_from_checkpoint=checkpoint)
@@ -305,7 +305,7 @@ def test_without_the_multimodal_term_nothing_is_encoded_beforehand(clip, pairs, 
 
 def test_a_batch_without_reference_features_is_refused(clip, pairs, tmp_path):
     trainer = build(AHNPLTrainer, clip, pairs, tmp_path, margin_start=0.9)
-    with pytest.raises(ValueError, match=r"no 'reference_text'.*shift_source='frozen'.*get_train"):
+    with pytest.raises(ValueError, match=r"'reference_text'.*shift_source='frozen'.*get_train"):
         trainer.compute_loss(trainer.model, batch_of(trainer, range(8)))
 
 
@@ -383,7 +383,7 @@ def test_an_adapter_trains_with_the_features_of_its_start(clip, pairs, tmp_path)
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="AHNPLTrainer needs the column 'negative_kinds'"):
+    with pytest.raises(ValueError, match="AHNPLTrainer .*'negative_kinds'"):
         build(AHNPLTrainer, clip, pairs.remove_columns("negative_kinds"), tmp_path)
 
 
@@ -396,13 +396,13 @@ def test_a_row_without_a_negative_takes_part(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"shift_source": "base"}, "shift_source: found 'base', expected one of frozen, live"),
-        ({"shift_gradient": True}, "shift_gradient=True, but the features of a frozen source have no gradient"),
-        ({"multimodal_weight": -0.1}, "multimodal_weight: found -0.1, expected at least 0"),
-        ({"positive_margin_weight": math.nan}, "positive_margin_weight: found nan, expected at least 0"),
-        ({"negative_margin_weight": math.inf}, "negative_margin_weight: found inf, expected at least 0"),
+        ({"shift_source": "base"}, "shift_source: found 'base':.* frozen, live"),
+        ({"shift_gradient": True}, "shift_gradient=True,.* frozen"),
+        ({"multimodal_weight": -0.1}, "multimodal_weight: found -0.1: .* 0"),
+        ({"positive_margin_weight": math.nan}, "positive_margin_weight: found nan: .* 0"),
+        ({"negative_margin_weight": math.inf}, "negative_margin_weight: found inf: .* 0"),
         ({"margin_minimum": 1.5}, "margin_minimum=1.5: .*-1 .*1"),
-        ({"margin_minimum": math.nan}, "margin_minimum: found nan, expected a cosine"),
+        ({"margin_minimum": math.nan}, "margin_minimum: found nan: .*cosine"),
         ({"margin_start": math.inf}, "margin_start=inf: .*number"),
     ],
 )

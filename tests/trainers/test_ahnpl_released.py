@@ -156,17 +156,17 @@ def test_without_its_terms_it_is_info_nce_on_its_batch(changes, clip, pairs, tmp
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="AHNPLReleasedTrainer needs the column 'negative_kinds'"):
+    with pytest.raises(ValueError, match="AHNPLReleasedTrainer .*'negative_kinds'"):
         trainer_of(clip, pairs.remove_columns("negative_kinds"), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"margin_weight": -0.1}, "margin_weight: found -0.1, expected at least 0"),
-        ({"multimodal_weight": math.nan}, "multimodal_weight: found nan, expected at least 0"),
-        ({"margin_weight": math.inf}, "margin_weight: found inf, expected at least 0"),
-        ({"threshold_maximum": 0.0}, r"threshold_maximum: found 0.0, expected above 0 \(logits\)"),
+        ({"margin_weight": -0.1}, "margin_weight: found -0.1: .* 0"),
+        ({"multimodal_weight": math.nan}, "multimodal_weight: found nan: .* 0"),
+        ({"margin_weight": math.inf}, "margin_weight: found inf: .* 0"),
+        ({"threshold_maximum": 0.0}, r"threshold_maximum: found 0.0: .* 0 \(logits\)"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

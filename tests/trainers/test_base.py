@@ -222,7 +222,7 @@ def test_a_reserved_key_of_a_collator_is_refused(key, clip, pairs, tmp_path):
 
 def test_an_unknown_key_of_a_collator_is_refused_and_the_nearest_named(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, data_collator=with_key(clip, "input_idx", torch.zeros(8)))
-    with pytest.raises(ValueError, match=r"'input_idx', which nothing reads. Did you mean 'input_ids'\?"):
+    with pytest.raises(ValueError, match=r"'input_idx', .*'input_ids'"):
         trainer.train()
 
 
@@ -262,7 +262,7 @@ def test_a_key_of_extra_batch_keys_reaches_the_loss(clip, pairs, tmp_path):
 @pytest.mark.parametrize("key", ["row", "pixels", "labels"])
 def test_extra_batch_keys_may_not_take_our_names(key, clip, pairs, tmp_path):
     clash = type("ClashTrainer", (InfoNCETrainer,), {"extra_batch_keys": ("weight", key)})
-    with pytest.raises(ValueError, match=rf"ClashTrainer\.extra_batch_keys clashes .* \['{key}'\]"):
+    with pytest.raises(ValueError, match=rf"ClashTrainer\.extra_batch_keys .*\['{key}'\]"):
         build(clash, clip, pairs, tmp_path)
 
 
@@ -288,9 +288,9 @@ def test_a_frozen_tower_stays_as_it_is(model, tower, request, pairs, tmp_path):
     ("settings", "message"),
     [
         ({"freeze_towers": ["vision"]}, r"freeze_towers.*'vision'.*'image' and 'text'"),
-        ({"mini_batch_size": 0}, "mini_batch_size: found 0, expected at least 1"),
-        ({"remove_unused_columns": True}, "remove_unused_columns must be false"),
-        ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter must be false"),
+        ({"mini_batch_size": 0}, "mini_batch_size: found 0: .* 1"),
+        ({"remove_unused_columns": True}, "remove_unused_columns .*false"),
+        ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter .*false"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):
@@ -369,7 +369,7 @@ def test_bf16_autocast_leaves_the_loss_in_fp32(clip, pairs, tmp_path, monkeypatc
 
 def test_unused_parameters_are_frozen_and_named(siglip, pairs, tmp_path, caplog):
     trainer = build(CementTrainer, siglip, pairs, tmp_path)
-    assert "CementTrainer does not use these parameters and freezes them: ['backbone.logit_bias']" in caplog.text
+    assert "freezes them: ['backbone.logit_bias']" in caplog.text
     assert not trainer.model.plain.logit_bias.requires_grad
 
 
@@ -441,7 +441,7 @@ def test_another_set_with_its_own_column_names_is_evaluated_and_predicted(clip, 
     assert trainer.evaluate(other)["eval_loss"] == pytest.approx(expected["eval_loss"])
     image, text = trainer.predict(other).predictions
     assert image.shape == text.shape == (20, 16)
-    with pytest.raises(ValueError, match="column_names maps 'caption' to 'text'"):
+    with pytest.raises(ValueError, match="column_names .*'caption' to 'text'"):
         trainer.evaluate(pairs)
 
 
@@ -454,7 +454,7 @@ def test_an_evaluation_without_batch_sized_sets_works(clip, pairs, tmp_path):
 
 def test_a_set_smaller_than_a_batch_is_refused(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs.select(range(7)), tmp_path)
-    with pytest.raises(ValueError, match=r"7 rows, fewer than one batch of 8 .*Lower per_device_train_batch_size"):
+    with pytest.raises(ValueError, match=r"7 rows, .* 8 .*per_device_train_batch_size"):
         trainer.train()
 
 
@@ -471,11 +471,11 @@ def test_the_smaller_last_batch_can_be_kept(clip, pairs, tmp_path):
 
 def test_a_missing_column_is_named_at_the_start(clip, pairs, tmp_path):
     without = pairs.remove_columns("caption")
-    with pytest.raises(ValueError, match="InfoNCETrainer needs the column 'caption'.* has: .*'image_id'"):
+    with pytest.raises(ValueError, match="InfoNCETrainer .*'caption'.* has: .*'image_id'"):
         build(InfoNCETrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match="needs the column 'caption'"):
+    with pytest.raises(ValueError, match="needs .*'caption'"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset={"one": without})
-    with pytest.raises(ValueError, match="CementTrainer needs the column 'negative_captions'"):
+    with pytest.raises(ValueError, match="CementTrainer .*'negative_captions'"):
         build(CementTrainer, clip, pairs.remove_columns("negative_captions"), tmp_path)
 
 
@@ -509,9 +509,9 @@ def test_streams_are_for_training_with_a_number_of_steps(clip, pairs, tmp_path):
     stream = pairs.to_iterable_dataset()
     with pytest.raises(ValueError, match="max_steps"):
         build(InfoNCETrainer, clip, stream, tmp_path, max_steps=-1)
-    with pytest.raises(TypeError, match="evaluation set .*streamed.*without streaming"):
+    with pytest.raises(TypeError, match="evaluation .*streamed"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=stream).evaluate()
-    with pytest.raises(ValueError, match="does not declare its columns"):
+    with pytest.raises(ValueError, match="declare its columns"):
         build(InfoNCETrainer, clip, stream.map(lambda row: row), tmp_path)
 
 
@@ -523,12 +523,12 @@ def test_negatives_that_the_objective_does_not_read_are_refused(siglip, pairs, t
 
 
 def test_negatives_that_the_objective_needs_are_asked_for(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="OwnTrainer needs num_negatives .*at least 1.* 0"):
+    with pytest.raises(ValueError, match="OwnTrainer .*num_negatives .* 1.* 0"):
         build(OwnTrainer, clip, pairs, tmp_path)
 
 
 def test_the_sigmoid_loss_needs_a_bias(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="sigmoid=True needs a model with a logit_bias"):
+    with pytest.raises(ValueError, match="sigmoid=True .*logit_bias"):
         build(InfoNCETrainer, clip, pairs, tmp_path, sigmoid=True)
 
 
@@ -538,7 +538,7 @@ def test_the_processor_comes_from_the_models_folder(clip, pairs, tmp_path):
         assert type(trainer.processing_class).__name__ == "CLIPProcessor"
     nameless = type(trainer.model.plain)(trainer.model.plain.config)
     nameless.config._name_or_path = nameless.name_or_path = ""
-    with pytest.raises(ValueError, match="has no name_or_path.*processing_class=AutoProcessor"):
+    with pytest.raises(ValueError, match="name_or_path.*processing_class=AutoProcessor"):
         build(InfoNCETrainer, nameless, pairs, tmp_path)
     build(InfoNCETrainer, nameless, pairs, tmp_path, processing_class=AutoProcessor.from_pretrained(clip))
 
@@ -546,7 +546,7 @@ def test_the_processor_comes_from_the_models_folder(clip, pairs, tmp_path):
 def test_another_models_processor_is_refused(clip, siglip, pairs, tmp_path):
     other = AutoProcessor.from_pretrained(clip)
     other.tokenizer.eos_token = other.tokenizer.convert_ids_to_tokens(5)
-    with pytest.raises(ValueError, match="pools at token 1, .*token 5"):
+    with pytest.raises(ValueError, match="token 1, .*token 5"):
         build(InfoNCETrainer, clip, pairs, tmp_path, processing_class=other)
 
 
@@ -556,7 +556,7 @@ def test_another_models_processor_is_refused(clip, siglip, pairs, tmp_path):
 def test_a_margin_from_concreteness_needs_the_ratings(clip, pairs, tmp_path):
     unrated = pairs.remove_columns("negative_concreteness")
     for margin in ("adaptive", "inverse"):
-        with pytest.raises(ValueError, match="CementTrainer needs the column 'negative_concreteness'"):
+        with pytest.raises(ValueError, match="CementTrainer .*'negative_concreteness'"):
             build(CementTrainer, clip, unrated, tmp_path, margin=margin)
     for margin in ("static", "none"):
         trainer = build(CementTrainer, clip, unrated, tmp_path, margin=margin)
@@ -574,10 +574,7 @@ def test_a_set_without_negative_images_is_told_and_trains_where_that_is_allowed(
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [
-        ({"margin": "dynamic"}, "margin: found 'dynamic', expected one of adaptive"),
-        ({"num_negatives": 2}, "exactly 1"),
-    ],
+    [({"margin": "dynamic"}, "margin: found 'dynamic':.* adaptive"), ({"num_negatives": 2}, "exactly 1")],
 )
 def test_cements_own_settings_are_checked(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):

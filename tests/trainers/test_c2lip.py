@@ -153,7 +153,7 @@ def test_infonce_on_siglip_freezes_the_bias(siglip, pairs, tmp_path):
 
 
 def test_the_sigmoid_needs_a_bias(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="sigmoid=True needs a model with a logit_bias"):
+    with pytest.raises(ValueError, match="sigmoid=True .*logit_bias"):
         build(C2LIPTrainer, clip, pairs, tmp_path, sigmoid=True)
 
 
@@ -255,7 +255,7 @@ def test_an_own_collator_has_to_read_the_source_of_the_config(source, clip, pair
     settings = {"max_concepts": 8, "concept_tokens": source == "phrase"}
     collator = CompositionalCollator(read(clip)[1], read(clip)[0].config, **settings)
     trainer = build(C2LIPTrainer, clip, pairs, tmp_path, data_collator=collator, concept_source=source)
-    message = {"phrase": "column 'concept_spans', row .*concept_tokens=False", "tokens": "concept_tokens=True"}
+    message = {"phrase": "'concept_spans', row .*concept_tokens=False", "tokens": "concept_tokens=True"}
     with pytest.raises(ValueError, match=message[source]):
         trainer.train()
     collator.concept_tokens = source == "tokens"
@@ -282,11 +282,11 @@ def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"concept_weight": -0.1}, "concept_weight: found -0.1, expected at least 0"),
-        ({"cross_attended_weight": math.nan}, "cross_attended_weight: found nan, expected at least 0"),
-        ({"attention_temperature": 0.0}, r"attention_temperature: found 0.0, expected above 0 and finite \(cosine\)"),
-        ({"attention_temperature": math.inf}, "attention_temperature: found inf, expected above 0"),
-        ({"concept_source": "token"}, "concept_source: found 'token', expected one of phrase, tokens"),
+        ({"concept_weight": -0.1}, "concept_weight: found -0.1: .* 0"),
+        ({"cross_attended_weight": math.nan}, "cross_attended_weight: found nan: .* 0"),
+        ({"attention_temperature": 0.0}, r"attention_temperature: found 0.0: .* 0 .*\(cosine\)"),
+        ({"attention_temperature": math.inf}, "attention_temperature: found inf: .* 0"),
+        ({"concept_source": "token"}, "concept_source: found 'token':.* phrase, tokens"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):
@@ -295,20 +295,20 @@ def test_a_wrong_setting_is_refused(settings, message, tmp_path):
 
 
 def test_no_room_for_concepts_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="needs max_concepts .*at least 1.* 0"):
+    with pytest.raises(ValueError, match="max_concepts .* 1.* 0"):
         build(C2LIPTrainer, clip, pairs, tmp_path, max_concepts=0)
     assert C2LIPConfig.max_concepts == 8
 
 
 def test_missing_columns_are_named_with_the_way_out(clip, pairs, tmp_path):
     without = pairs.remove_columns("concepts")
-    with pytest.raises(ValueError, match=r"column 'concepts'; .*hfcomp build concepts.*concept_parser.*column_names"):
+    with pytest.raises(ValueError, match=r"'concepts'; .*hfcomp build concepts.*concept_parser.*column_names"):
         build(C2LIPTrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match=r"the columns 'concepts', 'concept_spans';"):
+    with pytest.raises(ValueError, match=r"'concepts', 'concept_spans'"):
         build(C2LIPTrainer, clip, without.remove_columns("concept_spans"), tmp_path, concept_source="tokens")
     without = pairs.remove_columns("concept_spans")
     build(C2LIPTrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match=r"needs the column 'concept_spans'; .*Set concept_source='phrase'"):
+    with pytest.raises(ValueError, match=r"needs .*'concept_spans'; .*concept_source='phrase'"):
         build(C2LIPTrainer, clip, pairs, tmp_path, eval_dataset=without, concept_source="tokens")
 
 
@@ -321,5 +321,5 @@ def test_columns_of_another_name(clip, pairs, tmp_path):
 
 def test_a_row_without_spans_is_named(clip, pairs, tmp_path):
     trainer = build(C2LIPTrainer, clip, with_row(pairs, 5, concept_spans=[]), tmp_path, concept_source="tokens")
-    with pytest.raises(ValueError, match="column 'concept_spans', row 5: found no entries, but 'concepts' has 2"):
+    with pytest.raises(ValueError, match="'concept_spans', row 5: found no .*'concepts' has 2"):
         batch_of(trainer, range(8))

@@ -131,17 +131,17 @@ def test_without_its_terms_it_is_info_nce_on_its_batch(changes, clip, pairs, tmp
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="CEClipTrainer needs the column 'negative_kinds'"):
+    with pytest.raises(ValueError, match="CEClipTrainer .*'negative_kinds'"):
         build(CEClipTrainer, clip, pairs.remove_columns("negative_kinds"), tmp_path, num_negatives=2)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rank_weight": -0.1}, "rank_weight: found -0.1, expected at least 0"),
-        ({"intra_modal_weight": math.nan}, "intra_modal_weight: found nan, expected at least 0"),
-        ({"rank_weight": math.inf}, "rank_weight: found inf, expected at least 0 and finite"),
-        ({"threshold_maximum": 0.0}, r"threshold_maximum: found 0.0, expected above 0 \(cosine\)"),
+        ({"rank_weight": -0.1}, "rank_weight: found -0.1: .* 0"),
+        ({"intra_modal_weight": math.nan}, "intra_modal_weight: found nan: .* 0"),
+        ({"rank_weight": math.inf}, "rank_weight: found inf: .* 0 .*finite"),
+        ({"threshold_maximum": 0.0}, r"threshold_maximum: found 0.0: .* 0 \(cosine\)"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -148,6 +148,6 @@ def test_another_objectives_checkpoint_is_refused(clip, pairs, tmp_path):
     settings = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
     build(InfoNCETrainer, clip, pairs, tmp_path, **settings).train()
     other = build(OwnTrainer, clip, pairs, tmp_path, num_negatives=2, **settings)
-    with pytest.raises(ValueError, match="expects .*offset.*Resume with the trainer that wrote the checkpoint"):
+    with pytest.raises(ValueError, match="offset.*trainer"):
         other.train(resume_from_checkpoint=True)
     assert not history(other, "loss")

@@ -108,7 +108,7 @@ def test_an_evaluation_set_has_the_same_captions_each_time(clip, several, tmp_pa
 
 
 def test_a_set_without_lists_and_an_objective_of_fixed_texts_are_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="draw_captions.* column 'caption' .*string.*expected lists of strings"):
+    with pytest.raises(ValueError, match="draw_captions.*'caption' .*string"):
         build(InfoNCETrainer, clip, pairs, tmp_path, **DRAWN)
     for config in (HierarCapsConfig, TextAlignmentConfig):
         with pytest.raises(ValueError, match="draw_captions=True: "):

@@ -138,9 +138,9 @@ def test_the_attention_of_an_adapter_is_chosen_too(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"attn_implementation": "someone/kernel"}, "expected one of sdpa, eager, flash_attention_2"),
-        ({"attn_implementation": "flash_attention_2"}, "pip install flash-attn.*Use 'sdpa'"),
-        ({"pad_to_multiple_of": 0}, "pad_to_multiple_of: found 0, expected at least 1"),
+        ({"attn_implementation": "someone/kernel"}, "sdpa, eager, flash_attention_2"),
+        ({"attn_implementation": "flash_attention_2"}, "pip install flash-attn.*'sdpa'"),
+        ({"pad_to_multiple_of": 0}, "pad_to_multiple_of: found 0: .* 1"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(settings, message, tmp_path):

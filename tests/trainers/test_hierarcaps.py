@@ -133,7 +133,7 @@ def test_a_run_goes_on_from_its_checkpoint_towards_the_same_start(clip, rows, tm
     runs.assert_same_weights(weights(resumed), weights(whole))
     other = build(clip, rows, tmp_path, **settings)
     other.start.backbone.text_projection.weight.data.neg_()
-    with pytest.raises(ValueError, match="text features of a different model"):
+    with pytest.raises(ValueError, match="different model"):
         other.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-1"))
 
 
@@ -150,26 +150,26 @@ def test_names_of_levels_are_told(clip, rows, tmp_path, caplog):
 
 
 def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="HierarCapsTrainer needs the column 'level_2'"):
+    with pytest.raises(ValueError, match="HierarCapsTrainer .*'level_2'"):
         build(clip, rows.remove_columns("level_2"), tmp_path)
-    with pytest.raises(ValueError, match="none of the 16 rows .*different texts"):
+    with pytest.raises(ValueError, match="none of the 16 rows .*texts"):
         build(clip, rows.remove_columns("level_1").add_column("level_1", ["one"] * 16), tmp_path, **TWO)
     with pytest.raises(ValueError, match="dataset is streamed"):
         stream = IterableDataset.from_generator(lambda: iter(rows), features=rows.features)
         build(clip, stream, tmp_path)
     long = rows.add_column("negative_captions", [["one"] * 5] * 16)
     trainer = build(clip, long, tmp_path, negative_source="negative_captions")
-    with pytest.raises(ValueError, match="column 'negative_captions', row 2: .*at most 4 texts"):
+    with pytest.raises(ValueError, match="'negative_captions', row 2: .* 4 texts"):
         batch_of(trainer, [2])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"chain_columns": ["level_1"]}, "at least two different .*level_4"),
-        ({"chain_columns": ["level_1", "level_5"]}, "at least two different"),
-        ({"negative_source": "others"}, "expected one of siblings, negative_captions"),
-        ({"pullback_weight": -1.0}, "pullback_weight: found -1.0, expected at least 0"),
+        ({"chain_columns": ["level_1"]}, "two different .*level_4"),
+        ({"chain_columns": ["level_1", "level_5"]}, "two different"),
+        ({"negative_source": "others"}, "siblings, negative_captions"),
+        ({"pullback_weight": -1.0}, "pullback_weight: found -1.0: .* 0"),
         ({"freeze_towers": ["text"]}, "freeze_towers .*'text'"),
     ],
 )

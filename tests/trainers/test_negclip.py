@@ -200,20 +200,20 @@ def test_what_is_missing_is_told_at_the_start(clip, near, tmp_path, caplog, monk
 
 @pytest.mark.parametrize("missing", ["neighbor_ids", "image_id"])
 def test_a_missing_column_is_named(clip, near, tmp_path, missing):
-    with pytest.raises(ValueError, match=f"needs the column '{missing}'"):
+    with pytest.raises(ValueError, match=f"needs .*'{missing}'"):
         build(InfoNCETrainer, clip, near.remove_columns(missing), tmp_path, **NEGCLIP)
     rows = TrainingRows(near, ["image", "caption", "negative_captions"])
-    with pytest.raises(ValueError, match="have no column 'neighbor_ids'; they have: image, caption"):
+    with pytest.raises(ValueError, match="no column 'neighbor_ids'; .*: image, caption"):
         build(InfoNCETrainer, clip, rows, tmp_path, **NEGCLIP)
 
 
 def test_wrong_settings_are_refused(clip, near, tmp_path):
-    with pytest.raises(ValueError, match="num_neighbors: found -1, expected at least 0 .none."):
+    with pytest.raises(ValueError, match="num_neighbors: found -1:.* 0 "):
         InfoNCEConfig(output_dir=str(tmp_path), num_neighbors=-1)
-    with pytest.raises(ValueError, match="draw_negatives=True samples from a row's num_negatives, which is 0"):
+    with pytest.raises(ValueError, match="draw_negatives=True .*num_negatives.* 0"):
         InfoNCEConfig(output_dir=str(tmp_path), draw_negatives=True)
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **{**NEGCLIP, "per_device_train_batch_size": 13})
-    with pytest.raises(ValueError, match="24 images, fewer than the 26 .*13 rows.*train_batch_size to 12 "):
+    with pytest.raises(ValueError, match="24 images, .* 26 .*13 rows.*train_batch_size .* 12 "):
         trainer.get_train_dataloader()
-    with pytest.raises(ValueError, match="not supported with num_neighbors or draw_negatives. Use 'random'"):
+    with pytest.raises(ValueError, match="num_neighbors or draw_negatives.*'random'"):
         build(InfoNCETrainer, clip, near, tmp_path, train_sampling_strategy="group_by_length", **NEGCLIP)

@@ -111,6 +111,6 @@ def test_where_it_means_nothing_it_is_refused(clip, rows, tmp_path):
     chains = groups.map(lambda row: {"level_4": row["group"] or "none"})
     of_chains = {"chain_columns": ["level_4", "generalized_caption", "caption"]}
     assert batch_of_refused("no_duplicates=True: HierarCapsTrainer", HierarCapsTrainer, chains, **of_chains)
-    said = "no_duplicates: .*24 rows .*batch of 12 .* Lower per_device_train_batch_size"
+    said = "no_duplicates: .*24 rows .*12 .*per_device_train_batch_size"
     lower = {"no_duplicates": True, "per_device_train_batch_size": 8}
     assert batch_of_refused(said, InfoNCETrainer, rows, lower, per_device_train_batch_size=12)

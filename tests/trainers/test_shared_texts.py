@@ -131,7 +131,7 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
     settings = {"num_negatives": 2, "per_device_train_batch_size": 6}
     trainer = build(InfoNCETrainer, clip, equal, tmp_path, **settings)
     collated_without(trainer, "text_id")
-    with pytest.raises(ValueError, match=r"no 'text_id'.*hfcomp.data.row_values.row_fields\(rows, names\)"):
+    with pytest.raises(ValueError, match=r"'text_id'.*hfcomp.data.row_values.row_fields\(rows, names\)"):
         trainer.train()
     less = trainer.data_collator
     trainer.data_collator = lambda rows: less(rows) | row_fields(rows, [row["row"] for row in rows])
@@ -139,7 +139,7 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
 
     trainer = build(InfoNCETrainer, clip, equal, tmp_path, **settings)
     own = collated_without(trainer, "negative_text_id")
-    with pytest.raises(ValueError, match="no 'negative_text_id'.*hfcomp.data.row_values.text_key of each negative"):
+    with pytest.raises(ValueError, match="'negative_text_id'.*hfcomp.data.row_values.text_key"):
         trainer.train()
     least = trainer.data_collator
 
@@ -157,7 +157,7 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
 
 def test_a_bad_caption_is_named_as_before(clip, equal, tmp_path):
     rows = with_row(equal, 2, caption=None)
-    with pytest.raises(ValueError, match="column 'caption', row 2: found None, expected a string"):
+    with pytest.raises(ValueError, match="'caption', row 2: found None"):
         build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=6).train()
 
 

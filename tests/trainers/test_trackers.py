@@ -146,12 +146,12 @@ def test_a_run_that_is_not_named_is_left_to_transformers(clip, tmp_path):
 @pytest.mark.parametrize("name", trackers.TRACKERS)
 def test_a_tracker_that_is_not_installed_is_named_with_the_command(tmp_path, monkeypatch, name):
     monkeypatch.setattr(trackers, "find_spec", lambda module: None if module == name else object())
-    with pytest.raises(ImportError, match=rf"{name} is not installed. Run pip install 'hfcomp\[trackers\]'"):
+    with pytest.raises(ImportError, match=rf"{name} .*pip install 'hfcomp\[trackers\]'"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to=name)
 
 
 def test_an_unknown_tracker_is_named_with_the_nearest(tmp_path):
-    with pytest.raises(ValueError, match=r"unknown tracker 'tensorbord'. Did you mean 'tensorboard'"):
+    with pytest.raises(ValueError, match=r"'tensorbord'.*'tensorboard'"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to="tensorbord")
 
 

@@ -135,7 +135,7 @@ def test_negative_images_are_transformed_too(clip, pairs, tmp_path):
         batch = batch_of(trainer, range(3))
         assert batch["negative_image_mask"].tolist() == [True, False, True] and len(batch["pixels"]) == 5
         trainer.train()
-    with pytest.raises(ValueError, match=r"'negative_image'.*PIL images.*'image'.*tensors"):
+    with pytest.raises(ValueError, match=r"'negative_image'.*PIL.*'image'.*tensors"):
         build(TripletClipTrainer, clip, rows.with_transform(pixel_values), tmp_path)
 
 
@@ -159,7 +159,7 @@ def test_a_changed_text_is_refused(clip, pairs, tmp_path):
     def shouted(batch):
         return {**batch, "caption": [text.upper() for text in batch["caption"]]}
 
-    with pytest.raises(ValueError, match="transform changed column 'caption', row 0"):
+    with pytest.raises(ValueError, match="changed .*'caption', row 0"):
         build(InfoNCETrainer, clip, pairs.with_transform(shouted), tmp_path)
     mapped = pairs.map(lambda row: {"caption": row["caption"].upper()}).with_transform(flipped)
     build(InfoNCETrainer, clip, mapped, tmp_path)
@@ -168,7 +168,7 @@ def test_a_changed_text_is_refused(clip, pairs, tmp_path):
 @pytest.mark.follows(HOOKS, "Pass the dataset without it: dataset.with_format(None).")
 def test_a_transform_is_refused_where_no_images_are_read(clip, tmp_path):
     rows = datasets.Dataset.from_dict({"caption": tiny.captions()[:8], "generalized_caption": tiny.captions()[8:16]})
-    with pytest.raises(ValueError, match=r"TextAlignmentTrainer reads no images"):
+    with pytest.raises(ValueError, match=r"TextAlignmentTrainer .*no images"):
         build(TextAlignmentTrainer, clip, rows.with_transform(lambda batch: batch), tmp_path)
     build(TextAlignmentTrainer, clip, rows.with_transform(lambda batch: batch).with_format(None), tmp_path)
 
@@ -181,7 +181,7 @@ def test_a_setting_of_stored_images_is_refused_beside_a_transform(name, clip, pa
         pairs.save_to_disk(tmp_path / "pairs")
         options = PixelOptions(source=str(tmp_path / "pairs"), model=str(clip), output=tmp_path / "store")
         value = str(build_pixels(options, log=lambda line: None).folder)
-    with pytest.raises(ValueError, match=f"{name}=.*has no effect"):
+    with pytest.raises(ValueError, match=f"{name}=.*no effect"):
         build(InfoNCETrainer, clip, rows, tmp_path, **{name: value})
     build(InfoNCETrainer, clip, rows, tmp_path)
     build(InfoNCETrainer, clip, rows.with_format(None), tmp_path, **{name: value})
@@ -195,14 +195,14 @@ def test_pixels_of_another_size_are_refused_and_pil_images_resized(clip, pairs, 
     def as_tensors(batch):
         return {"image": [tensor(image, 48) for image in large(batch)["image"]]}
 
-    with pytest.raises(ValueError, match="Resize and crop in the transform"):
+    with pytest.raises(ValueError, match="in the transform"):
         trained(pairs.with_transform(as_tensors), clip, tmp_path)
     trained(pairs.with_transform(large), clip, tmp_path)
 
 
 @pytest.mark.follows(ADVICE, "Return the batch ")
 def test_a_transform_that_returns_no_columns_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(TypeError, match="returned a list, expected a dictionary"):
+    with pytest.raises(TypeError, match="returned a list"):
         build(InfoNCETrainer, clip, pairs.with_transform(lambda batch: flipped(batch)["image"]), tmp_path)
     build(InfoNCETrainer, clip, pairs.with_transform(flipped), tmp_path)
 
@@ -223,7 +223,7 @@ def test_pixel_values_that_do_not_fit_are_named(values, kind, message, clip, pai
 
 def test_a_transform_that_returns_other_rows_is_refused(clip, pairs, tmp_path):
     rows = pairs.with_transform(lambda batch: {"image": batch["image"] * 2})
-    with pytest.raises(ValueError, match="returned 16 entries in 'image' for 8 rows"):
+    with pytest.raises(ValueError, match="16 entries in 'image' for 8 rows"):
         build(InfoNCETrainer, clip, rows, tmp_path)
 
 

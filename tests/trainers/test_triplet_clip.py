@@ -89,15 +89,13 @@ def test_its_control_sees_the_same_batch(clip, pairs, tmp_path):
 
 @pytest.mark.parametrize("column", ["negative_captions", "negative_image"])
 def test_a_missing_column_is_refused(column, clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match=f"TripletClipTrainer needs the column '{column}'"):
+    with pytest.raises(ValueError, match=f"TripletClipTrainer .*'{column}'"):
         build(TripletClipTrainer, clip, pairs.remove_columns(column), tmp_path)
 
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_more_or_fewer_negatives_are_refused(number, tmp_path):
-    with pytest.raises(
-        ValueError, match=f"num_negatives={number}: TripletCLIP pairs each row with exactly 1 negative"
-    ):
+    with pytest.raises(ValueError, match=f"num_negatives={number}: TripletCLIP"):
         arguments(TripletClipTrainer, tmp_path, num_negatives=number)
 
 

@@ -130,13 +130,13 @@ def test_a_checkpoint_without_an_average_is_refused_with_how_to_go_on(clip, pair
     how = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
     build(InfoNCETrainer, clip, pairs, tmp_path, **how).train()
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, **how)
-    with pytest.raises(ValueError, match="checkpoint-1: .*no weight_average.safetensors.*weight_average_decay"):
+    with pytest.raises(ValueError, match="checkpoint-1: .*weight_average.safetensors.*weight_average_decay"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-1"))
 
 
 def test_an_average_that_training_never_reaches_is_refused(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, weight_average_start=2)
-    with pytest.raises(ValueError, match="weight_average_start=2: training ends at step 2"):
+    with pytest.raises(ValueError, match="weight_average_start=2: .*step 2"):
         trainer.train()
 
 
@@ -144,16 +144,16 @@ def test_two_final_models_are_refused(clip, pairs, tmp_path):
     how = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 1, "eval_steps": 1}
     how |= {"load_best_model_at_end": True, "weight_average_decay": DECAY}
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=pairs, **how)
-    with pytest.raises(ValueError, match="load_best_model_at_end and weight_average_decay each define the final"):
+    with pytest.raises(ValueError, match="load_best_model_at_end .*weight_average_decay"):
         trainer.train()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weight_average_decay": 1.0}, "weight_average_decay: found 1.0, expected at least 0 and below 1"),
-        ({"weight_average_decay": 0.9, "weight_average_start": -1}, "weight_average_start: found -1, expected a step"),
-        ({"weight_average_start": 5}, "weight_average_start=5: no weights are averaged"),
+        ({"weight_average_decay": 1.0}, "weight_average_decay: found 1.0: .* 0 .* 1"),
+        ({"weight_average_decay": 0.9, "weight_average_start": -1}, "weight_average_start: found -1: .*step"),
+        ({"weight_average_start": 5}, "weight_average_start=5: "),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings, message, tmp_path):

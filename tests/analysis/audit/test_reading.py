@@ -45,13 +45,13 @@ def test_rows_of_a_file_without_ids_are_of_one_photograph(photographs, tmp_path)
     assert data.image_ids == [f"{number}.png" for number in range(4) for _ in range(3)]
     assert len(data.first_rows) == 4 and len(folds(data.image_ids, 0)) == 4
     assert duplicate_images(data, folder=tmp_path / "hashes").value == 0
-    assert len(data.notes) == 1 and "column image_id is missing" in data.notes[0] and "image file" in data.notes[0]
+    assert len(data.notes) == 1 and "column image_id" in data.notes[0] and "image file" in data.notes[0]
 
 
 def test_rows_with_neither_id_nor_image_are_counted():
     data = audit_set("own", Dataset.from_dict({"caption": ["a dog", "a cat"], "image_id": ["1", None]}), {})
     assert data.image_ids == ["1", "row 1"]
-    assert any("1 row has neither an image_id nor an image" in note for note in data.notes)
+    assert any("neither an image_id" in note for note in data.notes)
 
 
 def test_images_and_captions_that_are_absent_or_broken_are_named_in_the_terminal(photographs, tmp_path, capsys):
@@ -107,7 +107,7 @@ def test_checks_of_texts_count_rows_whose_image_is_missing(tmp_path):
     found = audit("sugarcrepe", options, hashes=tmp_path / "hashes")
     for name in ("blind", "bigram", "equal_negatives", "known_true", "duplicate_texts"):
         assert found.checks[name].of == 35
-    assert any(note.startswith("sugarcrepe: 11 of 35 rows have no image") for note in found.notes)
+    assert any(note.startswith("sugarcrepe: 11 of 35 rows") for note in found.notes)
     copies = found.checks["duplicate_images"]
     assert copies.of == 12 and copies.reason == "11 of 35 rows have no image and are not compared"
 
@@ -119,7 +119,7 @@ def test_checks_of_texts_need_no_image_at_all(tmp_path, monkeypatch):
     found = audit("sugarcrepe", AuditOptions(data_dir=folder, no_cache=True), hashes=tmp_path / "hashes")
     assert found.checks["blind"].of == 35
     assert found.checks["duplicate_images"].reason == found.checks["overlap"].reason == NO_IMAGES
-    assert any(note.startswith("sugarcrepe: 35 of 35 rows have no image") for note in found.notes)
+    assert any(note.startswith("sugarcrepe: 35 of 35 rows") for note in found.notes)
 
 
 def test_the_real_files(tmp_path):

@@ -37,7 +37,7 @@ def test_a_set_with_ratings_of_a_file(words, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "mean concreteness" in out and f"written to: {tmp_path / 'out'}" in out
     assert not (tmp_path / "out" / "gallery.png").exists()
-    with pytest.raises(SystemExit, match=r"already contains results\.json. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"results\.json.*--overwrite"):
         cli.main(words)
     cli.main([*words, "--overwrite"])
 
@@ -52,10 +52,10 @@ def test_mistakes_end_in_one_line(words, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with pytest.raises(SystemExit, match="error: .*nothing.* concreteness ratings"):
         cli.main([*words, "--concreteness_ratings", "nothing"])
-    with pytest.raises(SystemExit, match="error: no file or folder '.*nothing' exists"):
+    with pytest.raises(SystemExit, match="error: no file .*nothing'"):
         cli.main(["analyze", str(tmp_path / "nothing"), *words[2:]])
     with pytest.raises(SystemExit, match="error: --batch_size: found 0"):
         cli.main([*words, "--batch_size", "0"])
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="error: .*out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="error: .*out .*in use"):
         cli.main(words)
     assert not (tmp_path / "out").exists()

@@ -70,7 +70,7 @@ def test_one_model_has_no_difference(siglip2, image, tmp_path, capsys):
 
 def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(SystemExit, match=r"^error: .*a.png needs matplotlib: pip install"):
+    with pytest.raises(SystemExit, match=r"^error: .*a.png.*matplotlib.*pip install"):
         cli.main(["attention", str(clip), "--text", "red", *words(tmp_path, image)])
     assert re.search(r"red +clip +-?0\.\d{3}", capsys.readouterr().out)
 
@@ -106,8 +106,8 @@ def test_files_that_are_no_images_and_models_that_are_no_dual_encoders_are_refus
     (tmp_path / "text.png").write_text("no image")
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     for more, message in (
-        (["--image", str(tmp_path / "text.png")], "is not in a supported image format"),
-        ([], "model type 'bert' is not a supported dual encoder"),
+        (["--image", str(tmp_path / "text.png")], "supported image format"),
+        ([], "'bert' .*dual encoder"),
     ):
         with pytest.raises(SystemExit, match=message):
             cli.main(["attention", str(tmp_path), "--text", "red", *words(tmp_path, image, *more)])

@@ -74,8 +74,8 @@ def test_an_image_that_cannot_be_read_is_counted_and_named(tmp_path):
     assert "column 'image', row 3" in rows[3]["image"] and "row 0" in rows[0]["mask"]
     assert isinstance(rows[4]["image"], int)
     text = path.read_text("utf-8")
-    assert "2 images of column &#x27;image&#x27; cannot be read and are left out" in text
-    assert "1 image of column &#x27;mask&#x27; cannot be read and is left out" in text
+    assert "2 images of column &#x27;image&#x27;" in text
+    assert "1 image of column &#x27;mask&#x27;" in text
 
 
 def test_lists_of_captions_and_texts_in_place_of_lists_are_shown(tmp_path):
@@ -101,9 +101,9 @@ def test_a_mask_lies_over_the_picture_s_size(tmp_path):
 @pytest.mark.parametrize(
     ("drop", "names", "message"),
     [
-        ("image", "", "needs the column 'image'.*negative_image.*--column_names image="),
+        ("image", "", "'image'.*negative_image.*--column_names image="),
         ("caption", "", "needs the column 'caption'"),
-        (None, "image=caption", "column 'image', row 0 names the file .*, which does not exist"),
+        (None, "image=caption", "'image', row 0 .*not exist"),
     ],
 )
 def test_a_set_without_images_or_captions_is_refused(tmp_path, drop, names, message):
@@ -119,17 +119,17 @@ def test_no_rows_no_readable_image_and_a_page_that_is_there_are_refused(tmp_path
     broken = {row: {"bytes": b"no image", "path": None} for row in range(8)}
     with pytest.raises(ValueError, match="8 images .*column 'image', row 0"):
         page(saved(tmp_path, dataset(image=broken)), tmp_path)
-    with pytest.raises(ValueError, match=r"has no rows in the split 'train'"):
+    with pytest.raises(ValueError, match=r"no rows .*'train'"):
         choose_rows(dataset().select([]), "empty", GalleryOptions())
     source = saved(tmp_path, name="whole")
     path = write_gallery(source, tmp_path / "new", GalleryOptions()).path
     assert path == tmp_path / "new" / "gallery.html"
-    with pytest.raises(ValueError, match=r"gallery\.html already exists. Pass --overwrite"):
+    with pytest.raises(ValueError, match=r"gallery\.html.*--overwrite"):
         write_gallery(source, tmp_path / "new", GalleryOptions())
     (tmp_path / "rows.csv").touch()
     with pytest.raises(ValueError, match=r"rows\.csv exists .*--output"):
         write_gallery(source, tmp_path / "rows.csv", GalleryOptions(overwrite=True))
-    with pytest.raises(ValueError, match="found 3 models, expected one or two"):
+    with pytest.raises(ValueError, match="found 3 models"):
         GalleryOptions(models=("a", "b", "c"))
     with pytest.raises(ValueError, match="rows: found 0"):
         GalleryOptions(rows=0)

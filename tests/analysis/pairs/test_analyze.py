@@ -153,7 +153,7 @@ def test_missing_files_are_counted_too(options, tmp_path):
     ]
     (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     results = analyze([str(tmp_path / "set.jsonl")], options(image_model="none", text_model="none"))
-    assert any("1 of 2 images of column 'image' cannot be read" in note and "b.png" in note for note in results.notes)
+    assert any("1 of 2 images of column 'image'" in note and "b.png" in note for note in results.notes)
     assert results.table()["clip: I2T accuracy"].isna().tolist() == [False, True]
 
 
@@ -188,7 +188,7 @@ def test_nothing_is_loaded_that_is_not_needed(options, tmp_path):
     absent = {"image_model": "does/not-exist", "text_model": "none", "models": ("none",)}
     results = analyze([save(rows, tmp_path)], options(**absent))
     assert results.models == {} and "BERTScore" not in results.table()
-    assert any("there are no negative images" in note for note in results.notes)
+    assert any("no negative images" in note for note in results.notes)
     text_only = analyze([save(rows.remove_columns("image"), tmp_path, "text")], options(image_model="does/not-exist"))
     assert {"clip: CLIP-L", "BERTScore"} <= set(text_only.table().columns)
     assert not any("accuracy" in column for column in text_only.table().columns)
@@ -200,13 +200,13 @@ def test_without_matplotlib_or_statsmodels_the_numbers_are_kept(options, tmp_pat
     monkeypatch.setitem(sys.modules, "statsmodels.nonparametric.smoothers_lowess", None)
     results.save(tmp_path / "out", shown=False)
     assert (tmp_path / "out" / "gap.png").exists()
-    assert "the LOESS curve needs statsmodels: pip install 'hfcomp[plots]'" in (tmp_path / "out/report.md").read_text()
+    assert "statsmodels: pip install 'hfcomp[plots]'" in (tmp_path / "out/report.md").read_text()
     extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert any(one.startswith("statsmodels") for one in extras["optional-dependencies"]["plots"])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     results.save(tmp_path / "out", shown=False)
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "needs matplotlib: pip install 'hfcomp[plots]'" in report and "gap.png)" not in report
+    assert "matplotlib: pip install 'hfcomp[plots]'" in report and "gap.png)" not in report
     assert not list((tmp_path / "out").glob("gap.png")), "a figure of an earlier run is removed"
 
 
@@ -251,7 +251,7 @@ def _png(path):
 def test_wrong_options_are_named(options):
     for changes, match in (
         ({"loess_share": 0.0}, "loess_share: found 0"),
-        ({"batch_size": 0}, "batch_size: found 0, expected at least 1"),
+        ({"batch_size": 0}, "batch_size: found 0"),
         ({"models": ("none", "a")}, "models: found 'none,a'"),
         ({"text_model": "none", "text_layer": 3}, "text_layer and text_baseline .*text_model"),
     ):

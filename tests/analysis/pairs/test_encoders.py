@@ -89,7 +89,7 @@ def test_known_models_have_the_authors_layer_and_baseline(tmp_path, monkeypatch)
     found = BertScore(folder, device="cpu")
     assert (found.layer, found.baseline) == (2, 0.5)
     assert BertScore(folder, device="cpu", layer=3).baseline is None, "the baseline is of another layer"
-    with pytest.raises(ValueError, match="text_layer: found 4, but .*known has the layers 0 to 3"):
+    with pytest.raises(ValueError, match="text_layer: found 4,.*known.* 0 to 3"):
         BertScore(folder, device="cpu", layer=4)
 
 
@@ -119,12 +119,12 @@ def test_models_that_do_not_load_are_named(tmp_path, clip):
     with pytest.raises(ValueError, match=r"text_model: .*nothing: no such folder"):
         BertScore(str(tmp_path / "nothing"), device="cpu")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="text_model: .*empty could not be loaded"):
+    with pytest.raises(ValueError, match="text_model: .*empty .*loaded"):
         BertScore(str(tmp_path / "empty"), device="cpu")
     folder = models.bert(tmp_path / "bert")
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="the weights are damaged or truncated"):
+    with pytest.raises(ValueError, match="weights .*damaged"):
         BertScore(str(folder), device="cpu")
 
 
@@ -173,9 +173,9 @@ def test_vectors_are_kept_for_later_runs(dinov2, tmp_path):
 
 
 def test_what_is_no_vision_transformer_is_refused(tmp_path, dinov2):
-    with pytest.raises(ValueError, match="image_model: .* has no configuration or image processor"):
+    with pytest.raises(ValueError, match="image_model: .* image processor"):
         ImageEmbedder(str(tmp_path), device="cpu")
     with pytest.raises(ValueError, match="column 'negative_image', row 1"):
         ImageEmbedder(str(dinov2), device="cpu").index_images([IMAGES[0], b"no image"], column="negative_image")
-    with pytest.raises(ValueError, match="device: 'cuda:99' cannot be used here"):
+    with pytest.raises(ValueError, match="device: 'cuda:99'"):
         ImageEmbedder(str(dinov2), device="cuda:99")

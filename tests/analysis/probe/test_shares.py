@@ -78,12 +78,12 @@ def test_without_negative_images_there_is_one_direction():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"batch_sizes": ()}, r"batch_sizes: found \(\), expected at least 1 of them"),
-        ({"batch_sizes": (1, 8)}, "batch_sizes: entry 1: found 1, expected at least 2"),
+        ({"batch_sizes": ()}, r"batch_sizes: found \(\)"),
+        ({"batch_sizes": (1, 8)}, "batch_sizes: entry 1: found 1,.* 2"),
         ({"margins": (0.0, math.nan)}, "margins: entry .: found nan, expected at .* 50"),
-        ({"margins": (1000.0,)}, "margins: entry 1: found 1000.0, expected at most 50"),
-        ({"rows": 1}, "rows: found 1, expected at least 2"),
-        ({"seed": -1}, "seed: found -1, expected at least 0"),
+        ({"margins": (1000.0,)}, "margins: entry 1: found 1000.0,.* 50"),
+        ({"rows": 1}, "rows: found 1,.* 2"),
+        ({"seed": -1}, "seed: found -1,.* 0"),
     ],
 )
 def test_options_that_do_not_fit(given, message):

@@ -320,7 +320,7 @@ def test_a_person_signs_in_with_their_own_password(closed):
     assert closed.log[-1] == "sign-in: 'Ben' from 127.0.0.1"
     config = ben.config()
     # a name that the page sends has no say
-    assert "opened by Anna, but Ben is signed in" in str(ben.call("begin", "click", config, name="Anna"))
+    assert "by Anna, but Ben" in str(ben.call("begin", "click", config, name="Anna"))
     assert sign(closed, "Anna", "correct Ben")[1].status_code == 401
     assert sign(closed, "Nobody", "correct Ben")[1].status_code == 401
     assert closed.log[-1] == "sign-in refused: 'Nobody' from 127.0.0.1, failure 2"

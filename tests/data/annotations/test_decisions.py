@@ -86,7 +86,7 @@ def test_an_item_that_cannot_be_read_again_is_not_saved(store, change, said):
 
 @pytest.mark.parametrize("call", ["item", "state", "edit"])
 def test_an_unknown_item_is_named(store, call):
-    with pytest.raises(ValueError, match=r"a\.sqlite has no item 'x'"):
+    with pytest.raises(ValueError, match=r"a\.sqlite .*no item 'x'"):
         getattr(store, call)("x")
 
 
@@ -131,7 +131,7 @@ def test_a_lease_ends_and_the_item_is_given_to_others(store, clock):
     assert store.next_item("Bob").id == "1/color"
     clock.now += 1
     assert store.next_item("Cem").id == "0/color"
-    with pytest.raises(ValueError, match="0/color was given to Cem .*not saved"):
+    with pytest.raises(ValueError, match="0/color was given to Cem"):
         store.submit("Ann", "0/color", edit())
     assert not store.renew("Ann", "0/color")
     store.submit("Cem", "0/color", edit())
@@ -183,7 +183,7 @@ def test_a_draft_is_replaced_and_lost_with_the_decision(store):
 
 def test_a_draft_that_is_not_json_is_refused(store):
     store.add_items(items(1))
-    with pytest.raises(ValueError, match="draft of 0/color .*JSON"):
+    with pytest.raises(ValueError, match="draft.* 0/color .*JSON"):
         store.save_draft("Ann", "0/color", {"mask": b"1"})
 
 
@@ -310,7 +310,7 @@ def test_a_person_annotates_and_reviews_at_once(store):
 
 def test_a_quality_is_checked(store):
     annotated(store)
-    with pytest.raises(ValueError, match="'bad', expected .*very good, okay"):
+    with pytest.raises(ValueError, match="'bad'.*very good, okay"):
         store.accept("Bob", "0/color", "bad")
 
 
@@ -345,7 +345,7 @@ def test_automatic_edits_are_reviewed_by_anybody_and_then_done_by_people(store):
     assert store.next_item(AUTOMATIC) is None
     assert store.next_item("Ann").id == "0/color"
     for decide in (lambda: store.accept(AUTOMATIC, "1/color", "okay"), lambda: store.next_review(AUTOMATIC)):
-        with pytest.raises(ValueError, match="reserved for the automatic mode"):
+        with pytest.raises(ValueError, match="reserved .*automatic"):
             decide()
 
 
@@ -381,7 +381,7 @@ def test_what_was_undone_is_leased_and_what_was_held_comes_after_it(store, clock
 def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
     annotated(store)
     store.accept("Bob", "0/color", "okay")
-    with pytest.raises(ValueError, match="0/color was accepted by Bob after your decision"):
+    with pytest.raises(ValueError, match="0/color was accepted by Bob after"):
         store.undo("Ann")
     assert store.undo("Bob") == item(0)
     assert store.next_review("Bob")[0] == item(0)
@@ -412,7 +412,7 @@ def test_a_second_edit_that_is_undone_leaves_the_item_sent_back(store, clock):
     store.undo("Ann")
     store.release("Ann")
     assert store.next_item("Cem") is None
-    with pytest.raises(ValueError, match="0/color was sent back by Bob after your decision"):
+    with pytest.raises(ValueError, match="0/color was sent back by Bob"):
         store.undo("Ann")
 
 

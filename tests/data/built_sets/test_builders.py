@@ -90,24 +90,24 @@ def test_it_is_exported_as_parquet_with_its_images(folder, tmp_path):
 
 
 def test_where_no_set_is_the_error_says_what_is_expected(folder, tmp_path):
-    with pytest.raises(ValueError, match="config 'random' needs data_dir: .*`hfcomp build"):
+    with pytest.raises(ValueError, match="'random' .*data_dir.*`hfcomp build"):
         ConcreteBatch(config_name="random")
     with pytest.raises(ValueError, match="`hfcomp build concretebatch` .*low_con"):
         ConcreteBatch(config_name="low_concreteness", data_dir=str(folder))
     place = built(tmp_path / "random")
     (place / "data/train-00001-of-00003.parquet").write_bytes(b"")
-    with pytest.raises(ValueError, match="train-00001-of-00003.parquet is damaged"):
+    with pytest.raises(ValueError, match="train-00001-of-00003.parquet .*damaged"):
         prepared(place, tmp_path / "cache", config_name="random")
 
 
 def test_the_folder_of_another_configuration_is_refused(folder):
-    with pytest.raises(ValueError, match="random is the configuration 'random', not 'low_concreteness'. Pass config_"):
+    with pytest.raises(ValueError, match="random .*'random', not 'low_concreteness'.*config_"):
         ConcreteBatch(config_name="low_concreteness", data_dir=str(folder / "random"))
 
 
 def test_ratings_that_cannot_be_read_are_named_before_any_row(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match="none.txt .*concreteness ratings. Get the supplementary table"):
+    with pytest.raises(FileNotFoundError, match="none.txt .*ratings"):
         ConcreteBatch(data_dir=str(folder), concreteness_ratings=str(tmp_path / "none.txt"))
     (tmp_path / "words.txt").write_text("Word\tRating\n")
-    with pytest.raises(ValueError, match="words.txt lacks the column 'Conc.M'"):
+    with pytest.raises(ValueError, match="words.txt .*'Conc.M'"):
         ConcreteBatch(data_dir=str(folder), concreteness_ratings=str(tmp_path / "words.txt"))

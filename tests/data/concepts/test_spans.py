@@ -143,5 +143,5 @@ def test_another_text_is_refused():
 
 @pytest.mark.parametrize("span", [(0, 6), (-1, 2), (3, 2)])
 def test_a_span_outside_the_caption_is_refused(span):
-    with pytest.raises(ValueError, match="is outside 'a dog', which has 5 characters"):
+    with pytest.raises(ValueError, match="outside 'a dog'.* 5 "):
         canonical_spans("a dog", [span], "a dog")

@@ -120,7 +120,7 @@ def test_a_text_that_words_do_not_explain_has_no_places(siglip, caption):
 
 
 def test_a_slow_tokenizer_of_another_kind_is_refused():
-    with pytest.raises(TypeError, match="object .*token offsets.*concept_source='phrase'"):
+    with pytest.raises(TypeError, match="offsets.*concept_source='phrase'"):
         word_places(object(), "a cube", 8)
 
 
@@ -183,15 +183,15 @@ def test_equal_concepts_have_equal_numbers(clip, concept_tokens):
 @pytest.mark.parametrize(
     ("spans", "message"),
     [
-        (None, "column 'concept_spans', row 17: found no entries, but 'concepts' has 2.*concept_source='phrase'"),
-        ([[[0, 5]], [[-6, 9]]], r"row 17, entry 1: found \[\[-6, 9\]\] for the concept 'a ball'"),
-        ([[[0, 5]]], "column 'concept_spans', row 17: found 1 entries, but 'concepts' has 2"),
-        ([0, 5], "column 'concept_spans', row 17, entry 0: found 0 for the concept"),
-        ([3, 5], "column 'concept_spans', row 17, entry 0: found 3 for the concept.*a list of .start, end"),
-        ([[[0, 5]], []], r"row 17, entry 1: found \[\] for the concept 'a ball', expected a list of \[start, end\)"),
-        ([[[0, 5]], None], "row 17, entry 1: found None for the concept 'a ball'.*concept_columns"),
-        ([[0, 5], [6, 9]], r"row 17, entry 0: found \[0, 5\] for the concept 'a red'"),
-        ([[[0, 5]], [[6, 99]]], r"row 17, entry 1: found \[\[6, 99\]\].*the 13 characters"),
+        (None, "'concept_spans', row 17: found no .*'concepts' has 2.*concept_source='phrase'"),
+        ([[[0, 5]], [[-6, 9]]], r"row 17, entry 1: found \[\[-6, 9\]\] .*'a ball'"),
+        ([[[0, 5]]], "'concept_spans', row 17: found 1 .*'concepts' has 2"),
+        ([0, 5], "'concept_spans', row 17, entry 0: found 0 "),
+        ([3, 5], "'concept_spans', row 17, entry 0: found 3 .*start, end"),
+        ([[[0, 5]], []], r"row 17, entry 1: found \[\] .*'a ball'"),
+        ([[[0, 5]], None], "row 17, entry 1: found None .*'a ball'.*concept_columns"),
+        ([[0, 5], [6, 9]], r"row 17, entry 0: found \[0, 5\] .*'a red'"),
+        ([[[0, 5]], [[6, 99]]], r"row 17, entry 1: found \[\[6, 99\]\].* 13 "),
         ([[[0, 5]], [[6, 6]]], r"row 17, entry 1: found \[\[6, 6\]\]"),
         ([[[0, 5]], [["a", 6]]], r"row 17, entry 1: found \[\['a', 6\]\]"),
     ],
@@ -203,13 +203,13 @@ def test_spans_of_another_form_are_refused(spans, message):
 
 def test_a_batch_names_the_row_whose_spans_are_missing(siglip):
     collator = collator_for(siglip, max_concepts=2, concept_tokens=True)
-    with pytest.raises(ValueError, match="column 'concept_spans', row 17: found no entries, but 'concepts' has 1"):
+    with pytest.raises(ValueError, match="'concept_spans', row 17: found no .*'concepts' has 1"):
         collator([row(3, concepts=None), row(17, concepts=["a red cube"])])
 
 
 def test_spans_without_concepts_are_refused(clip):
     collator = collator_for(clip, max_concepts=2, concept_tokens=True)
-    with pytest.raises(ValueError, match="row 17: found 1 entries, but 'concepts' has 0"):
+    with pytest.raises(ValueError, match="row 17: found 1 .*'concepts' has 0"):
         collator([row(17, concepts=[], concept_spans=[[[0, 5]]])])
 
 

@@ -111,7 +111,7 @@ def test_hashes_of_an_earlier_hfcomp_are_read_unless_they_are_damaged(tmp_path, 
     assert HashStore(tmp_path).get(records[1]["key"].tobytes()).tobytes() == records[1].tobytes()
     path.write_bytes(records.tobytes()[:-1] + b"x")
     assert HashStore(tmp_path).get(records[1]["key"].tobytes()) is None
-    assert "its images are hashed again" in caplog.text and not path.exists()
+    assert "hashed again" in caplog.text and not path.exists()
 
 
 def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, caplog):
     place = tmp_path / "file"
     place.touch()
     found = hash_images([file(texture(1))], [0], HashStore(place), name="image")
-    assert len(found.records) == 1 and "Results are not kept for later runs" in caplog.text
+    assert len(found.records) == 1 and "not kept" in caplog.text
 
 
 def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):

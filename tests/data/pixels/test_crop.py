@@ -109,5 +109,5 @@ def test_boxes_are_pinned_and_sent_with_the_pixels(monkeypatch):
 
 
 def test_boxes_of_another_number_are_refused():
-    with pytest.raises(ValueError, match=r"boxes of shape \[5, 4\] for 4 images. Expected \[M, 4\]"):
+    with pytest.raises(ValueError, match=r"boxes .*\[5, 4\].* 4 images.*\[M, 4\]"):
         PixelBatch(noise(4), BOXES)

@@ -89,23 +89,23 @@ def test_shuffled_negatives_are_of_another_rows_captions(dataset):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": ["one", "two"]}, r"column 'caption' contains Value\('string'\), expected lists of strings"),
-        ({"caption": [["a"], ["", None]]}, "column 'caption', row 1: found .*, expected a string"),
+        ({"caption": ["one", "two"]}, r"'caption' .*Value\('string'\)"),
+        ({"caption": [["a"], ["", None]]}, "'caption', row 1: found .*text"),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [["x"], ["y", "z"]]},
-            "row 1 has 2 captions, but column 'negative_captions'",
+            "row 1 .*2 captions, .*'negative_captions'",
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [[["x"]], [["y"]]]},
-            "column 'negative_captions', row 1: found 1 entries for 2 captions",
+            "'negative_captions', row 1: found 1 .*2 captions",
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [[["x", "y"]], [["y", "z"], ["y"]]]},
-            "column 'negative_captions', row 1: caption 1 has 1 negatives, expected 2",
+            "'negative_captions', row 1: caption 1 .*1 negatives.* 2",
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_image": [b"x", b"x"]},
-            "row 1 has 2 captions, but column 'negative_image'",
+            "row 1 .*2 captions, .*'negative_image'",
         ),
     ],
 )

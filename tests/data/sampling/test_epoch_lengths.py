@@ -107,5 +107,5 @@ def test_a_resumed_run_has_the_order_of_one_that_was_not_stopped(clip, pairs, tm
 
 def test_a_model_that_pads_all_texts_alike_is_refused(siglip, pairs, tmp_path):
     trainer = build(TripletClipTrainer, siglip, pairs, tmp_path, train_sampling_strategy="group_by_length")
-    with pytest.raises(ValueError, match="group_by_length.*siglip pads every text to 24 tokens"):
+    with pytest.raises(ValueError, match="group_by_length.*siglip .*24 tokens"):
         trainer.train()

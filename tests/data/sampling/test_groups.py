@@ -81,15 +81,15 @@ def test_the_smallest_size_of_a_group_is_a_setting():
 
 
 def test_columns_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match=r"column 'group', row 1: found \['a'\], expected the name of a group"):
+    with pytest.raises(ValueError, match=r"'group', row 1: found \['a'\]"):
         Groups.from_columns(["a", ["a"]], [["b"], None])
-    with pytest.raises(ValueError, match="column 'hard_negative_groups', row 1: found 'b', expected a list"):
+    with pytest.raises(ValueError, match="'hard_negative_groups', row 1: found 'b'"):
         Groups.from_columns(["a", "a"], [["b"], "b"])
-    with pytest.raises(ValueError, match="column 'hard_negative_groups', row 0: found 0.5, expected the name"):
+    with pytest.raises(ValueError, match="'hard_negative_groups', row 0: found 0.5"):
         Groups.from_columns(["a", "a"], [[0.5], None])
-    with pytest.raises(ValueError, match="none of its 2 groups has at least 2 rows, and 1 of 3 rows have no group"):
+    with pytest.raises(ValueError, match="none of its 2 groups .*1 of 3 rows"):
         Groups.from_columns(["a", "b", None], [["b"], ["a"], None])
-    with pytest.raises(ValueError, match="no group has a hard-negative group.*such as 'a', but found 'A'"):
+    with pytest.raises(ValueError, match="no group .*'a'.*'A'"):
         Groups.from_columns(["a", "a", "b", "b"], [["A"], [], ["b"], None])
 
 
@@ -167,7 +167,7 @@ def test_rows_are_plain_numbers():
 
 def test_what_no_batch_can_hold_is_refused():
     assert len(batches(order(groups_per_batch=6))[0]) == 6
-    with pytest.raises(ValueError, match="has 6 groups with at least 2 rows, fewer than the 7 "):
+    with pytest.raises(ValueError, match="6 groups .*2 rows.* 7 "):
         order(groups_per_batch=7)
     with pytest.raises(ValueError, match="groups_per_batch=1, pairs_per_group=5"):
         order(groups_per_batch=1)
@@ -200,7 +200,7 @@ def test_the_mask_is_of_each_group_alone():
         [True, False, False],
     ]
     assert group_mask(row, pairs_per_group=1).all()
-    with pytest.raises(ValueError, match="a batch of 9 rows .*groups of 4 pairs.*a multiple of 4"):
+    with pytest.raises(ValueError, match="9 rows .* 4 pairs"):
         group_mask(row, pairs_per_group=4)
 
 
@@ -225,9 +225,9 @@ def test_each_process_holds_whole_groups_of_the_batch_of_one(processes):
 
 def test_groups_that_cannot_be_shared_out_are_refused():
     assert (rows_per_process(2, 10, 1), rows_per_process(6, 10, 2), rows_per_process(6, 10, 6)) == (20, 30, 10)
-    with pytest.raises(ValueError, match="groups_per_batch=2 cannot .* 4 processes.* multiple of 4, such as 4, or"):
+    with pytest.raises(ValueError, match="groups_per_batch=2 .* 4 processes.* 4, such as 4"):
         rows_per_process(2, 10, 4)
-    with pytest.raises(ValueError, match="a multiple of 3, such as 12"):
+    with pytest.raises(ValueError, match="multiple of 3, such as 12"):
         rows_per_process(10, 10, 3)
 
 
@@ -255,9 +255,9 @@ def test_the_report_says_so_in_lines():
     groups = Groups.from_columns([*names, *"pqrstu", None], [*rivals, *[["x"]] * 6, None])
     report = order(groups, pairs_per_group=8).report
     assert report.summary() == ("6 groups with 87 rows. An epoch has 14 batches of 4 groups with 8 pairs each.")
-    lines = report.warnings()
-    assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Groups", "2"]
-    assert "6 groups with a total of 6 rows are left out" in lines[1]
+    lines = report.missing()
+    assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Random", "2"]
+    assert "6 groups with a total of 6 rows" in lines[1]
     assert "('p', 'q', 'r', 's', 't', ...)" in lines[1]
     assert "8 of the 42 places" in lines[5] and "(19.0%)" in lines[5]
     assert str(report) == "\n".join([report.summary(), *lines])

@@ -42,11 +42,11 @@ def test_columns_become_numbers_and_what_is_missing_is_counted():
 
 
 def test_columns_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="neighbor_ids.*such as 'a', but found 'x'"):
+    with pytest.raises(ValueError, match="neighbor_ids.*'a'.*'x'"):
         Neighbors.from_columns([["x"], []], ["a", "b"], ["one", "two"])
-    with pytest.raises(ValueError, match="column 'image_id', row 1: found nothing"):
+    with pytest.raises(ValueError, match="'image_id', row 1: found nothing"):
         Neighbors.from_columns([["x"], []], ["a", None], ["one", "two"])
-    with pytest.raises(ValueError, match="column 'neighbor_ids', row 0: found 'b', expected a list"):
+    with pytest.raises(ValueError, match="'neighbor_ids', row 0: found 'b'"):
         Neighbors.from_columns(["b", []], ["a", "b"], ["one", "two"])
 
 
@@ -122,7 +122,7 @@ def test_parts_of_several_processes_are_the_batch_of_one():
 
 def test_a_set_too_small_for_distinct_images_is_refused():
     assert len(list(order(ring(8), list(range(4))))) == 8
-    with pytest.raises(ValueError, match="has 7 images, fewer than the 8 .*4 rows .*1 per row"):
+    with pytest.raises(ValueError, match="7 images.* 8 .*4 rows with 1 "):
         order(ring(7))
 
 

@@ -11,7 +11,7 @@ from hfcomp.data.sampling.replay import ReplayDraws, ReplayOrder, ReplayRow, cou
 
 def test_the_numbers_of_rows():
     assert [count_replay_rows(fraction, 48) for fraction in (0, 0.25, 0.5, 0.75)] == [0, 16, 48, 144]
-    with pytest.raises(ValueError, match=r"adds 21 rows to a batch of 64, which 2 processes") as error:
+    with pytest.raises(ValueError, match=r"21 rows .*64.* 2 processes") as error:
         count_replay_rows(0.25, 64, 2)
     advised = float(str(error.value).split("Set it to ")[1].split(",")[0])
     assert count_replay_rows(advised, 64, 2) == 22

@@ -55,21 +55,21 @@ def test_a_pass_counts_for_the_worker_that_reads_it_alone():
 
 
 def test_fewer_rows_than_a_batch_are_refused():
-    with pytest.raises(ValueError, match="has 3 rows, fewer than one batch of 4 .*Lower batch_size"):
+    with pytest.raises(ValueError, match="has 3 rows.* 4 .*batch_size"):
         next(iter(streamed(3)))
-    with pytest.raises(ValueError, match="worker 0 of 2 have 3 rows, fewer .*dataloader_num_workers") as raised:
+    with pytest.raises(ValueError, match="worker 0 of 2 .*3 rows.*dataloader_num_workers") as raised:
         list(islice(DataLoader(streamed(6, shards=2), batch_size=4, num_workers=2, collate_fn=list), 1))
     clear_frames(raised.tb)  # they hold the workers, which one by one take five seconds to end as garbage
 
 
 def test_a_stream_that_does_not_name_its_columns_is_refused():
-    with pytest.raises(ValueError, match="does not declare its columns.*features="):
+    with pytest.raises(ValueError, match="declare.*features="):
         check_names(tiny.pairs(4).to_iterable_dataset().map(lambda row: row))
     check_names(tiny.pairs(4))
 
 
 def test_a_column_of_all_rows_is_refused():
-    with pytest.raises(TypeError, match="reads the column 'group' of all rows .* Load it without streaming"):
+    with pytest.raises(TypeError, match="'group' .* streaming"):
         streamed().column("group")
 
 

@@ -70,7 +70,7 @@ def test_less_than_a_group_is_refused(known, name):
 def test_a_benchmark_of_a_user(known):
     place = f"{__name__}:OWN"
     assert find_benchmarks([place, "pair", place]) == [OWN, known["pair"]]
-    with pytest.raises(ValueError, match="is a function, expected a Benchmark"):
+    with pytest.raises(ValueError, match="function, expected a Benchmark"):
         find_benchmarks([f"{__name__}:named"])
     with pytest.raises(ValueError, match="cannot be imported"):
         find_benchmarks(["nowhere_at_all:OWN"])

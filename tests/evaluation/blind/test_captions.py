@@ -41,7 +41,7 @@ def test_a_set_without_captions_is_refused(tmp_path):
     with pytest.raises(ValueError, match="column 'caption'"):
         read(tmp_path / "own.csv")
     (tmp_path / "empty.txt").write_text("\n")
-    with pytest.raises(ValueError, match=r"empty.txt: found no captions"):
+    with pytest.raises(ValueError, match=r"empty.txt: .*no captions"):
         read(tmp_path / "empty.txt")
 
 

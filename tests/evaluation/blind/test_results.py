@@ -112,10 +112,10 @@ def test_what_is_written_is_read_again(results, tmp_path):
     assert "items that each rule decides" in report and "2 captions from" in report
     read_blind(tmp_path, stored)
     pd.read_parquet(tmp_path / BLIND_FILE).assign(value=0.0).to_parquet(tmp_path / BLIND_FILE)
-    with pytest.raises(ValueError, match=f"{BLIND_FILE} is damaged"):
+    with pytest.raises(ValueError, match=f"{BLIND_FILE} .*damaged"):
         read_blind(tmp_path, stored)
     (tmp_path / BLIND_FILE).unlink()
-    with pytest.raises(ValueError, match=f"found no {BLIND_FILE}"):
+    with pytest.raises(ValueError, match=f"no {BLIND_FILE}"):
         hfcomp.EvaluationResults.load(tmp_path)
 
 
@@ -228,13 +228,13 @@ def test_a_rule_that_chooses_otherwise_in_another_folder_is_left_out_with_the_re
     results = compare([one, other])
     assert list(results._blind_facts["rules"]) == [SHORTER]
     (note,) = results.notes
-    assert note.startswith(f"SugarCrepe: the blind rule {BIGRAM} differs in ")
+    assert note.startswith(f"SugarCrepe: the blind rule {BIGRAM} ")
     assert note.endswith(
         f"is left out: {one} counted 9 captions from coco and {other} counted 9 captions from own.txt"
     )
     texts = folder_combined(tmp_path / "c", crepe(SHORTER, 0.25, seed=5))
     (note,) = compare([folder_combined(tmp_path / "d", RULE), texts]).notes
-    assert SHORTER in note and note.endswith("is left out: the texts of the items are not the same")
+    assert SHORTER in note and note.endswith("are not the same")
 
 
 def test_with_common_items_rules_are_of_these_alone(tmp_path):

@@ -153,7 +153,7 @@ def test_released_memory_comes_back_when_it_is_needed(clip, tmp_path):
 
 def test_a_module_is_not_cached_on_disk(clip, tmp_path):
     model = AutoModel.from_pretrained(clip)
-    with pytest.raises(ValueError, match="cache: a module's weights may change"):
+    with pytest.raises(ValueError, match="cache: .*module"):
         Embedder(model, cache=EmbeddingCache(tmp_path))
     embedder = Embedder(model, cache=EmbeddingCache())
     embedder.texts(TEXTS), embedder.texts(TEXTS)

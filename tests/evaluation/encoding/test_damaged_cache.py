@@ -200,7 +200,7 @@ def test_over_the_limit_the_files_that_were_not_used_for_longest_go(tmp_path):
     own = stored(tmp_path, again, 4, age=0)
     assert set(tmp_path.glob("*/*.safetensors")) == {kept, *newer, *own}
     (note,) = again.notes
-    assert "least recently used files" in note and "(HFCOMP_CACHE_LIMIT): 1 (" in note
+    assert "the 1 least recently used files (" in note and "removed" in note and "HFCOMP_CACHE_LIMIT" in note
 
 
 def test_a_run_never_removes_what_it_uses_itself(tmp_path):
@@ -218,7 +218,7 @@ def test_files_in_use_by_others_are_not_called_this_runs_own(tmp_path):
     stored(tmp_path, other, 0, age=0)
     mine.trim()
     (note,) = mine.notes
-    assert "this run's own" not in note and "files are in use by this or another run" in note
+    assert "this run's own" not in note and "in use" in note
 
 
 def test_a_file_that_cannot_be_removed_still_counts(tmp_path, monkeypatch):
@@ -284,7 +284,7 @@ def test_nothing_but_the_cache_s_own_files_is_ever_removed(tmp_path):
 
 def test_a_limit_that_is_no_size_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "much")
-    with pytest.raises(ValueError, match="HFCOMP_CACHE_LIMIT: found 'much', expected a size such as 20GB"):
+    with pytest.raises(ValueError, match="HFCOMP_CACHE_LIMIT: found 'much', .*20GB"):
         EmbeddingCache(tmp_path)
     assert EmbeddingCache().notes == []
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "1.5 gb")

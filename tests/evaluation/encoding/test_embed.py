@@ -123,7 +123,7 @@ def test_a_part_of_an_image_is_another_image(clip):
 def test_missing_images_have_no_vector(clip):
     found = Embedder(clip, device="cpu").index_images([None, tiny.image(0), {"bytes": None, "path": None}])
     assert found.index.tolist() == [-1, 0, -1] and len(found.vectors) == 1
-    with pytest.raises(ValueError, match="column 'image', row 1 is empty"):
+    with pytest.raises(ValueError, match="'image', row 1 .*empty"):
         Embedder(clip, device="cpu").images([tiny.image(0), None])
 
 
@@ -141,17 +141,17 @@ def test_no_images_and_no_texts_give_empty_embeddings(folder):
 
 def test_one_text_or_image_instead_of_a_list_is_refused(clip):
     embedder = Embedder(clip, device="cpu")
-    with pytest.raises(TypeError, match=r"found the string 'a red cube', expected a list.*\['a red cube'\]"):
+    with pytest.raises(TypeError, match=r"'a red cube'.*\['a red cube'\]"):
         embedder.texts("a red cube")
-    with pytest.raises(TypeError, match="texts, entry 1: found None, expected a string"):
+    with pytest.raises(TypeError, match="texts, entry 1: found None"):
         embedder.texts(["a red cube", None])
     for one in ("a.jpg", b"", tiny.image(0)):
-        with pytest.raises(TypeError, match=r"images: found one .*expected a list.*\[image\]"):
+        with pytest.raises(TypeError, match=r"images: found one .*\[image\]"):
             embedder.images(one)
 
 
 def test_an_image_that_cannot_be_read_is_named_by_its_row(clip):
-    with pytest.raises(ValueError, match="column 'photo', row 2 is not in a supported image format"):
+    with pytest.raises(ValueError, match="'photo', row 2 .*supported"):
         Embedder(clip, device="cpu").images([tiny.image(0), tiny.image(0), b"none"], column="photo")
 
 

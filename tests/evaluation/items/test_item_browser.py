@@ -149,5 +149,5 @@ def test_scores_on_disk_have_texts_and_cosines_and_damage_is_named(saved, tmp_pa
     ).type == pa.list_(pa.float32())
     assert read_scores(tmp_path / "none.parquet") is None
     (tmp_path / "scores.parquet").write_bytes(b"none")
-    with pytest.raises(ValueError, match=r"scores\.parquet: not a Parquet file, or damaged"):
+    with pytest.raises(ValueError, match=r"scores\.parquet: .*damaged"):
         read_scores(tmp_path / "scores.parquet")

@@ -111,7 +111,7 @@ def test_a_module_is_scored_as_its_folder_is(folder, scorer):
 def test_a_tokenizer_without_yes_is_refused(clip, tmp_path):
     vision = CLIPConfig.from_pretrained(clip).vision_config
     scorer = VQAScorer(readers.llava(tmp_path, vision, answer="Maybe"), device="cpu")
-    with pytest.raises(ValueError, match="no single token of its tokenizer is 'Yes'"):
+    with pytest.raises(ValueError, match="no single token .*'Yes'"):
         scorer.facts  # noqa: B018
 
 
@@ -131,7 +131,7 @@ def test_missing_weights_are_named(folder, tmp_path):
     state = {name: value for name, value in model.state_dict().items() if "lm_head" not in name}
     model.save_pretrained(tmp_path, state_dict=state)
     AutoProcessor.from_pretrained(folder).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"the weights lack \['lm_head.weight'\]"):
+    with pytest.raises(ValueError, match=r"lack \['lm_head.weight'\]"):
         VQAScorer(tmp_path, device="cpu").backbone  # noqa: B018
 
 

@@ -65,5 +65,5 @@ def test_the_base_and_the_control_alone_decide_on_scenes_of_another_seed(tmp_pat
     assert {path.name for path in (folder / "fast" / "7").iterdir()} == {"same-batch"}
     assert "Chosen from the scores of same-batch alone: " in (folder / "report.md").read_text()
     path.write_text(yaml.safe_dump(plan | {"choose": {"keep": ["sandbox retrieval: recall"]}}))
-    with pytest.raises(ValueError, match="choose: keep: 'sandbox retrieval: recall' is not scored"):
+    with pytest.raises(ValueError, match="choose: keep: 'sandbox retrieval: recall'"):
         run_sweep(read_plan("slipform", ["--report", str(path), *small, "--output_dir", str(tmp_path / "other")]))

@@ -66,7 +66,7 @@ def test_a_wrong_plan_is_refused(tmp_path, values, message):
 def test_without_held_out_negatives_nothing_is_followed(tmp_path):
     words = ["--report", written(tmp_path), "--config", "slipform/vit_b32_coco", "--dataset", "any"]
     words += ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrepe"]
-    with pytest.raises(ValueError, match="no held-out rows with negative captions. Set evaluation: own"):
+    with pytest.raises(ValueError, match="no held-out rows.*evaluation: own"):
         read_plan("slipform", words)
 
 
@@ -125,7 +125,7 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
         return held_out_rows(recipe, 5, seed=1, num_negatives=1, session=session)
 
     assert found("test").names == [f"tiny-{row}" for row in (0, 1, 2, 4, 5)]  # row 3 has none
-    with pytest.raises(ValueError, match="embeddings .* needs the column 'negative_captions'"):
+    with pytest.raises(ValueError, match="embeddings .*'negative_captions'"):
         found("bare")
     shutil.rmtree(tmp_path / "rows")
     unnamed = rows.select([0, 0, 1, 2]).remove_columns("image_id").map(without_image, with_indices=True)
@@ -135,7 +135,7 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
     shutil.rmtree(tmp_path / "rows")
     empty = rows.select([3])
     datasets.DatasetDict({"train": rows, "test": empty}).save_to_disk(tmp_path / "rows")
-    with pytest.raises(ValueError, match=r"none of the 1 rows in .* \(test\) has an image, a caption and a negative"):
+    with pytest.raises(ValueError, match=r"none of the 1 rows .*\(test\)"):
         found("test")
 
 

@@ -69,7 +69,7 @@ def test_the_static_margin_of_equal_mean_is_that_of_the_rows_of_each_setting(tmp
     settings = {"bands": {}, "human": {"ratings": "human"}}
     variants = {"adaptive": {}, "equal": {"control": "static-margin"}}
     mine = written(tmp_path, settings=settings, variants=variants, seeds=[1], reference="adaptive")
-    with pytest.raises(ValueError, match="settings: human, variants: adaptive: ratings: human needs"):
+    with pytest.raises(ValueError, match="settings: human, variants: adaptive: ratings: human"):
         read_plan("slipform", ["--report", mine])
     (tmp_path / "norms.txt").write_text(
         "Word\tConc.M\tDom_Pos\n" + "".join(f"{word}\t4.0\tNoun\n" for word in DRAWABILITY)
@@ -86,7 +86,7 @@ def test_the_static_margin_of_equal_mean_is_that_of_the_rows_of_each_setting(tmp
         "human/1/equal": 0,
     }
     assert abs(expected) > 0.01
-    assert any("concreteness_ratings is not used" in note for note in notes)
+    assert any(note.endswith("not used for these rows") for note in notes)
 
 
 def test_the_folder_that_is_asked_for_is_taken(tmp_path):
@@ -95,9 +95,7 @@ def test_the_folder_that_is_asked_for_is_taken(tmp_path):
 
 
 def test_an_unknown_sweep_names_those_that_exist():
-    with pytest.raises(
-        FileNotFoundError, match=r"margin: slipform has no such report. Did you mean 'margins'\? Known: margins"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"margin: slipform .*'margins'.*: margins"):
         find_plan("slipform", "margin", "report")
 
 
@@ -159,7 +157,7 @@ def test_no_bundled_sweep_has_two_seeds():
     ("field", "place"), [("margin", "variants: none"), ("seed", "seeds"), ("learning_rate", "settings: slow")]
 )
 def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, field, place):
-    with pytest.raises(ValueError, match=f"command line: --{field} is set by .*mine.yaml: {place}"):
+    with pytest.raises(ValueError, match=f"command line: --{field} .*mine.yaml: {place}"):
         read_plan("slipform", ["--report", written(tmp_path), f"--{field}", "1"])
 
 
@@ -276,7 +274,7 @@ def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     tables = [outcomes(name, {choice: [0, 1, 1, 1], group: [0, 0, 1, 1]}) for name in ("base", "s/1/a", "s/1/b")]
     found = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice").contents
     assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
-    with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
+    with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise'.*'drawn: swap c"):
         summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choise")
 
 
@@ -331,7 +329,7 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
 def test_a_benchmark_that_was_not_evaluated_is_named():
     items = outcomes("base", {("general", "all", "recall@1"): [1.0] * 3})
     plan = plan_of(["clean"], [1], ["none"], benchmarks=["drawn", "sandbx"])
-    with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: drawn"):
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*: drawn"):
         summarize_sweep(items, plan, Path())
 
 
@@ -351,7 +349,7 @@ def words(clip, tmp_path_factory) -> list[str]:
 def test_a_benchmark_that_is_not_evaluated_costs_no_training(words, tmp_path, monkeypatch):
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = written(tmp_path, benchmarks=["sandbx"])
-    with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: own"):
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*: own"):
         run_sweep(read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
 
 
@@ -359,7 +357,7 @@ def test_a_setting_without_the_negative_images_that_it_needs_costs_no_training(w
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = written(tmp_path, settings={"clean": {}, "words": {"keyword_negatives": ["color"]}})
     sweep = read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")])
-    with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of the 16 rows has a negative_image"):
+    with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of the 16 rows .*negative_image"):
         run_sweep(sweep)
 
 

@@ -118,20 +118,20 @@ def test_a_wrong_variant_is_refused_by_file_and_name(tmp_path, changes, message)
 
 def test_a_field_that_no_trainer_of_the_recipe_has_stays_unknown(tmp_path):
     """What is dropped are fields of the recipe's own trainer, not mistyped ones."""
-    with pytest.raises(ValueError, match="mine.yaml: settings: all: unknown field 'edit_nois'"):
+    with pytest.raises(ValueError, match="mine.yaml: settings: all: .*'edit_nois'"):
         read(tmp_path, settings={"all": {"edit_nois": 0.5}}, variants={"plain": VALUES["variants"]["plain"]})
 
 
 def test_the_command_line_does_not_set_a_variants_own_field(tmp_path):
     variants = {"plain": {"objective": CE_CLIP, "rank_weight": 1.0}}
-    with pytest.raises(ValueError, match="command line: --rank_weight is set by .*mine.yaml: variants: plain"):
+    with pytest.raises(ValueError, match="command line: --rank_weight .*mine.yaml: variants: plain"):
         read(tmp_path, "--rank_weight", "2", variants=variants, recipe="ceclip", settings={"all": {}})
 
 
 def test_neighbors_that_a_variant_does_not_read_are_refused(tmp_path):
     fields = {"hard_images": 3, "num_neighbors": 1}
     variants = {"plain": {}, "other": {"objective": CE_CLIP}}
-    with pytest.raises(ValueError, match="variants: other: hard_images=3 .*no effect"):
+    with pytest.raises(ValueError, match="variants: other: hard_images=3"):
         read(tmp_path, recipe="negclip", settings={"all": fields}, variants=variants)
 
 
@@ -194,7 +194,7 @@ def test_contrasts_stand_among_the_differences(tmp_path, capsys):
 def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path):
     values = {"settings": {"all": {}}, "variants": {"plain": {}, "spans": {"control": "random-spans"}}}
     sweep = read(tmp_path, "--dataset_rows", "64", reference="plain", **values)
-    with pytest.raises(ValueError, match="all/1/spans: control random-spans .* reads no concepts"):
+    with pytest.raises(ValueError, match="all/1/spans: .*random-spans .*concepts"):
         arms_of(sweep, tmp_path)
 
 

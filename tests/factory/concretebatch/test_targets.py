@@ -172,7 +172,7 @@ def test_random_needs_no_ratings_and_the_other_modes_do(source, tmp_path):
     rows = read(made.folder, tmp_path / "cache")
     assert set(sum(rows["target_rated_words"][:], [])) == {""}
     assert "no word with a rating" not in made.manifest["set_aside"]
-    with pytest.raises(FileNotFoundError, match=r"concreteness ratings at .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"ratings .*nowhere"):
         build(options(source, tmp_path / "nowhere", tmp_path / "other"))
 
 
@@ -221,9 +221,9 @@ def test_balancing_refuses_another_set():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"top_k": 0}, "top_k: found 0, expected at least 1"),
-        ({"rating_temperature": -1.0}, "rating_temperature: found -1.0, expected more than 0"),
-        ({"attribute_share": 2.0}, "attribute_share: found 2.0, expected at least 0 and at most 1"),
+        ({"top_k": 0}, "top_k: found 0,.* 1"),
+        ({"rating_temperature": -1.0}, "rating_temperature: found -1.0,.* 0"),
+        ({"attribute_share": 2.0}, "attribute_share: found 2.0,.* 0 .* 1"),
         ({"download_ratings": True}, "--concreteness_ratings and --download_ratings"),
     ],
 )

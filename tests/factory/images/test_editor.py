@@ -103,12 +103,12 @@ def test_a_batch_that_does_not_fit_is_named(editor, images, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(editor, "_pipeline", run_out)
-    with pytest.raises(ValueError, match="image_batch_size=4 images of 32 x 32 .*memory of cpu"):
+    with pytest.raises(ValueError, match="image_batch_size=4 .*32 x 32 .*cpu"):
         editor.edit(images[:1], ["a cat"], [0])
 
 
 def test_a_size_that_would_be_changed_is_refused(sdxl):
-    with pytest.raises(ValueError, match="image_size: found 33, expected a multiple of 2 .*such as 32"):
+    with pytest.raises(ValueError, match="image_size: found 33, .* 2 .* 32"):
         open_editor(sdxl, size=33)
 
 
@@ -134,7 +134,7 @@ def test_a_pipeline_of_another_task_is_refused(tmp_path):
 
 def test_a_pipeline_without_a_strength_is_refused(sdxl, monkeypatch):
     monkeypatch.setattr(editors, "PARAMETERS", ("prompt", "power"))
-    with pytest.raises(ValueError, match="StableDiffusionXLImg2ImgPipeline .* power"):
+    with pytest.raises(ValueError, match="StableDiffusionXLImg2ImgPipeline .*power"):
         open_editor(sdxl)
 
 

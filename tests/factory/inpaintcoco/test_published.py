@@ -96,7 +96,7 @@ def test_the_same_source_gives_the_same_bytes_and_resumes(source, tmp_path):
     hashes = [builds.hashes(built(source, tmp_path / name, shard_size=3)) for name in ("a", "b")]
     assert hashes[0] == hashes[1]
     (tmp_path / "b/data/test-00001-of-00004.parquet").write_bytes(b"damaged")
-    with pytest.raises(ValueError, match=r"test-00001-of-00004.parquet is damaged"):
+    with pytest.raises(ValueError, match=r"test-00001-of-00004.parquet .*damaged"):
         verify_set(tmp_path / "b", log=lambda line: None)
     assert builds.hashes(built(source, tmp_path / "b", shard_size=3)) == hashes[0]
 

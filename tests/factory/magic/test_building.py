@@ -262,9 +262,9 @@ def test_the_file_holds_all_of_it(tmp_path):
     content = json.loads(first)
     content["concepts"][0]["images"] = 3
     (tmp_path / "hierarchy.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"hierarchy\.json is damaged"):
+    with pytest.raises(ValueError, match=r"hierarchy\.json .*damaged"):
         read_hierarchy(tmp_path)
-    with pytest.raises(ValueError, match=r"has no hierarchy\.json"):
+    with pytest.raises(ValueError, match=r"no hierarchy\.json"):
         read_hierarchy(tmp_path / "elsewhere")
 
 

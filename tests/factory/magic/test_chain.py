@@ -107,7 +107,7 @@ def test_verify_reads_every_part(folder, tmp_path):
         path.write_bytes(content)
     shard = next((copy / "image_test_concept_test").rglob("*.parquet"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
-    with pytest.raises(ValueError, match=rf"{shard.name} is damaged"):
+    with pytest.raises(ValueError, match=rf"{shard.name} .*damaged"):
         verify_set(copy, lines.append)
     with pytest.raises(ValueError, match="is damaged"):
         load_training_set(str(copy), split="test", config="levels")
@@ -120,9 +120,9 @@ def test_verify_reads_every_part(folder, tmp_path):
 @pytest.mark.parametrize(
     ("place", "settings", "said"),
     [
-        ("", {"config": "level"}, "configuration 'level'.*captions, levels, .*'levels'"),
-        ("", {"config": "image_train_concept_train"}, "A part is not a configuration"),
-        ("", {"split": "validation"}, "split 'validation'.* train, test"),
+        ("", {"config": "level"}, "'level'.*captions, levels, .*'levels'"),
+        ("", {"config": "image_train_concept_train"}, "part .*not a configuration"),
+        ("", {"split": "validation"}, "'validation'.* train, test"),
         ("image_train_concept_train", {}, "part .*configurations: captions, levels"),
     ],
 )
@@ -160,7 +160,7 @@ def test_small_concepts_and_their_images_are_left_out(tmp_path):
     assert [one.name for one in hierarchy.concepts] == ["cake", "cat", "pizza"]
     assert [(one.name, one.images) for one in hierarchy.removed] == [("dog", 3)]
     assert found.rows == 30
-    with pytest.raises(ValueError, match=r"no concept is left of 4: fewer than 50 images \(4\)"):
+    with pytest.raises(ValueError, match=r"no concept .* 4: .* 50 images \(4\)"):
         build_set(options(tmp_path / "source", tmp_path / "none", min_images=50), log=lambda _: None)
 
 
@@ -198,7 +198,7 @@ def test_steps_can_be_run_one_by_one(tmp_path):
     source(tmp_path / "steps" / "source")
     for until in ("concepts", "hierarchy", "captions"):
         folder = built(tmp_path / "steps", until=until).folder
-        with pytest.raises(ValueError, match=r"views\.json.* missing.*`hfcomp build magic .*without --until"):
+        with pytest.raises(ValueError, match=r"views\.json.* missing.*`hfcomp build magic .*--until"):
             load_training_set(str(folder))
     assert hashes(built(tmp_path / "steps").folder) == whole
 
@@ -215,8 +215,8 @@ def test_files_of_something_else_are_not_written_over(tmp_path, name):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"writer": "endpoint", "taxonomy": None}, "--writer endpoint needs --base_url.*--writer taxonomy"),
-        ({"writer": "transformers"}, "--taxonomy .*--writer taxonomy; found --writer transformers"),
+        ({"writer": "endpoint", "taxonomy": None}, "--writer endpoint .*--base_url.*--writer taxonomy"),
+        ({"writer": "transformers"}, "--taxonomy .*--writer taxonomy; .*--writer transformers"),
         ({"temperature": 0.1}, "--temperature .*--writer taxonomy"),
         ({"base_url": "http://127.0.0.1:1/v1"}, "--base_url .*--writer taxonomy"),
         ({"device": "cpu"}, "--device .*--writer taxonomy and --encoder captions"),

@@ -101,8 +101,8 @@ def test_modes_have_their_defaults():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "medium"}, "mode: found 'medium', expected one of high, low, random"),
-        ({"order": "first"}, "order: found 'first', expected one of top_k"),
+        ({"mode": "medium"}, "mode: found 'medium',.* high, low, random"),
+        ({"order": "first"}, "order: found 'first',.* top_k"),
         ({"k": 0}, "k=0"),
         ({"temperature": 0.0}, "temperature=0.0"),
         ({"temperature": math.inf}, "temperature=inf"),

@@ -178,7 +178,7 @@ def test_a_plain_caption_is_found_after_reasoning(text):
     ["<think>a dog", "<think>so a dog.</think>", "<|channel|>analysis<|message|>We need a dog.", "hm [/THINK] \n"],
 )
 def test_reasoning_without_an_answer_is_no_caption(text, plain):
-    with pytest.raises(Refused, match="only reasoning, no answer"):
+    with pytest.raises(Refused, match="only reasoning"):
         read(text, plain=plain)
 
 

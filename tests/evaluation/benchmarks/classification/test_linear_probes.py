@@ -186,7 +186,7 @@ def test_files_may_lie_beside_the_images_and_images_in_shared_folders(benchmark,
         shared[name] = tmp_path / name
     items = load_items(benchmark, Folders(own={benchmark.name: folder, **shared}))
     assert items.images["image"][0] == str(tmp_path / "val2017" / "000000000007.jpg")
-    with pytest.raises(Unavailable, match=r"The folder train2017 of images is missing. Get http://images.cocodataset"):
+    with pytest.raises(Unavailable, match=r"train2017 .*missing.*http://images.cocodataset"):
         load_items(benchmark, Folders(own={benchmark.name: folder, "val2017": tmp_path / "val2017"}))
 
 
@@ -201,7 +201,7 @@ def test_missing_images_are_counted_in_the_test_and_refused_in_training(benchmar
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     assert items.left_out == {"no labeled object": 1, "image missing": 1} and len(items.rows) == 79
     (folder / "train2017" / "000000000009.jpg").unlink()
-    with pytest.raises(ValueError, match="1 of 200 training images are missing, the first is 9"):
+    with pytest.raises(ValueError, match="1 of 200 training images .* 9"):
         load_items(benchmark, Folders(own={benchmark.name: folder}))
 
 
@@ -210,7 +210,7 @@ def test_another_column_is_refused(benchmark, hub, tmp_path):
     for split in SIZES:
         rows = datasets.load_dataset(str(hub), split=split).rename_column("objects", "things")
         rows.to_parquet(tmp_path / "data" / f"{split}-00000-of-00001.parquet")
-    with pytest.raises(ValueError, match="has no column 'objects'"):
+    with pytest.raises(ValueError, match="no column 'objects'"):
         load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
 
 
@@ -271,7 +271,7 @@ def test_both_protocols_encode_each_image_once(tmp_path, clip):
 
 def test_without_training_images_it_is_skipped_with_the_reason(benchmark_linear_probes, tmp_path):
     write_set(tmp_path / "wds_imagenet1k", LINEAR_PROBES_TEST[:8], classes=CLASSES)
-    with pytest.raises(Unavailable, match=r"has no training images \(train/nshards.txt is missing\)"):
+    with pytest.raises(Unavailable, match=r"train/nshards.txt .*missing"):
         load_items(benchmark_linear_probes, Folders(root=tmp_path))
 
 
@@ -281,11 +281,11 @@ def test_a_training_row_without_its_image_is_refused(benchmark_linear_probes, tm
     )
     cells = [None, *list(items.train.images["image"])[1:]]
     items = replace(items, train=replace(items.train, images={"image": cells}))
-    with pytest.raises(ValueError, match="1 of 120 training images are missing, the first in row 0"):
+    with pytest.raises(ValueError, match="1 of 120 training images .*row 0"):
         run_benchmark(
             benchmark_linear_probes, validate(benchmark_linear_probes, items), class_encoders(CLASSES)["perfect"]
         )
-    with pytest.raises(ValueError, match="a probe needs training rows"):
+    with pytest.raises(ValueError, match="training rows"):
         run_benchmark(
             benchmark_linear_probes,
             validate(benchmark_linear_probes, replace(items, train=None)),

@@ -76,9 +76,7 @@ def test_1000_training_images_of_which_200_are_held_out(tmp_path):
 
 
 def test_another_folder_is_refused_for_1k_too(tmp_path):
-    with pytest.raises(
-        ValueError, match="does not contain its data. Expected the files of clip-benchmark/wds_vtab-dtd"
-    ):
+    with pytest.raises(ValueError, match="not contain .*clip-benchmark/wds_vtab-dtd"):
         load_items(one("vtab1k_dtd"), Folders(own={"vtab1k_dtd": tmp_path}))
 
 
@@ -87,7 +85,7 @@ def test_a_repository_without_training_images_is_skipped(tmp_path, monkeypatch, 
     folder = write_set(tmp_path / ("a" * 40), TEST[:8])
     asked = []
     monkeypatch.setattr(hub, "snapshot_download", lambda repo, **how: asked.append(how) or str(folder))
-    with pytest.raises(Unavailable, match="clip-benchmark/wds_vtab-pcam has no training images"):
+    with pytest.raises(Unavailable, match="clip-benchmark/wds_vtab-pcam .*no training"):
         load_items(one(name))
     assert asked[0]["revision"] == "502695fe1a141108650e3c5b91c8b5e0ff84ed49"
 

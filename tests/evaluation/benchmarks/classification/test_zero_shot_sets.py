@@ -102,13 +102,13 @@ def plain_zero_shot(folder, images) -> list[int]:
 
 def test_items_without_words_are_refused(benchmark, tmp_path):
     items = validate(benchmark, benchmark.data[0].local(write_set(tmp_path, UNEVEN), None))
-    with pytest.raises(ValueError, match="found 4 class names and 0 templates"):
+    with pytest.raises(ValueError, match="4 class names and 0 templates"):
         run_benchmark(benchmark, replace(items, templates=()), class_encoders()["perfect"])
 
 
 def test_without_templates_the_error_says_where_to_get_them(benchmark, tmp_path):
     (write_set(tmp_path, UNEVEN) / "zeroshot_classification_templates.txt").unlink()
-    with pytest.raises(ValueError, match=r"templates.txt is missing.*huggingface.co/clip-benchmark"):
+    with pytest.raises(ValueError, match=r"templates.txt .*missing.*huggingface.co/clip-benchmark"):
         means(benchmark, tmp_path, class_encoders()["perfect"])
 
 
@@ -219,7 +219,7 @@ def test_the_border_of_objectnet_goes_in_both_layouts(tmp_path, clip):
     expected = [np.asarray(Image.open(io.BytesIO(encoded(n // 3, 10 * (n // 3) + n % 3)))) for n in range(12)]
     assert all((one == other).all() for one, other in zip(pixels, expected, strict=True))
     packed = loaded("objectnet", write_set(tmp_path / "packed", [0, 1]))
-    with pytest.raises(ValueError, match="4 x 4 pixels are all within 2 of an edge"):
+    with pytest.raises(ValueError, match="4 x 4 .* 2 "):
         decoded(packed.images["image"][0], "image")
     seen = Embedder(clip, device="cpu").images([items.images["image"][0], items.images["image"][0].cell, expected[0]])
     np.testing.assert_allclose(seen[0], seen[2], atol=tolerances.embedding())
@@ -240,17 +240,17 @@ def test_names_and_prompts_come_from_the_hub_where_the_folder_lacks_them(tmp_pat
         raise Unavailable(f"{repo} cannot be read (ConnectionError).", "")
 
     monkeypatch.setattr(hub, "repository", offline)
-    with pytest.raises(Unavailable, match=r"has no classnames.txt .*Copy both files from https://huggingface.co/data"):
+    with pytest.raises(Unavailable, match=r"no classnames.txt .*https://huggingface.co/data"):
         loaded("imagenet_a", folder)
 
 
 def test_a_class_that_is_missing_would_shift_all_labels_and_is_an_error(tmp_path):
     folder = class_folders("imagenet_r", tmp_path)
     (folder / "imagenet-r" / "n01484850").rename(tmp_path / "away")
-    with pytest.raises(ValueError, match="found 3 class folders, expected 4, one for each line of .*classnames.txt"):
+    with pytest.raises(ValueError, match="found 3 .*expected 4.*classnames.txt"):
         loaded("imagenet_r", folder)
     (folder / "imagenet-r" / "n01484850").mkdir()
-    with pytest.raises(ValueError, match="n01484850 has no images; expected files that end in webp, jpg"):
+    with pytest.raises(ValueError, match="n01484850 .*no images.* webp, jpg"):
         loaded("imagenet_r", folder)
 
 

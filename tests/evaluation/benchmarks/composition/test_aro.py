@@ -138,11 +138,11 @@ def test_attributes_are_paired_in_order_and_rare_pairs_left_out(tmp_path):
 
 def test_other_columns_and_entries_are_named(tmp_path):
     columns = captions(2) | {"image": [framed(0, BOX)] * 2}
-    with pytest.raises(ValueError, match="has no column 'attributes', 'bbox'; it has 'true_caption'"):
+    with pytest.raises(ValueError, match="no column 'attributes', 'bbox'.*'true_caption'"):
         items(ARO_ATTRIBUTION, hub_folder(tmp_path / "hub", "test", columns, images=["image"]))
     place = relation_raw(tmp_path / "raw")
     (place / "visual_genome_relation.json").write_text('[{"image_path": "0.jpg"}]')
-    with pytest.raises(ValueError, match="visual_genome_relation.json, entry '0': has no 'true_caption'"):
+    with pytest.raises(ValueError, match="visual_genome_relation.json, entry '0': .*'true_caption'"):
         items(ARO_RELATION, place)
 
 
@@ -220,5 +220,5 @@ def test_all_four_come_from_the_hub_at_pinned_commits(tmp_path, monkeypatch, cli
 
 def test_what_is_not_on_the_hub_is_said(monkeypatch):
     oracle.HubOnDisk(monkeypatch)
-    with pytest.raises(Unavailable, match="ARO-Visual-Relation is not on the Hub"):
+    with pytest.raises(Unavailable, match="ARO-Visual-Relation .*not on the Hub"):
         load_items(ARO_RELATION)

@@ -120,7 +120,7 @@ def test_texts_of_the_repository_and_a_folder_of_photographs(folder, monkeypatch
     rows = items(HARD_POSITIVES, None, visual_genome=images)
     assert asked == [(WEB, FILES)] and len(rows.rows) == 6
     assert rows.rows["image_id"][:] == ["1.jpg", "2.jpg", "2.jpg", "3.jpg", "3.jpg", "3.jpg"]
-    with pytest.raises(Unavailable, match="The folder visual_genome of images is missing.*VG_100K_2"):
+    with pytest.raises(Unavailable, match="visual_genome .*missing.*VG_100K_2"):
         load_items(HARD_POSITIVES)
 
 
@@ -135,10 +135,8 @@ def test_gaps_are_left_out_and_counted(folder):
 
 def test_files_that_do_not_belong_together_are_named(folder):
     write(folder, "replace_rel", [entry("replace_rel", "a")] * 2, [entry("replace_rel", "b")])
-    with pytest.raises(
-        ValueError, match=r"swapped_data/vl_checklist_relations.json: has 1 entries and .* has 2; .* 1 is"
-    ):
+    with pytest.raises(ValueError, match=r"swapped_data/vl_checklist_relations.json: .* 1 entries .* 2; .* 1 is"):
         items(HARD_POSITIVES, folder)
     write(folder, "replace_rel", [entry("replace_rel", "a")], [entry("replace_att", "b")])
-    with pytest.raises(ValueError, match="expected the same images in both, entry 0 is the first"):
+    with pytest.raises(ValueError, match="same images .*entry 0"):
         items(HARD_POSITIVES, folder)

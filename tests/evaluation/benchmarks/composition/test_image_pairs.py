@@ -121,7 +121,7 @@ def test_without_consent_it_says_where_to_give_it(benchmark, repo, monkeypatch):
     monkeypatch.setattr(hub, "load_dataset", refused)
     monkeypatch.setattr(hub, "_newest", lambda repo: None)
     repositories(monkeypatch, {})
-    with pytest.raises(Unavailable, match=f"is gated.*Accept its terms at https://huggingface.co/datasets/{repo}"):
+    with pytest.raises(Unavailable, match=f"gated.*https://huggingface.co/datasets/{repo}"):
         load_items(benchmark)
 
 
@@ -130,17 +130,17 @@ def test_what_is_missing_is_left_out_or_named(tmp_path):
     images = [oracle.photo(1), oracle.photo(3), None, oracle.photo(7)]
     rows = items(WINOGROUND, on_hub(tmp_path / "holes", caption_0=texts, image_1=images))
     assert rows.left_out == {EMPTY_CAPTION: 1, NO_IMAGE: 1}
-    with pytest.raises(ValueError, match="has the item 'Relation/1' in rows 1 and 2"):
+    with pytest.raises(ValueError, match="'Relation/1' in rows 1 and 2"):
         items(WINOGROUND, on_hub(tmp_path / "twice", id=[0, 1, 1, 3]))
     place = raw(tmp_path / "raw")
     (place / "images" / "ex_2_img_1.png").unlink()
     assert items(WINOGROUND, place).left_out == {NO_IMAGE: 1}
     (place / "examples.jsonl").write_text('{"id": 0}\n')
-    with pytest.raises(ValueError, match="examples.jsonl, line 1: has no 'image_0'"):
+    with pytest.raises(ValueError, match="examples.jsonl, line 1: .*'image_0'"):
         items(WINOGROUND, place)
     cut = packed(tmp_path / "packed")
     (cut / "images.zip").write_bytes((cut / "images.zip").read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"images.zip is not .*Download it again"):
+    with pytest.raises(ValueError, match=r"images.zip .*Download"):
         items(WINOGROUND, cut)
 
 
@@ -194,7 +194,7 @@ def test_what_bivlc_lacks_is_left_out_or_named(tmp_path):
         NO_IMAGE: 1,
     }
     other = hub_folder(tmp_path / "other", "test", {"caption": ["a"], "image": [oracle.photo(0)]}, images=["image"])
-    with pytest.raises(ValueError, match="has no column 'negative_image', 'negative_caption', 'type', 'subtype'"):
+    with pytest.raises(ValueError, match="no column 'negative_image', 'negative_caption', 'type', 'subtype'"):
         items(BIVLC, other)
 
 
@@ -258,7 +258,7 @@ def test_what_vismin_lacks_is_left_out_or_named(tmp_path):
     images = [None, *(oracle.photo(2 * row) for row in range(1, 4))]
     assert items(VISMIN, vismin_on_hub(tmp_path / "none", image_0=images)).left_out == {NO_IMAGE: 1}
     other = hub_folder(tmp_path / "other", "test", {"image_0": [oracle.photo(0)], "text_0": ["a"]}, images=["image_0"])
-    with pytest.raises(ValueError, match="has no column 'image_1', 'text_1', 'category'"):
+    with pytest.raises(ValueError, match="no column 'image_1', 'text_1', 'category'"):
         items(VISMIN, other)
 
 
@@ -351,15 +351,13 @@ def test_what_mmvp_vlm_lacks_is_left_out_or_named(tmp_path):
         (tmp_path / "Questions.csv").write_text("".join(changed))
         return tmp_path
 
-    with pytest.raises(ValueError, match="Questions.csv: found 7 lines, expected pairs"):
+    with pytest.raises(ValueError, match="Questions.csv: found 7 lines"):
         items(MMVP_VLM, written(lines[:-1]))
     with pytest.raises(ValueError, match="entries 2 and 3 .*'Orientation' and 'Camera Per"):
         items(MMVP_VLM, written([*lines[:4], *lines[5:8]]))
-    with pytest.raises(
-        ValueError, match="Questions.csv, line 3: found 2 fields, .*; expected 3, as in the first line"
-    ):
+    with pytest.raises(ValueError, match="Questions.csv, line 3: found 2 fields, .*3"):
         items(MMVP_VLM, written([*lines[:2], "2,Orientation\n"]))
-    with pytest.raises(ValueError, match="Questions.csv, line 2: has no 'Type'; it has 'Question ID', 'Pattern'"):
+    with pytest.raises(ValueError, match="Questions.csv, line 2: .*'Type'; .*'Question ID', 'Pattern'"):
         items(MMVP_VLM, written([lines[0].replace("Type", "Pattern"), *lines[1:]]))
 
 
@@ -399,7 +397,7 @@ def test_the_file_of_the_repository_and_a_folder_of_photographs(folder, monkeypa
     asked = repositories(monkeypatch, {COLA_WEB: folder})
     images = (folder / "visual_genome").rename(folder.with_name("photographs"))
     assert len(items(COLA, None, visual_genome=images).rows) == 3 and asked == [(COLA_WEB, (COLA_FILE,))]
-    with pytest.raises(Unavailable, match="The folder visual_genome of images is missing"):
+    with pytest.raises(Unavailable, match="visual_genome .*missing"):
         load_items(COLA)
 
 
@@ -409,5 +407,5 @@ def test_gaps_are_left_out_and_errors_named(folder):
     write(folder, [["0.jpg", "a", "1.jpg", ""], ["0.jpg", "a", "1.jpg", "b"]])
     assert items(COLA, folder).left_out == {EMPTY_CAPTION: 1}
     write(folder, [["0.jpg", "a", "1.jpg"]])
-    with pytest.raises(ValueError, match="entry 0: expected a list of image, caption, other image, other caption"):
+    with pytest.raises(ValueError, match="entry 0: .*image, caption, other image, other caption"):
         items(COLA, folder)

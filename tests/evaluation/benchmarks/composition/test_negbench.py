@@ -92,17 +92,17 @@ def test_gaps_are_left_out_and_counted(tmp_path):
 
 def test_what_is_wrong_in_a_file_is_named(tmp_path):
     folder = questions(tmp_path / "negbench", FILES[MCQ_COCO.name], answers=(0, 0, 4, 0))
-    with pytest.raises(ValueError, match="line 4, column 'correct_answer': found '4', expected the number .* 0 to 3"):
+    with pytest.raises(ValueError, match="line 4, .*'correct_answer': found '4', .* 0 to 3"):
         items(MCQ_COCO, folder)
     table(folder, FILES[RETRIEVAL.name], ["filepath", "captions"], [["1.jpg", "a dog"]])
-    with pytest.raises(ValueError, match="line 2, column 'captions': found 'a dog', expected a list of captions"):
+    with pytest.raises(ValueError, match="line 2, .*'captions': found 'a dog'.*list"):
         items(RETRIEVAL, folder)
     table(folder, FILES[PLAIN.name], ["filepath"], [["1.jpg"]])
-    with pytest.raises(ValueError, match="COCO_val_retrieval.csv, line 2: has no 'captions'"):
+    with pytest.raises(ValueError, match="COCO_val_retrieval.csv, line 2: .*'captions'"):
         items(PLAIN, folder)
 
 
 def test_without_the_files_it_says_where_they_are():
     for benchmark in NEGBENCH:
-        with pytest.raises(Unavailable, match="Get the CSV files from https://drive.google.com.*--data negbench=DIR"):
+        with pytest.raises(Unavailable, match="https://drive.google.com.*--data negbench=DIR"):
             load_items(benchmark)

@@ -124,9 +124,9 @@ def test_what_is_wrong_is_named(tmp_path):
     content = json.loads(file.read_text())
     content[1]["label"] = 9
     file.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="count/image2text.json, entry '1': found the label 9, expected .* 0 to 8"):
+    with pytest.raises(ValueError, match="count/image2text.json, entry '1': found .* 9.* 0 to 8"):
         items(CAPTIONS, tmp_path / "spec")
     with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
         archive.writestr("readme.txt", "")
-    with pytest.raises(ValueError, match="data.zip: has no absolute_size/image2text.json"):
+    with pytest.raises(ValueError, match="data.zip: .*absolute_size/image2text.json"):
         items(CAPTIONS, tmp_path)

@@ -126,7 +126,7 @@ def test_texts_of_the_repository_and_images_of_the_hub(folder, tmp_path, monkeyp
 def test_without_any_images_it_says_how_to_get_them(folder, monkeypatch):
     oracle.HubOnDisk(monkeypatch)
     away(folder, *{pool for pool, _ in FILES.values()})
-    with pytest.raises(Unavailable, match="The folder swig of images is missing.*val2014.zip"):
+    with pytest.raises(Unavailable, match="swig .*missing.*val2014.zip"):
         items(VALSE, folder)
     repositories(monkeypatch, {})
     with pytest.raises(Unavailable, match="cannot be reached"):
@@ -137,7 +137,7 @@ def test_what_is_missing_in_a_file(folder):
     (folder / "plurals.json").write_text(json.dumps({"a": entry("plurals", foil=""), "b": entry("plurals")}))
     assert items(VALSE, folder).left_out == {NOT_VALID: 10, EMPTY_CAPTION: 1}
     (folder / "plurals.json").write_text('{"a": {"image_file": "1.jpg", "caption": "a", "mturk": {"caption": 3}}}')
-    with pytest.raises(ValueError, match="plurals.json, entry 'a': has no 'foil'"):
+    with pytest.raises(ValueError, match="plurals.json, entry 'a': .*'foil'"):
         items(VALSE, folder)
 
 

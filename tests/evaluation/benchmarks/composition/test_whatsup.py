@@ -120,14 +120,14 @@ def test_known_scorers_of_one_object_and_two(benchmark, source, pool, form, tmp_
 def test_what_is_wrong_in_a_file_is_named(tmp_path, folder):
     spatial(tmp_path, "coco", "val2017", "{:012}.jpg")
     (tmp_path / "coco_qa_two_obj.json").write_text('[[1, "a dog"]]')
-    with pytest.raises(ValueError, match="coco_qa_two_obj.json, entry 0: expected a list of image, caption, negative"):
+    with pytest.raises(ValueError, match="coco_qa_two_obj.json, entry 0: .*image, caption, negative"):
         items(COCO, tmp_path)
     (folder / "controlled_clevr_dataset.json").write_text('[{"image_path": "data/controlled_clevr/a.jpeg"}]')
-    with pytest.raises(ValueError, match="controlled_clevr_dataset.json, entry '0': has no 'caption_options'"):
+    with pytest.raises(ValueError, match="controlled_clevr_dataset.json, entry '0': .*'caption_options'"):
         items(CONTROLLED_IMAGES, folder)
 
 
 def test_without_the_files_it_says_where_they_are():
     for benchmark in WHATSUP:
-        with pytest.raises(Unavailable, match="Get its files from https://drive.google.com.*--data whatsup=DIR"):
+        with pytest.raises(Unavailable, match="https://drive.google.com.*--data whatsup=DIR"):
             load_items(benchmark)

@@ -133,9 +133,7 @@ def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):
 
 def test_captions_are_cut_at_arrows_and_have_to_be_four(tmp_path):
     folder = write(tmp_path / "a", lambda number: ["a", "a, b", "c =>d", "e"][: 3 - (number == 3)])
-    with pytest.raises(
-        ValueError, match=r"row 3, column 'captions': found 2 texts between '=>', expected 4: 'a => a, b'"
-    ):
+    with pytest.raises(ValueError, match=r"row 3, .*'captions': found 2 .*'=>', expected 4: 'a => a, b'"):
         rows(folder)
     write(folder, lambda number: ["a", "a, b", "c =>d"])
     assert rows(folder)[0]["captions"] == ["a", "a, b", "c", "d"]

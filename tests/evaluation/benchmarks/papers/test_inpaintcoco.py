@@ -70,7 +70,7 @@ def test_what_is_missing_is_left_out_or_named(tmp_path):
     images = [oracle.photo(1), oracle.photo(3), oracle.photo(5), None]
     rows = items(INPAINTCOCO, on_hub(tmp_path / "holes", inpaint_caption=captions, inpaint_image=images))
     assert rows.left_out == {EMPTY_CAPTION: 2, NO_IMAGE: 1} and rows.rows["caption"][:] == ["caption 0"]
-    with pytest.raises(ValueError, match="has no column 'concept'; it has 'coco_caption'"):
+    with pytest.raises(ValueError, match="no column 'concept'.*'coco_caption'"):
         items(INPAINTCOCO, on_hub(tmp_path / "wrong", concept=None))
 
 
@@ -119,5 +119,5 @@ def test_a_set_of_an_annotation_project(tmp_path, monkeypatch):
 def test_a_damaged_set_is_refused(tmp_path):
     folder = built(on_hub(tmp_path / "hub"), tmp_path / "built", any_license=True)
     (folder / "data/test-00000-of-00001.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match="test-00000-of-00001.parquet is damaged"):
+    with pytest.raises(ValueError, match="test-00000-of-00001.parquet .*damaged"):
         items(INPAINTCOCO, folder)

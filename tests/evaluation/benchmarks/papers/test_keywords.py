@@ -156,17 +156,17 @@ def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(ValueError, match="object, color"):
         items_of(pairs(), tmp_path / "none")
     parquet(tmp_path / "wrong", "train-0", {"image": [photo(0)], "text": ["a red hat"]}, "image")
-    with pytest.raises(ValueError, match="no column 'captions'; it has 'image', 'text'"):
+    with pytest.raises(ValueError, match="no column 'captions'.*'image', 'text'"):
         items_of(pairs(), tmp_path / "wrong")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="does not contain its data.*Get it"):
+    with pytest.raises(ValueError, match="not contain .*Get it"):
         items_of(pairs(), tmp_path / "empty")
     uneven = tmp_path / "uneven"
     uneven.mkdir()
     content = {"image_urls": ["http://a/1.png"], "captions": ["a red hat", "a blue hat"]}
     (uneven / "sbu-captions-all.json").write_text(json.dumps(content))
     (uneven / "sbu_images").mkdir()
-    with pytest.raises(ValueError, match="found 1 image_urls and 2 captions"):
+    with pytest.raises(ValueError, match="1 image_urls and 2 captions"):
         items_of(keywords.KEYWORDS_SBU, uneven)
 
 

@@ -143,7 +143,7 @@ def test_a_level_of_one_name_is_left_out_and_data_of_one_name_refused(tmp_path):
     assert "level 3 image choice of 2" in found and not any("level 4" in metric for metric in found)
     alike = [row | dict.fromkeys(LEVELS, "all") for row in rows]
     Dataset.from_list(alike).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="no name in level_1, level_2, level_3, level_4 leaves enough images"):
+    with pytest.raises(ValueError, match="level_1, level_2, level_3, level_4 .*images"):
         run(MAGIC, tmp_path, random(12))
 
 
@@ -159,7 +159,7 @@ def test_rows_without_an_image_or_a_name_are_left_out_and_others_refused(tmp_pat
 
 
 def test_it_is_not_released():
-    with pytest.raises(Unavailable, match="MAGIC is not released.*--data magic=FOLDER"):
+    with pytest.raises(Unavailable, match="MAGIC .*--data magic=FOLDER"):
         load_items(MAGIC)
 
 
@@ -188,5 +188,5 @@ def test_of_a_built_set_the_test_rows_are_read(built_set, benchmark, view, texts
 
 
 def test_unseen_concepts_need_a_built_set(folder):
-    with pytest.raises(ValueError, match="built by `hfcomp build magic`"):
+    with pytest.raises(ValueError, match="`hfcomp build magic`"):
         load_items(MAGIC_BY_CONCEPT, Folders(own={"magic": folder}))

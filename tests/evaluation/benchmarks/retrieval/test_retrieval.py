@@ -84,14 +84,14 @@ def test_an_archive_that_is_cut_damaged_or_missing_is_refused(benchmark, tmp_pat
         last = tar.getmembers()[-2].offset
     for damaged in (whole[:last], whole[: last + 100], whole[:-9000], whole[:last] + b"?" + whole[last + 1 :], b""):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="0.tar is not a complete tar archive"):
+        with pytest.raises(ValueError, match="0.tar .*not a complete"):
             load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     (tmp_path / "test" / "nshards.txt").write_text("2")
-    with pytest.raises(ValueError, match=r"test: 1 of 2 archives are missing, the first is 1.tar"):
+    with pytest.raises(ValueError, match=r"test: 1 of 2 archives .* 1.tar"):
         load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     number = max(TRUTH)
     archive(tmp_path, without=f"s{number:07}.txt")
-    with pytest.raises(ValueError, match=f"the sample '.*s{number:07}' of the archives has no .txt with its captions"):
+    with pytest.raises(ValueError, match=f"'.*s{number:07}' .*no .txt"):
         load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     archive(tmp_path, without=f"s{number:07}.jpg")
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: tmp_path})))
@@ -174,17 +174,17 @@ def test_a_row_that_lacks_something_is_left_out_or_named(benchmark, tmp_path):
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     assert len(items.rows) == IMAGES - 2 and items.left_out == {EMPTY_CAPTION: 1, NO_IMAGE: 1}
     twice = karpathy(benchmark, tmp_path / "b", filename="1.jpg")
-    with pytest.raises(ValueError, match="the item 'all/1.jpg' in rows 0 and 1"):
+    with pytest.raises(ValueError, match="'all/1.jpg' in rows 0 and 1"):
         validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: twice})))
     (folder / SETS[benchmark.name][0]).write_text(json.dumps({"images": [{"filename": "0.jpg"}]}))
-    with pytest.raises(ValueError, match="entry '0': has no 'split', 'sentences'"):
+    with pytest.raises(ValueError, match="entry '0': .*'split', 'sentences'"):
         load_items(benchmark, Folders(own={benchmark.name: folder}))
 
 
 @EACH
 def test_without_a_network_it_says_how_to_get_it(benchmark, monkeypatch):
     HubOnDisk(monkeypatch)
-    with pytest.raises(Unavailable, match=f"{SETS[benchmark.name][3]} is not on the Hub.*Downloaded automatically"):
+    with pytest.raises(Unavailable, match=f"{SETS[benchmark.name][3]} .*Downloaded"):
         load_items(benchmark)
 
 
