@@ -117,9 +117,9 @@ def numbers(folder: Path) -> Any:
     """What a run found: of the folder that was asked for, or of the next where that one was left alone."""
     ended = [path for path in (folder, folder.with_name(f"{folder.name}-2")) if (path / "finished").exists()]
     assert ended, "neither an error nor a result"
-    found = json.loads((ended[-1] / "results.json").read_text())
-    weights = {name: facts["weights"] for name, facts in found["models"].items()}
-    return found["results"], weights, found["data"]["items"]
+    report = json.loads((ended[-1] / "results.json").read_text())
+    weights = {name: facts["weights"] for name, facts in report["models"].items()}
+    return report["results"], weights, report["data"]["items"]
 
 
 @pytest.fixture(scope="module")
@@ -215,10 +215,10 @@ def test_a_search_before_its_report(rows, searched, tmp_path, name, damage):
     path = damaged(searched / "search", tmp_path / "search", name, damage)
     with named_error(path):
         search(rows, tmp_path / "search", searched / "mine.yaml")
-        ended = [one for one in (tmp_path / "search-2", tmp_path / "search") if (one / "finished").exists()]
-        found = json.loads((ended[0] / "search.json").read_text())["trials"]
-        for one, other in zip(found, expected, strict=True):
-            assert (one["values"], one["value"]) == (other["values"], other["value"])
+        ended = [folder for folder in (tmp_path / "search-2", tmp_path / "search") if (folder / "finished").exists()]
+        trials = json.loads((ended[0] / "search.json").read_text())["trials"]
+        for trial, expected_trial in zip(trials, expected, strict=True):
+            assert (trial["values"], trial["value"]) == (expected_trial["values"], expected_trial["value"])
 
 
 @pytest.fixture(scope="module")

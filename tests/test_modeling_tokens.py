@@ -164,14 +164,14 @@ def test_an_adapter_of_the_head_counts_in_the_tokens(folder, targets):
     torch.manual_seed(0)
     settings = LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
     adapted = get_peft_model(loaded(folder), settings).eval()
-    found = encode_image_tokens(adapted, pixels())
+    actual = encode_image_tokens(adapted, pixels())
     ids, mask = batch_for(folder)["input_ids"], torch.ones(SIZE, 1, 1, dtype=torch.bool)
     phrases = encode_phrases(adapted, ids, mask.expand(-1, -1, ids.shape[1]))
     plain = encode_image_tokens(loaded(folder).eval(), pixels())
     merged = adapted.merge_and_unload()
-    for one, other, without in zip(found, encode_image_tokens(merged, pixels()), plain, strict=True):
-        torch.testing.assert_close(one, other, atol=tolerances.embedding(), rtol=0)
-        assert (one - without).abs().max() > 1e-2
+    for value, other, without in zip(actual, encode_image_tokens(merged, pixels()), plain, strict=True):
+        torch.testing.assert_close(value, other, atol=tolerances.embedding(), rtol=0)
+        assert (value - without).abs().max() > 1e-2
     expected = encode_phrases(merged, ids, mask.expand(-1, -1, ids.shape[1]))
     torch.testing.assert_close(phrases, expected, atol=tolerances.embedding(), rtol=0)
 
@@ -182,11 +182,11 @@ def test_half_precision_gives_unit_tokens_in_fp32(folder):
         autocast = encode_image_tokens(loaded(folder), pixels())
     half = encode_image_tokens(loaded(folder).to(torch.bfloat16), pixels())
     exact = encode_image_tokens(loaded(folder), pixels())
-    for found in (autocast, half):
-        for one, other in zip(found, exact, strict=True):
-            assert one.dtype == torch.float32
-            torch.testing.assert_close(one.norm(dim=-1), torch.ones(one.shape[:-1]))
-            torch.testing.assert_close(one, other, atol=0.03, rtol=0)
+    for outputs in (autocast, half):
+        for value, other in zip(outputs, exact, strict=True):
+            assert value.dtype == torch.float32
+            torch.testing.assert_close(value.norm(dim=-1), torch.ones(value.shape[:-1]))
+            torch.testing.assert_close(value, other, atol=0.03, rtol=0)
 
 
 # The phrases of a caption
@@ -247,28 +247,28 @@ def test_mini_batches_change_nothing(folder, concept_tokens):
     assert (batch["concept_image_index"] < 0).any()
     assert (whole.concept_embeds[batch["concept_image_index"] < 0] == 0).all()
     # 2 divides the captions unevenly: a part holds a caption and a negative
-    parts, found = outputs_and_gradients(folder, batch, 2)
+    parts, actual = outputs_and_gradients(folder, batch, 2)
     assert set(parts) == set(whole)
     for key, value in whole.items():
         torch.testing.assert_close(parts[key], value, atol=tolerances.embedding(), rtol=0)
     assert all(value.isfinite().all() for value in gradients.values())
-    assert_same_gradients(found, gradients)
+    assert_same_gradients(actual, gradients)
 
 
 @torch.no_grad()
 def test_both_sources_have_one_layout(siglip):
-    found = {}
+    outputs = {}
     for concept_tokens in (False, True):
         batch = batch_for(siglip, concept_tokens=concept_tokens)
         model = DualEncoder(
             loaded(siglip), required_features=("concept_embeds", "concept_image_index", "concept_id")
         ).eval()
-        found[concept_tokens] = model(**batch)
+        outputs[concept_tokens] = model(**batch)
         of_batch = {"concept_image_index", "concept_id", "image_id", "text_id", "negative_text_id"}
-        assert set(found[concept_tokens]) == {"concept_embeds", *of_batch}
-    assert torch.equal(found[True].concept_image_index, found[False].concept_image_index)
-    assert torch.equal(found[True].concept_id, found[False].concept_id)
-    assert torch.equal((found[True].concept_embeds == 0).all(1), (found[False].concept_embeds == 0).all(1))
+        assert set(outputs[concept_tokens]) == {"concept_embeds", *of_batch}
+    assert torch.equal(outputs[True].concept_image_index, outputs[False].concept_image_index)
+    assert torch.equal(outputs[True].concept_id, outputs[False].concept_id)
+    assert torch.equal((outputs[True].concept_embeds == 0).all(1), (outputs[False].concept_embeds == 0).all(1))
 
 
 @torch.no_grad()
@@ -276,9 +276,9 @@ def test_tokens_are_those_of_the_images_and_not_of_negative_images(clip):
     model = DualEncoder(loaded(clip), required_features=("image_embeds", "negative_image_embeds", "tokens")).eval()
     both = torch.cat([pixels(), pixels(2).flip(-1)])
     mask = torch.tensor([True, False, True, False, False])
-    found = model(batch_for(clip)["input_ids"], pixels=both, negative_image_mask=mask)
-    assert found.negative_image_embeds.shape == (SIZE, 16)
-    torch.testing.assert_close(found.tokens, encode_image_tokens(model.backbone, pixels())[1])
+    features = model(batch_for(clip)["input_ids"], pixels=both, negative_image_mask=mask)
+    assert features.negative_image_embeds.shape == (SIZE, 16)
+    torch.testing.assert_close(features.tokens, encode_image_tokens(model.backbone, pixels())[1])
 
 
 def test_nothing_is_frozen_where_tokens_are_used(model_folder):

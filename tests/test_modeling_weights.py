@@ -46,12 +46,12 @@ def smaller(name: str) -> Callable[[State], State]:
 
 def refusal(folder: Path) -> str:
     """What is said by every way of loading, which is the same."""
-    found = set()
+    messages = set()
     for load in (load_backbone, load_config, Embedder):
         with pytest.raises(ValueError) as caught:
             load(folder)
-        found.add(str(caught.value))
-    (said,) = found
+        messages.add(str(caught.value))
+    (said,) = messages
     assert "save_pretrained" in said
     return said
 
@@ -123,8 +123,8 @@ def test_what_loading_decides_itself_is_not_an_argument(clip, name):
 def test_what_old_checkpoints_and_other_heads_have_more_is_no_obstacle(old_clip, tmp_path, caplog):
     more = ("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids", "classifier.weight")
     folder = changed(old_clip, tmp_path / "model", with_more(*more))
-    found, expected = load_backbone(folder).state_dict(), load_backbone(old_clip).state_dict()
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    actual, expected = load_backbone(folder).state_dict(), load_backbone(old_clip).state_dict()
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
     assert load_config(folder).model_type == "clip"
     (said,) = {line for line in caplog.messages if "classifier.weight" in line}
     assert "['classifier.weight']" in said and "position_ids" not in caplog.text
@@ -204,12 +204,12 @@ def adapters(clip, tmp_path_factory) -> dict[str, Path]:
 def test_a_whole_adapter_loads_as_it_was_saved(adapters, name):
     folder = adapters[name]
     state = load_file(folder / ADAPTER)
-    found = load_backbone(folder).state_dict()
+    weights = load_backbone(folder).state_dict()
     for key, value in state.items():
         stem, _, end = key.rpartition(".")
         places = (f"{stem}.default.{end}", f"{stem}.modules_to_save.default.{end}", f"{key}.default.weight")
-        (place,) = (place for place in places if place in found)
-        torch.testing.assert_close(found[place], value, rtol=0, atol=0)
+        (place,) = (place for place in places if place in weights)
+        torch.testing.assert_close(weights[place], value, rtol=0, atol=0)
     load_config(folder)
 
 

@@ -126,23 +126,23 @@ def in_folder(path: Path, *names: str) -> bool:
 
 
 def test_torch_distributed_is_imported_in_one_folder():
-    found = {
+    uses = {
         place(path, node)
         for path, name, node in imports()
         if f"{name}.".startswith("torch.distributed.") and not in_folder(path, "distributed")
     }
-    assert not found
+    assert not uses
 
 
 def test_torch_distributed_is_not_reached_as_an_attribute():
-    found = [
+    uses = [
         place(path, node)
         for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "distributed" and ast.unparse(node) == "torch.distributed"
         if not in_folder(path, "distributed")
     ]
-    assert not found
+    assert not uses
 
 
 def test_slow_packages_are_imported_inside_functions():
@@ -150,7 +150,7 @@ def test_slow_packages_are_imported_inside_functions():
     faces = PACKAGE / "metrics" / "modules"
     # the page's own modules are imported by the command that serves it, and by nothing else
     page = PACKAGE / "annotate" / "app"
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, tree in trees().items()
         for name, node in imported_on_load(tree)
@@ -158,42 +158,42 @@ def test_slow_packages_are_imported_inside_functions():
         and not (name.partition(".")[0] == "evaluate" and faces in path.parents)
         and not (name.partition(".")[0] == "gradio" and page in path.parents)
     }
-    assert not found
+    assert not uses
 
 
 def test_losses_import_torch_and_nothing_else():
     allowed = {"torch", *sys.stdlib_module_names}
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, name, node in imports()
         if in_folder(path, "losses")
         if name.partition(".")[0] not in allowed and not f"{name}.".startswith(("hfcomp.losses.", "hfcomp._lazy."))
     }
-    assert not found
+    assert not uses
 
 
 def test_negatives_and_metrics_load_without_torch():
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, tree in trees().items()
         if in_folder(path, "negatives", "parsing", "metrics")
         for name, node in imported_on_load(tree)
         if name.partition(".")[0] in ("torch", "transformers")
     }
-    assert not found
+    assert not uses
 
 
 def test_no_module_imports_the_tests_or_the_recipes():
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, name, node in imports()
         if name.partition(".")[0] in ("recipes", "tests", "benchmarks_perf", "dataset_builders")
     }
-    assert not found
+    assert not uses
 
 
 def test_no_print_outside_the_command_line():
-    found = [
+    uses = [
         place(path, node)
         for path, name, node in calls()
         if name == "print"
@@ -201,40 +201,40 @@ def test_no_print_outside_the_command_line():
         and "commands" not in path.parts
         and not in_folder(path, "cli", "experiments")
     ]
-    assert not found
+    assert not uses
 
 
 def test_no_assert_and_no_bare_except():
-    found = [
+    uses = [
         place(path, node)
         for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assert) or (isinstance(node, ast.ExceptHandler) and node.type is None)
     ]
-    assert not found
+    assert not uses
 
 
 def test_no_code_from_elsewhere_is_run():
     loaders = {"eval", "exec"}
     picklers = {"pickle", "cloudpickle", "dill", "joblib"}
-    found = [place(path, node) for path, name, node in calls() if name in loaders]
-    found += [
+    uses = [place(path, node) for path, name, node in calls() if name in loaders]
+    uses += [
         place(path, node)
         for path, name, node in calls()
         if name == "torch.load" and "weights_only=True" not in map(ast.unparse, node.keywords)
     ]
-    found += [
+    uses += [
         place(path, node)
         for path, _, node in calls()
         for keyword in node.keywords
         if keyword.arg == "trust_remote_code" and ast.unparse(keyword.value) != "False"
     ]
-    found += [
+    uses += [
         place(path, node)
         for path, name, node in imports()
         if name.partition(".")[0] in picklers and ast.unparse(node) != "from pickle import UnpicklingError"
     ]
-    assert not found
+    assert not uses
 
 
 def test_every_model_and_processor_is_loaded_without_code_of_its_author():
@@ -255,7 +255,7 @@ def test_every_model_and_processor_is_loaded_without_code_of_its_author():
 def test_images_are_opened_in_one_place():
     """Pillow starts Ghostscript for a PostScript file unless it is told which formats to open."""
     places = [
-        (str(path.relative_to(PACKAGE)), any(one.arg == "formats" for one in node.keywords))
+        (str(path.relative_to(PACKAGE)), any(keyword.arg == "formats" for keyword in node.keywords))
         for path, name, node in calls()
         if name in ("Image.open", "PIL.Image.open")
     ]
@@ -268,10 +268,10 @@ def test_no_file_is_called_utils():
 
 
 def test_no_open_ends_are_left_in_the_code():
-    found = [
+    modules = [
         path
         for path in MODULES
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"\b(TODO|FIXME|XXX)\b", line.partition("#")[2])
     ]
-    assert not found
+    assert not modules

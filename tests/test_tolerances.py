@@ -45,12 +45,12 @@ def test_float32_against_float64_at_any_scale(scale):
     torch.manual_seed(0)
     image, text = (F.normalize(torch.randn(64, 32, dtype=torch.float64), dim=-1).float() for _ in range(2))
 
-    def found(dtype):
+    def compute(dtype):
         logits = scale * image.to(dtype) @ text.to(dtype).T
         return logits.double(), logits.logsumexp(-1).double(), logits.softmax(-1).double()
 
     sizes = (scale, 32, 64)
-    (logits, totals, shares), exact = found(torch.float32), found(torch.float64)
+    (logits, totals, shares), exact = compute(torch.float32), compute(torch.float64)
     bounds = (tolerances.logit(scale, 32), tolerances.log_sum_exp(*sizes))
     for value, other, bound in zip((logits, totals), exact, bounds, strict=False):
         assert bound / 100 < (value - other).abs().max() <= bound

@@ -151,10 +151,10 @@ def test_file_and_folder_are_forced_to_disk_around_the_renaming(tmp_path, monkey
 
 
 def test_a_temporary_name_holds_host_and_process_and_is_no_other_writer_s(tmp_path):
-    with replacing(tmp_path / "file") as one, replacing(tmp_path / "file") as other:
-        assert f".{host()}-{os.getpid()}-" in one.name and one != other
-        one.write_text("one")
-        other.write_text("other")
+    with replacing(tmp_path / "file") as first, replacing(tmp_path / "file") as second:
+        assert f".{host()}-{os.getpid()}-" in first.name and first != second
+        first.write_text("one")
+        second.write_text("other")
     assert (tmp_path / "file").read_text() == "one"
 
 
@@ -236,7 +236,11 @@ def unguarded(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
         inside = inside or any(ast.unparse(call.func) in ("replacing", "replacing_folder") for call in calls)
     if isinstance(node, ast.Call):
         name, last = ast.unparse(node.func), ast.unparse(node.func).rpartition(".")[2]
-        modes = [one.value for one in [*node.args, *(k.value for k in node.keywords)] if isinstance(one, ast.Constant)]
+        modes = [
+            argument.value
+            for argument in [*node.args, *(k.value for k in node.keywords)]
+            if isinstance(argument, ast.Constant)
+        ]
         opens = last == "open" and any(mode in ("w", "wb", "a", "ab", "x", "xb") for mode in modes)
         of_path = isinstance(node.func, ast.Attribute) and last in WRITERS and bool(node.args)
         if name in MOVERS or ((of_path or opens or last in ("save_file", "FileLock")) and not inside):
@@ -247,13 +251,13 @@ def unguarded(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
 
 def test_nobody_else_in_the_library_puts_a_file_in_its_place():
     allowed = {"trainers/cost.py", "reporting/figures.py"}  # write to the kernel, and to memory
-    found = [
+    uses = [
         f"{path.relative_to(PACKAGE)}:{call.lineno} {ast.unparse(call.func)}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.name != "writing.py" and str(path.relative_to(PACKAGE)) not in allowed
         for call in unguarded(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert not found
+    assert not uses
 
 
 @pytest.mark.parametrize(

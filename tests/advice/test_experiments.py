@@ -32,9 +32,9 @@ CONFIG = "hfcomp/experiments/experiment_config.py"
 
 def changed(folder, recipe: str, plan: str, option: str = "report", **values) -> str:
     """A copy of a shipped plan with other values."""
-    found = yaml.safe_load(find_plan(recipe, plan, option).read_text()) | values
+    settings = yaml.safe_load(find_plan(recipe, plan, option).read_text()) | values
     path = folder / f"{plan}.yaml"
-    path.write_text(yaml.safe_dump({name: value for name, value in found.items() if value is not None}))
+    path.write_text(yaml.safe_dump({name: value for name, value in settings.items() if value is not None}))
     return str(path)
 
 
@@ -135,8 +135,8 @@ def test_a_field_that_a_sweep_sets(advice, train_begins, tmp_path):
 
 @pytest.mark.follows(RECIPES, "For your own model, start from another recipe: --config")
 def test_a_model_of_ones_own_in_the_sandbox(advice, train_begins, clip, splits):
-    found = advice.command("train", "slipform", "--model", str(clip))
-    config = found.partition("--config ")[2].split()[0]
+    message = advice.command("train", "slipform", "--model", str(clip))
+    config = message.partition("--config ")[2].split()[0]
     here = ["--model", clip, "--use_cpu", "true", "--bf16", "false", "--evaluation", "own"]
     train_begins("slipform", *here, "--config", config, "--dataset", splits, "--batch_size", "16")
 
@@ -207,8 +207,8 @@ def test_concepts_without_words(advice, tmp_path):
         given = config.model_copy(update={"keyword_table": table})
         return prepare_concepts(given, ["size"], main=(), log=print)
 
-    found = advice.of(prepare, str(tmp_path / "words.yaml"))
-    table = found.partition("such as ")[2].rstrip(".")
+    message = advice.of(prepare, str(tmp_path / "words.yaml"))
+    table = message.partition("such as ")[2].rstrip(".")
     assert prepare(str(ROOT / table))["size"].loaded
 
 
@@ -221,8 +221,8 @@ def test_a_push(advice):
         recipe = read_recipe("slipform", words)
         return RunPush.of(recipe.push, recipe.experiment.method)
 
-    found = advice.of(push, "--push_to_hub")
-    name = found.partition("such as ")[2].rstrip(".")
+    message = advice.of(push, "--push_to_hub")
+    name = message.partition("such as ")[2].rstrip(".")
     assert push("--push_to_hub", "--hub_model_id", name).options.repo == name
     advice.of(push, "--hub_model_id", name)
     assert push() is None
@@ -262,8 +262,8 @@ def test_a_study_of_concepts(advice, train_begins, tmp_path):
 def test_a_search(advice, train_begins, tmp_path):
     pytest.importorskip("optuna")
     sweep = changed(tmp_path, "slipform", "margins")
-    found = advice.command("train", "slipform", *SMALL, "--search", sweep)
-    option, path = found.partition("Use ")[2].rstrip(".").split()
+    message = advice.command("train", "slipform", *SMALL, "--search", sweep)
+    option, path = message.partition("Use ")[2].rstrip(".").split()
     train_begins("slipform", *SMALL, option, path)
     search, rates = tmp_path / "mine.yaml", {"learning_rate": {"low": 1e-4, "high": 1e-2}}
     good = {"maximize": "sandbox: *", "trials": 1, "ranges": rates}

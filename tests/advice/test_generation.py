@@ -86,8 +86,8 @@ def test_options(advice, kind, wrong, right):
 @follows("hfcomp/factory/magic/similarity.py", "Choose another --encoder.")
 @follows("hfcomp/factory/writers/endpoint.py", "Remove it, and put a key into {KEY_VARIABLE}.")
 def test_calls(advice):
-    found = advice.of(denoising_steps, 3, 0.2)
-    strength, steps = found.partition("image_strength to ")[2].rstrip(".").split(" or image_steps to ")
+    message = advice.of(denoising_steps, 3, 0.2)
+    strength, steps = message.partition("image_strength to ")[2].rstrip(".").split(" or image_steps to ")
     assert denoising_steps(3, float(strength)) == denoising_steps(int(steps), 0.2) == 1
     advice.of(check_vectors, np.array([[np.nan, 1.0]]), ["dog"])
     check_vectors(np.array([[0.5, 1.0]]), ["dog"])

@@ -70,12 +70,12 @@ def test_models(advice, hub, clip, tmp_path, monkeypatch, capsys):
     shutil.copytree(
         clip, bare, ignore=lambda folder, names: [name for name in names if "processor" in name or "token" in name]
     )
-    found = advice.command("push", str(bare), "--repo", "me/bare")
-    assert f"save_pretrained('{bare}')" in found
+    message = advice.command("push", str(bare), "--repo", "me/bare")
+    assert f"save_pretrained('{bare}')" in message
     AutoProcessor.from_pretrained(clip).save_pretrained(str(bare))
     cli.main(["push", str(bare), "--repo", "me/bare"])
-    found = advice.command("push", str(built(tmp_path / "set")), "--repo", "me/set")
-    advised = shlex.split(found.partition("`")[2].partition("`")[0])
+    message = advice.command("push", str(built(tmp_path / "set")), "--repo", "me/set")
+    advised = shlex.split(message.partition("`")[2].partition("`")[0])
     cli.main([*advised[1:], "--repo", "me/set"])
 
 
@@ -103,9 +103,9 @@ def test_runs(advice, hub, clip, tmp_path):
         recipe = read_recipe("slipform", ["--push_to_hub", "--hub_model_id", *words])
         RunPush.of(recipe.push, recipe.experiment.method).check()
 
-    found = advice.of(check, "me/taken")
+    message = advice.of(check, "me/taken")
     check("me/taken", "--hub_revision", "mine")
     check("me/another")
     run = finished_run(tmp_path / "run", clip)
-    advised = found.partition("`hfcomp ")[2].partition("`")[0]
+    advised = message.partition("`hfcomp ")[2].partition("`")[0]
     cli.main(advised.replace("RUN", str(run)).replace("NAME", "me/taken").split())

@@ -105,8 +105,8 @@ class Loading(Exception):
 def test_merge(advice, clip, tmp_path, monkeypatch):
     words = ["merge", str(clip), str(tiny.clip(tmp_path / "tuned", seed=1)), "--sweep", "--device", "cpu"]
     words += ["--output_dir", str(tmp_path / "out")]
-    found = advice.command(*words)
-    option, names = found.rstrip(".").split()[-2:]
+    message = advice.command(*words)
+    option, names = message.rstrip(".").split()[-2:]
     loaded = []
 
     def load(options):  # whose data is not here
@@ -116,7 +116,7 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.merging.merge._load", load)
     with pytest.raises(Loading):
         cli.main([*words, option, names])
-    assert {one.suite for one in loaded} == {COMPOSITIONAL, GENERAL}
+    assert {benchmark.suite for benchmark in loaded} == {COMPOSITIONAL, GENERAL}
 
 
 @follows(
@@ -140,13 +140,13 @@ def test_overlap(advice, train_begins, splits, tmp_path):
     train_begins(*words, tmp_path / "all", "--overlap", "allow")
     train_begins(*words, tmp_path / "none")
     rows["train"].to_parquet(tmp_path / "one.parquet")
-    one = [*words, str(tmp_path / "one.parquet")]
-    found = advice.command("train", *one)
-    advised = found.partition("(--dataset_split")[2].partition(")")[0].replace("'", "").split()
-    train_begins(*one, "--dataset_split", *advised)
-    train_begins(*one, "--evaluation_dataset", splits)
-    advised = found.rpartition(" --overlap ")[2].partition(" to score")[0].split()
-    train_begins(*one, "--overlap", *advised)
+    arguments = [*words, str(tmp_path / "one.parquet")]
+    message = advice.command("train", *arguments)
+    advised = message.partition("(--dataset_split")[2].partition(")")[0].replace("'", "").split()
+    train_begins(*arguments, "--dataset_split", *advised)
+    train_begins(*arguments, "--evaluation_dataset", splits)
+    advised = message.rpartition(" --overlap ")[2].partition(" to score")[0].split()
+    train_begins(*arguments, "--overlap", *advised)
     advice.command("gallery", str(splits), "--split", "validation", "--output", str(tmp_path / "page.html"))
     cli.main(["gallery", str(splits), "--split", "test", "--output", str(tmp_path / "page.html")])
     with pytest.raises(SystemExit, match="Choose one with --dataset_split, --evaluation_split"):
@@ -185,8 +185,8 @@ def test_end_of_text(advice, old_clip):
     settings = {"model_type": "clip", "max_length": 24}
     TextTokenizer(tokenizer, eos_token_id=2, **settings)
     tokenizer.add_tokens(["<mine>"])
-    found = advice.of(TextTokenizer, tokenizer, eos_token_id=2, **settings)
-    number = int(found.partition("eos_token_id = ")[2].split()[0])
+    message = advice.of(TextTokenizer, tokenizer, eos_token_id=2, **settings)
+    number = int(message.partition("eos_token_id = ")[2].split()[0])
     TextTokenizer(tokenizer, eos_token_id=number, **settings)
 
 
@@ -321,9 +321,9 @@ def test_images_that_are_all_alike(advice, tmp_path):
     rows = rows.cast_column("image", datasets.Image(decode=False))
     how = {"folder": tmp_path, "progress": False}
     scored = [ScoredImages("benchmark", copies)]
-    found = find_overlap(rows, scored, **how)
-    advice.read(apply_policy(rows, found, "exclude")[1])
-    kept = rows.select([row for row in range(len(rows)) if row not in {*found.unsure.tolist()}])
+    overlap = find_overlap(rows, scored, **how)
+    advice.read(apply_policy(rows, overlap, "exclude")[1])
+    kept = rows.select([row for row in range(len(rows)) if row not in {*overlap.unsure.tolist()}])
     assert not len(find_overlap(kept, scored, **how).unsure)
     named = find_overlap(rows, scored, looks=False, **how)
     assert "INCLUDES them" not in apply_policy(rows, named, "allow")[1]

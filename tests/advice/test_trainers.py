@@ -188,8 +188,8 @@ def test_settings_that_an_objective_has_no_use_for(advice, clip, make, train, ro
 
     class Whole(OwnCollator):
         def __call__(self, batch):
-            found = super().__call__(batch)
-            return found | {"pixels": type(found["pixels"])(found["pixels"].pixels, None)}
+            collated = super().__call__(batch)
+            return collated | {"pixels": type(collated["pixels"])(collated["pixels"].pixels, None)}
 
     given = {"data_collator": Whole(inner, ids=True)}
     advice.of(train, InfoNCETrainer, rows, random_crop=0.9, **given)
@@ -267,8 +267,8 @@ def test_texts_of_levels(advice, make, rows):
     advice.of(make, HierarCapsTrainer, levels.to_iterable_dataset(), **chain)
     make(HierarCapsTrainer, levels, **chain)
     make(HierarCapsTrainer, levels.to_iterable_dataset(), negative_source="negative_captions", **chain)
-    one = levels.select([0])
-    advice.of(make, HierarCapsTrainer, one, **chain)
+    single = levels.select([0])
+    advice.of(make, HierarCapsTrainer, single, **chain)
     make(HierarCapsTrainer, levels, **chain)
     pairs = levels.select_columns(["caption", "generalized_caption"])
     several = levels.select_columns(["caption", "generalized_caption", "level_1"])

@@ -76,8 +76,8 @@ def paper_like(**changes: tuple[float, float]) -> dict[tuple[str, int], tuple[fl
 
 
 def verdicts(shares: dict[tuple[str, int], tuple[float, float]]) -> dict[str, str]:
-    found = summarize({"color": scored(shares)}, PLAN).findings
-    return {finding.statement: finding.verdict for finding in found}
+    findings = summarize({"color": scored(shares)}, PLAN).findings
+    return {finding.statement: finding.verdict for finding in findings}
 
 
 def test_the_study_of_the_recipe_is_twelve_runs_and_a_base():
@@ -145,9 +145,9 @@ def test_an_epoch_is_cut_into_equal_parts_and_the_rest_is_told():
 
 
 def test_every_finding_of_the_paper_is_shown_by_numbers_like_the_papers():
-    found = verdicts(paper_like())
-    assert len(found) == 7
-    assert set(found.values()) == {SHOWN}
+    by_statement = verdicts(paper_like())
+    assert len(by_statement) == 7
+    assert set(by_statement.values()) == {SHOWN}
 
 
 def test_what_the_paper_did_not_find_is_told():
@@ -219,11 +219,11 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     lines = whole["concepts"]["location"]["lines"]
     assert {"accuracy", "retrieval", "visual"} <= set(lines)
     runs = [("base", 0.0), *((run, share) for run in ("plain", "HN1") for share in (0.5, 1.0))]
-    assert [(one["run"], one["epochs"]) for one in lines["accuracy"]] == runs
-    assert [(one["run"], one["epochs"]) for one in lines["visual"]] == [one for one in runs if one[1] != 0.5]
+    assert [(line["run"], line["epochs"]) for line in lines["accuracy"]] == runs
+    assert [(line["run"], line["epochs"]) for line in lines["visual"]] == [run for run in runs if run[1] != 0.5]
 
     shutil.rmtree(folder)
-    steps = sorted({one["step"] for one in lines["accuracy"]})[1:]
+    steps = sorted({line["step"] for line in lines["accuracy"]})[1:]
     names = [("base", 0), *((run, step) for run in ("plain", "HN1") for step in steps)]
     store, kept, there = study_module.write_table, [], []
     deadly = [names[2], names[3]]  # the last checkpoint of plain, the first of HN1

@@ -51,8 +51,8 @@ def write(folder: Path, rows: list[dict], card: str = "") -> Path:
     """A dataset in the Hub's layout, with a picture for each row that has none."""
     folder.mkdir(parents=True, exist_ok=True)
     own = [{"image": {"bytes": encoded(picture(number)), "path": None}} | row for number, row in enumerate(rows)]
-    found = datasets.Dataset.from_list(own).cast_column("image", datasets.Image())
-    found.to_parquet(folder / "train.parquet")
+    dataset = datasets.Dataset.from_list(own).cast_column("image", datasets.Image())
+    dataset.to_parquet(folder / "train.parquet")
     (folder / "README.md").write_text(f"---\nlicense: {card}\n---\n" if card else "")
     return folder
 
@@ -74,16 +74,16 @@ def project(tmp_path) -> Project:
 
 def test_an_item_is_an_image_with_its_captions_of_one_concept(project, tmp_path):
     number, lines = add(project, write(tmp_path / "set", ROWS))
-    found = items(project)
-    assert number == len(found) == 5
-    assert {name: (item.concept, item.captions, item.keywords) for name, item in found.items()} == {
+    by_id = items(project)
+    assert number == len(by_id) == 5
+    assert {name: (item.concept, item.captions, item.keywords) for name, item in by_id.items()} == {
         "1/color": ("color", ("A red car.",), ("red",)),
         "1/object": ("object", ("A red car.", "Two dogs on a sofa."), ("car", "dog")),
         "2/color": ("color", ("A RED car and a small dog",), ("red",)),
         "2/object": ("object", ("A RED car and a small dog",), ("car",)),
         "2/size": ("size", ("A RED car and a small dog",), ("small",)),
     }
-    assert found["1/color"].facts == {"image_id": "1", "license": OPEN}
+    assert by_id["1/color"].facts == {"image_id": "1", "license": OPEN}
     text = "\n".join(lines)
     assert f"1 images skipped: {FORBIDDEN}" in text
     assert f"2 images skipped: {UNKNOWN}" in text
@@ -253,14 +253,14 @@ def test_real_photographs(project):
     source = Path(REAL) / "coco_open_256.jsonl"
     number, _ = add(project, source, column_names="caption=captions", limit=120)
     of_row = {str(row["image_id"]): row for row in rows}
-    found = items(project)
-    assert number == len(found) > 150
-    for item in found.values():
+    by_id = items(project)
+    assert number == len(by_id) > 150
+    for item in by_id.values():
         row = of_row[item.facts["image_id"]]
         assert {*item.captions} <= {*row["captions"]} and item.facts["license"] == row["license"]
         assert (project.folder / IMAGES / item.image).read_bytes() == (Path(REAL) / row["image"]).read_bytes()
         for caption, keyword in zip(item.captions, item.keywords, strict=True):
-            assert keyword in [one.keyword for one in concept_keywords(caption, item.concept)]
+            assert keyword in [match.keyword for match in concept_keywords(caption, item.concept)]
             assert replacements(item.concept, keyword)
-    assert {item.concept for item in found.values()} == {"object", "color", "size"}
+    assert {item.concept for item in by_id.values()} == {"object", "color", "size"}
     assert add(project, source, column_names="caption=captions", limit=120)[0] == 0

@@ -19,8 +19,8 @@ TEXTS = tiny.captions()[:7]
 def folder(clip, siglip, tmp_path):
     """Two images and seven texts of a CLIP, used today; five texts of a SigLIP, used ten days ago."""
     folder = tmp_path / "hfcomp" / "embeddings"
-    one = Embedder(clip, device="cpu", cache=EmbeddingCache(folder))
-    one.images([tiny.image(0), tiny.image(1)]), one.texts(TEXTS)
+    embedder = Embedder(clip, device="cpu", cache=EmbeddingCache(folder))
+    embedder.images([tiny.image(0), tiny.image(1)]), embedder.texts(TEXTS)
     before = set(folder.iterdir())
     Embedder(siglip, device="cpu", cache=EmbeddingCache(folder)).texts(TEXTS[:5])
     for place in set(folder.iterdir()) - before:
@@ -38,12 +38,12 @@ def shown(capsys, *words) -> str:
 def test_what_is_kept_is_shown_by_model(folder, clip, siglip, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "5GB")
-    found = shown(capsys, "--cache", folder)
+    text = shown(capsys, "--cache", folder)
     size = sum(path.stat().st_size for path in folder.glob("*/*.safetensors"))
-    assert found.startswith(f"{folder}: {size / 1000:.1f} kB of at most 5.0 GB (HFCOMP_CACHE_LIMIT)")
+    assert text.startswith(f"{folder}: {size / 1000:.1f} kB of at most 5.0 GB (HFCOMP_CACHE_LIMIT)")
     for name, kind, entries in ((clip, "images", 2), (clip, "texts", 7), (siglip, "texts", 5)):
-        assert f"{name} {kind} {entries} " in found
-    assert time.strftime("%Y-%m-%d") in found and "torch 2" in found and "transformers" in found
+        assert f"{name} {kind} {entries} " in text
+    assert time.strftime("%Y-%m-%d") in text and "torch 2" in text and "transformers" in text
     assert str(siglip) not in shown(capsys, "show", "--cache", folder, "--model", clip)
 
 

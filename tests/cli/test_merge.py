@@ -114,7 +114,7 @@ def test_a_sweep_leaves_the_chosen_model_and_says_how_it_was_chosen(swept):
     assert_plain(swept / "model", torch.float16)
     chosen = read_checked(swept / "model" / RECORD_FILE, "")["chosen"]
     assert chosen["benchmarks"] == ["sugarcrepe", "sandbox_zero_shot"]
-    points = {one["alpha"]: one for one in chosen["points"]}
+    points = {point["alpha"]: point for point in chosen["points"]}
     assert len(points) == 11 and not points[chosen["alpha"]]["dominated"]
     report = (swept / "report.md").read_text()
     assert f"Alpha {chosen['alpha']:g} is chosen: it has {chosen['rule']}." in report
@@ -125,7 +125,7 @@ def test_the_chosen_model_has_a_card_with_the_numbers_of_the_other_half(swept, c
     card, record = ModelCard.load(swept / "model/README.md"), read_checked(swept / "model" / RECORD_FILE, "")
     _, results = read_evaluation(swept)
     chosen = next(name for name, facts in results["models"].items() if facts["path"] == str(swept / "model"))
-    scored = {(one.dataset_config, one.metric_name): one.metric_value for one in card.data.eval_results}
+    scored = {(entry.dataset_config, entry.metric_name): entry.metric_value for entry in card.data.eval_results}
     assert len(scored) == len({(line["subset"], line["metric"]) for line in results["results"]})
     for line in results["results"]:
         assert scored[line["subset"], line["metric"]] == round(line["models"][chosen]["value"], 4)
@@ -144,8 +144,8 @@ def test_no_item_that_chose_is_reported(swept):
     # the scores of the points are those of the other images alone
     kept = points[~points["image_id"].isin(images) & (points["benchmark"] == "SugarCrepe")]
     subsets = kept[kept["arm"] == "alpha 0.2"].groupby("subset")["value"].mean()
-    found = {one["alpha"]: one for one in results["sweep"]["points"]}[0.2]["composition"]
-    assert len(subsets) == 7 and found == pytest.approx(subsets.mean())
+    composition = {point["alpha"]: point for point in results["sweep"]["points"]}[0.2]["composition"]
+    assert len(subsets) == 7 and composition == pytest.approx(subsets.mean())
 
 
 def test_what_a_sweep_reports_is_what_evaluating_the_chosen_model_finds(swept, clip):

@@ -151,8 +151,8 @@ class TimmPool(nn.Module):
         self.norm, self.mlp = nn.LayerNorm(width, eps=1e-6), TimmMlp(width, inner, act)
 
     def forward(self, x):
-        found = (self.q(self.latent.expand(len(x), -1, -1)), *self.kv(x).chunk(2, -1))
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in found)
+        projections = (self.q(self.latent.expand(len(x), -1, -1)), *self.kv(x).chunk(2, -1))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projections)
         x = self.proj(attention(q, k, v))
         return (x + self.mlp(self.norm(x)))[:, 0]
 

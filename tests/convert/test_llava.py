@@ -51,17 +51,17 @@ def test_the_towers_features_are_those_of_the_clip(exported, tuned, llava):
     assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     images = pixels(folder)
     with torch.inference_mode():
-        found = model.eval().model.vision_tower(images, output_hidden_states=True).hidden_states[-2]
+        features = model.eval().model.vision_tower(images, output_hidden_states=True).hidden_states[-2]
         own = CLIPModel.from_pretrained(tuned).eval().vision_model(images, output_hidden_states=True).hidden_states[-2]
         before = AutoModelForImageTextToText.from_pretrained(llava).eval().model.vision_tower
         old = before(images, output_hidden_states=True).hidden_states[-2]
-    torch.testing.assert_close(found, own, rtol=0, atol=0)
+    torch.testing.assert_close(features, own, rtol=0, atol=0)
     assert (old - own).abs().max() > 0.01
 
 
 def test_all_but_the_tower_stays(exported, llava):
     _, folder = exported
-    new, old = (AutoModelForImageTextToText.from_pretrained(one).state_dict() for one in (folder, llava))
+    new, old = (AutoModelForImageTextToText.from_pretrained(path).state_dict() for path in (folder, llava))
     changed = {name for name in old if not torch.equal(new[name], old[name])}
     assert changed and all(".vision_tower." in name for name in changed)
     assert AutoProcessor.from_pretrained(folder).chat_template == AutoProcessor.from_pretrained(llava).chat_template
@@ -81,7 +81,7 @@ def test_the_result_is_scored_by_vqascore(exported, llava):
     assert pair_model(folder) is VQAScorer
     with torch.inference_mode():
         new, old = (
-            VQAScorer(one, device="cpu").log_probabilities([tiny.image(0)], ["a cone"]) for one in (folder, llava)
+            VQAScorer(path, device="cpu").log_probabilities([tiny.image(0)], ["a cone"]) for path in (folder, llava)
         )
     assert abs((new - old).item()) > 1e-4
 

@@ -172,10 +172,10 @@ def test_the_table_of_the_documentation_is_what_is_tested(folder):
     page = (ROOT / "docs/datasets.md").read_text()
     table = page.partition("| what you have |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\|(.*)\| `(.+)` \| `(.+)` \|$", table, re.MULTILINE)
-    found = {f"{path} with metadata" if "metadata.jsonl" in what else path: names for what, path, names in rows}
-    assert found.keys() == DOCUMENTED.keys()
+    columns_of = {f"{path} with metadata" if "metadata.jsonl" in what else path: names for what, path, names in rows}
+    assert columns_of.keys() == DOCUMENTED.keys()
     for name, write in DOCUMENTED.items():
-        assert write in WRITERS and parse_column_names(found[name]) == write(folder)[1], name
+        assert write in WRITERS and parse_column_names(columns_of[name]) == write(folder)[1], name
 
 
 def test_the_code_of_the_documentation_makes_a_trainer(folder, clip, monkeypatch):
@@ -192,9 +192,9 @@ def test_the_code_of_the_documentation_makes_a_trainer(folder, clip, monkeypatch
 def test_a_stream_resolves_file_names_too(write, folder):
     path, names = write(folder)
     rows = contract_rows(load_training_stream(str(path)), str(path), names)
-    found = list(rows)
-    assert [row["caption"] for row in found] == CAPTIONS
-    assert np.array_equal(np.asarray(decode_image(found[1]["image"])), np.asarray(tiny.image(1)))
+    records = list(rows)
+    assert [row["caption"] for row in records] == CAPTIONS
+    assert np.array_equal(np.asarray(decode_image(records[1]["image"])), np.asarray(tiny.image(1)))
 
 
 def test_a_set_with_own_names_trains_and_its_images_are_those_of_its_folder(folder, clip, tmp_path):

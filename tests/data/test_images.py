@@ -108,7 +108,7 @@ def test_an_empty_row_is_named(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "description"),
     [
         (3, "int"),
         ([[1, 2], [3, 4]], "list"),
@@ -119,8 +119,8 @@ def test_an_empty_row_is_named(value):
         (np.zeros((4, 4, 3), dtype=np.int8), "int8"),
     ],
 )
-def test_other_kinds_are_refused_by_name(value, found):
-    with pytest.raises(TypeError, match=f"column 'image', row 17 contains .*{found}"):
+def test_other_kinds_are_refused_by_name(value, description):
+    with pytest.raises(TypeError, match=f"column 'image', row 17 contains .*{description}"):
         decode_image(value, where=WHERE)
 
 
@@ -426,6 +426,6 @@ def test_listed_formats_are_read(format):
     if format not in Image.SAVE:
         pytest.skip(f"this Pillow writes no {format}")
     more = {"save_all": True, "append_images": [Image.new("RGB", (8, 8), "blue")]} if format == "MPO" else {}
-    found = decode_image(encoded(Image.new("RGB", (8, 8), "red"), format, **more), where=WHERE)
-    assert found.size == (8, 8)
-    assert np.abs(np.array(pixel(found)) - RED).max() < 12
+    image = decode_image(encoded(Image.new("RGB", (8, 8), "red"), format, **more), where=WHERE)
+    assert image.size == (8, 8)
+    assert np.abs(np.array(pixel(image)) - RED).max() < 12

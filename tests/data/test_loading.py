@@ -226,14 +226,14 @@ def test_batches_through_a_loader_with_two_workers_equal_those_without(dataset, 
         AutoProcessor.from_pretrained(clip), load_backbone(clip).config, num_negatives=2, negative_image=True
     )
     options = {"batch_size": 2, "collate_fn": collator}
-    found = list(torch.utils.data.DataLoader(rows, num_workers=2, **options))
+    batches = list(torch.utils.data.DataLoader(rows, num_workers=2, **options))
     expected = list(torch.utils.data.DataLoader(rows, **options))
-    assert [batch["row"].tolist() for batch in found] == [[0, 1], [2, 3], [4, 5]]
-    for one, other in zip(found, expected, strict=True):
-        assert one.keys() == other.keys()
-        assert torch.equal(one["pixels"].pixels, other["pixels"].pixels)
-        for key in set(one) - {"pixels"}:
-            torch.testing.assert_close(one[key], other[key], rtol=0, atol=0, equal_nan=True)
+    assert [batch["row"].tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
+    for batch, other in zip(batches, expected, strict=True):
+        assert batch.keys() == other.keys()
+        assert torch.equal(batch["pixels"].pixels, other["pixels"].pixels)
+        for key in set(batch) - {"pixels"}:
+            torch.testing.assert_close(batch[key], other[key], rtol=0, atol=0, equal_nan=True)
 
 
 def test_an_unfinished_build_is_refused(tmp_path):

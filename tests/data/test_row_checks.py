@@ -40,10 +40,14 @@ def test_a_missing_caption_is_named_and_the_advice_helps(captions, message):
 
 
 @pytest.mark.follows("hfcomp/data/row_checks.py", "texts. Convert numbers to texts: dataset.cast_column('caption'")
-@pytest.mark.parametrize(("captions", "found"), [([1984, 300], "1984 of type int64"), ([0.5, float("nan")], "0.5")])
-def test_numbers_are_no_captions(captions, found):
+@pytest.mark.parametrize(
+    ("captions", "description"), [([1984, 300], "1984 of type int64"), ([0.5, float("nan")], "0.5")]
+)
+def test_numbers_are_no_captions(captions, description):
     advised = (
-        refused(rows_of(captions), f"row 0: found {found}.*, expected texts").partition("to texts: ")[2].rstrip(".")
+        refused(rows_of(captions), f"row 0: found {description}.*, expected texts")
+        .partition("to texts: ")[2]
+        .rstrip(".")
     )
     assert check_contents(eval(advised, {"dataset": rows_of(captions), "datasets": datasets}), COLUMNS) is None
 

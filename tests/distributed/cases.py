@@ -378,9 +378,9 @@ def streamed_resumed(models: Path, folder: Path) -> Found:
         trainer.train(resume_from_checkpoint=str(folder / "out" / f"checkpoint-{first}") if first else None)
         return weights_of(trainer.model, f"from {first}"), seen
 
-    found = {first: run(first) for first in (0, 1, 3)}
-    return {name: one for part, _ in found.values() for name, one in part.items()}, {
-        "seen": {str(first): seen for first, (_, seen) in found.items()}
+    runs = {first: run(first) for first in (0, 1, 3)}
+    return {name: tensor for part, _ in runs.values() for name, tensor in part.items()}, {
+        "seen": {str(first): seen for first, (_, seen) in runs.items()}
     }
 
 
@@ -572,9 +572,9 @@ def frozen_by_hand(models: Path, folder: Path) -> Found:
 def adapted(models: Path, folder: Path) -> Found:
     settings = {"peft": "dora", "lora_rank": 2, "mini_batch_size": 3, "weight_average_decay": 0.5}
     trainer = trainer_of(CementTrainer, models / "clip", folder, **settings)
-    found = train(trainer)
+    outcome = train(trainer)
     trainer.save_model(str(folder / "saved"))
-    return found
+    return outcome
 
 
 @case
@@ -586,9 +586,9 @@ def adapted_pooling(models: Path, folder: Path) -> Found:
 @case
 def own_objective(models: Path, folder: Path) -> Found:
     trainer = trainer_of(OwnTrainer, models / "clip", folder, num_negatives=2)
-    found = train(trainer)
+    outcome = train(trainer)
     trainer.save_model(str(folder / "saved"))
-    return found
+    return outcome
 
 
 # Evaluation
@@ -644,7 +644,10 @@ def benchmarks(models: Path, folder: Path) -> Found:
         callback.Embedder = Embedder
     state = trainer.state
     facts["best"] = [state.best_metric, state.best_global_step, Path(state.best_model_checkpoint).name]
-    facts["encoded"] = [sum(one.encoded_images for one in made), sum(one.encoded_texts for one in made)]
+    facts["encoded"] = [
+        sum(embedder.encoded_images for embedder in made),
+        sum(embedder.encoded_texts for embedder in made),
+    ]
     return tensors, facts | {"written": sorted(path.name for path in (folder / "out").glob("*.parquet"))}
 
 
@@ -794,11 +797,11 @@ def leaves() -> dict[str, torch.Tensor]:
         return F.normalize(torch.randn(*shape, 16, generator=generator, dtype=torch.float64), dim=-1)
 
     sizes = {"image": (7,), "text": (7,), "negative_image": (7,), "negative_text": (7, 2)}
-    found = {name: unit(*size) for name, size in sizes.items()}
-    found["margin"] = torch.randn(7, generator=generator, dtype=torch.float64)
-    found["scale"] = torch.tensor(7.0, dtype=torch.float64)
-    found["bias"] = torch.tensor(-3.0, dtype=torch.float64)
-    return {name: value.requires_grad_() for name, value in found.items()}
+    tensors = {name: unit(*size) for name, size in sizes.items()}
+    tensors["margin"] = torch.randn(7, generator=generator, dtype=torch.float64)
+    tensors["scale"] = torch.tensor(7.0, dtype=torch.float64)
+    tensors["bias"] = torch.tensor(-3.0, dtype=torch.float64)
+    return {name: value.requires_grad_() for name, value in tensors.items()}
 
 
 MASKS = {

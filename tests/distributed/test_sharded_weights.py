@@ -47,9 +47,9 @@ def others(models, tmp_path_factory) -> Results:
     )
 
 
-def assert_split(found: list[Result]) -> None:
+def assert_split(results: list[Result]) -> None:
     """All weights are split but for scalars and the objective's own."""
-    for result in found:
+    for result in results:
         whole = result.part("weight").keys() - set(result.facts["split"])
         assert result.facts["split"]
         assert {name for name in whole if not name.startswith("objective_state.")} <= {
@@ -98,11 +98,11 @@ def test_half_precision_keeps_weights_and_losses_in_full(sharded, one):
     expected = one["half"][0].part("gradient")
     for result in sharded["half"]:
         assert result.facts["features"] == result.facts["weights"] == ["torch.float32"]
-        found = result.part("gradient")
-        assert found.keys() == expected.keys()
-        assert all(gradient.dtype == torch.float32 for gradient in found.values())
+        gradients = result.part("gradient")
+        assert gradients.keys() == expected.keys()
+        assert all(gradient.dtype == torch.float32 for gradient in gradients.values())
         # autocast of one process keeps norms in fp32: equal they are not, but a sum in place of a mean is twice it
-        flat, other = (torch.cat([part[name].flatten() for name in sorted(part)]) for part in (found, expected))
+        flat, other = (torch.cat([part[name].flatten() for name in sorted(part)]) for part in (gradients, expected))
         assert flat.norm().item() == pytest.approx(other.norm().item(), rel=0.1)
         assert torch.cosine_similarity(flat, other, dim=0) > 0.99
         (line,) = result.facts["log"]
@@ -132,9 +132,9 @@ def test_checkpoints_hold_the_files_of_one_process(sharded, one):
         }
     allowed = of_weights(single, scale_of(single))
     for name in ("model.safetensors", OBJECTIVE_STATE_FILE, AVERAGE_FILE):
-        found, expected = (load_file(result.folder / "out/checkpoint-2" / name) for result in (first, single))
+        tensors, expected = (load_file(result.folder / "out/checkpoint-2" / name) for result in (first, single))
         limits = {key: allowed[key if key in allowed else f"backbone.{key}"] for key in expected}
-        assert_same_tensors(found, expected, limits)
+        assert_same_tensors(tensors, expected, limits)
     model, report = AutoModel.from_pretrained(first.folder / "saved", output_loading_info=True)
     assert not any(report.values()), report
     weights = first.part("weight")
@@ -147,8 +147,8 @@ def test_one_process_goes_on_from_a_sharded_checkpoint_and_the_reverse(sharded, 
     trainer = trainer_of(OwnTrainer, models / "siglip", tmp_path, **SETTINGS)
     trainer.train(resume_from_checkpoint=str(sharded["resumable"][0].folder / "out" / "checkpoint-2"))
     assert trainer.state.global_step == STEPS
-    found = {name.partition("/")[2]: weight for name, weight in weights_of(trainer.model).items()}
-    assert_same_tensors(found, single.part("weight"), allowed)
+    weights = {name.partition("/")[2]: weight for name, weight in weights_of(trainer.model).items()}
+    assert_same_tensors(weights, single.part("weight"), allowed)
     assert_in_step(sharded["resumed_from_one"])
     assert_same_tensors(sharded["resumed_from_one"][0].part("weight"), single.part("weight"), allowed)
 

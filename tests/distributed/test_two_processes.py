@@ -74,25 +74,25 @@ def two(models, tmp_path_factory) -> Results:
     return launch(2, models, tmp_path_factory.mktemp("two"), names)
 
 
-def assert_same_training(found: list[Result], expected: list[Result]) -> None:
+def assert_same_training(results: list[Result], expected: list[Result]) -> None:
     """Both processes and the single one: start, first gradients, weights after all steps, lines of the log."""
     (single,) = expected
-    assert [result.facts["world_size"] for result in found] == [2, 2]
+    assert [result.facts["world_size"] for result in results] == [2, 2]
     assert single.facts["world_size"] == 1
     scale = scale_of(single)
     gradients, weights = tolerances.gradients(single.part("gradient"), scale), of_weights(single, scale)
-    for result in found:
+    for result in results:
         for group, allowed in {"before": 0.0, "gradient": gradients, "weight": weights}.items():
             assert_same_tensors(result.part(group), single.part(group), allowed)
         assert result.facts["trainable"] == single.facts["trainable"]
         assert set(result.part("gradient")) == set(single.facts["trainable"])
-    assert_same_log(found[0].facts["log"], single.facts["log"], scale)
-    assert_in_step(found)
+    assert_same_log(results[0].facts["log"], single.facts["log"], scale)
+    assert_in_step(results)
 
 
-def assert_in_step(found: list[Result]) -> None:
+def assert_in_step(results: list[Result]) -> None:
     """The weights of both processes are equal to the last bit."""
-    first, second = (result.part("weight") for result in found)
+    first, second = (result.part("weight") for result in results)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -102,8 +102,8 @@ def test_concepts_are_evaluated_in_batches_that_end_early(two, one, name):
     losses = [line["eval_loss"] for line in one[name][0].facts["log"] if "eval_loss" in line]
     assert len(losses) == 2
     for result in two[name]:
-        found = [line["eval_loss"] for line in result.facts["log"] if "eval_loss" in line]
-        assert found == pytest.approx(losses, rel=tolerances.gradient(), abs=tolerances.loss())
+        eval_losses = [line["eval_loss"] for line in result.facts["log"] if "eval_loss" in line]
+        assert eval_losses == pytest.approx(losses, rel=tolerances.gradient(), abs=tolerances.loss())
 
 
 def test_a_process_whose_images_have_no_concepts(two, one):

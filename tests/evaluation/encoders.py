@@ -33,10 +33,10 @@ class Sighted:
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         cells = list(images)
         there = [row for row, cell in enumerate(cells) if not is_missing(cell)]
-        found = self._encoder.index_images([_png(cells[row]) for row in there])
+        embeddings = self._encoder.index_images([_png(cells[row]) for row in there])
         index = np.full(len(cells), -1)
-        index[there] = found.index
-        return replace(found, index=index)
+        index[there] = embeddings.index
+        return replace(embeddings, index=index)
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
         return self._encoder.index_texts(texts)
@@ -179,15 +179,15 @@ def hub_folder(
     return folder
 
 
-def repositories(monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Path]) -> list[tuple[str, tuple[str, ...]]]:
+def repositories(monkeypatch: pytest.MonkeyPatch, folders: Mapping[str, Path]) -> list[tuple[str, tuple[str, ...]]]:
     """Lets addresses of repositories lead to folders; the list keeps what was asked for."""
     asked: list[tuple[str, tuple[str, ...]]] = []
 
     def download(web: str, names: Sequence[str]) -> Path:
         asked.append((web, tuple(names)))
-        if web not in found:
+        if web not in folders:
             raise Unavailable(f"{web} cannot be reached (ConnectionError).", "")
-        return found[web]
+        return folders[web]
 
     monkeypatch.setattr(hub, "download_files", download)
     return asked

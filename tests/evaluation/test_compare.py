@@ -63,10 +63,10 @@ def test_the_order_of_stored_items_does_not_matter(folders):
 
 def test_a_folder_stands_for_all_of_its_models_or_one(tmp_path):
     folder = stored(tmp_path / "runs", crepe("base", 0.5), crepe("a:b", 0.6), crepe("c", 0.7))
-    assert [one.name for one in read_stored([str(folder)])] == ["base", "a:b", "c"]
-    assert [one.name for one in read_stored([f"{folder}:a:b", f"{folder}:base"])] == ["a:b", "base"]
+    assert [model.name for model in read_stored([str(folder)])] == ["base", "a:b", "c"]
+    assert [model.name for model in read_stored([f"{folder}:a:b", f"{folder}:base"])] == ["a:b", "base"]
     other = stored(tmp_path / "more" / "runs", crepe("c", 0.4))
-    names = [one.name for one in read_stored([f"{folder}:c", str(other), f"{folder}:base"])]
+    names = [model.name for model in read_stored([f"{folder}:c", str(other), f"{folder}:base"])]
     assert names == [f"c ({folder})", f"c ({other})", "base"]
 
 
@@ -144,7 +144,7 @@ def test_an_average_is_never_computed_on_fewer_subsets(folders, tmp_path):
     less = stored(tmp_path / "less", table[table["subset"] == "add"])
     report = compare([str(folders[0]), str(less)], reference="clip", common=True)
     assert [line["subset"] for line in report.lines] == ["add"]
-    assert [(one["average"], one["absent"]) for one in report.missing] == [
+    assert [(entry["average"], entry["absent"]) for entry in report.missing] == [
         ("macro of 2", ["swap"]),
         ("micro", ["swap"]),
     ]

@@ -56,8 +56,8 @@ def block(text, title):
 
 
 def row(text, title, label):
-    (found,) = [line for line in block(text, title) if line.strip().startswith(label)]
-    return found.strip().removeprefix(label).split()
+    (match,) = [line for line in block(text, title) if line.strip().startswith(label)]
+    return match.strip().removeprefix(label).split()
 
 
 def test_what_only_some_of_the_models_have_is_named(tmp_path):
@@ -70,11 +70,11 @@ def test_what_only_some_of_the_models_have_is_named(tmp_path):
         "SugarCrepe, group: scored for sys, not shown because a and b have no scores for it. ",
     ]
     for text in (printed(whole), markdown(whole)):
-        assert all(one.strip() in " ".join(text.split()) for one in said)
+        assert all(phrase.strip() in " ".join(text.split()) for phrase in said)
     for _ in range(2):  # read again, a note stands once
         whole.save(tmp_path, page=None)
         _, stored = read_evaluation(tmp_path)
-        assert [one.startswith(part) for one, part in zip(stored["notes"], said, strict=True)] == [True, True]
+        assert [note.startswith(part) for note, part in zip(stored["notes"], said, strict=True)] == [True, True]
         whole = EvaluationResults.load(tmp_path)
     assert report_of(crepe("a", 0.5), crepe("b", 0.5))._every_note == []
 

@@ -94,7 +94,9 @@ def test_the_scores_of_a_dual_encoder_read_back_give_its_results(scored, data, c
 def test_every_kind_of_file_holds_the_same_scores(scored, data, tmp_path, ending):
     loaded = load_benchmark(find_benchmarks(["sugarcrepe"])[0], data_folders(None, data, option="data"))
     pairs = list_pairs(loaded.benchmark, loaded.data, 0)
-    first, other = (ScoreFile(written(scored, tmp_path / f"s{one}")).score_pairs(pairs) for one in (".csv", ending))
+    first, other = (
+        ScoreFile(written(scored, tmp_path / f"s{suffix}")).score_pairs(pairs) for suffix in (".csv", ending)
+    )
     np.testing.assert_array_equal(first.values, other.values)
 
 
@@ -108,10 +110,10 @@ def test_a_file_alone_is_evaluated_by_the_command(scored, data, tmp_path, capsys
         ]
     )
     assert "SugarCrepe: caption choice" in capsys.readouterr().out
-    found = EvaluationResults.load(folder)
-    assert list(found.models) == ["mine"] and found.models["mine"]["score"] == "read from a file"
+    results = EvaluationResults.load(folder)
+    assert list(results.models) == ["mine"] and results.models["mine"]["score"] == "read from a file"
     own = data / "own.parquet"
-    assert f"{path}: 24 scores of {own} not used: it is not evaluated" in found.notes
+    assert f"{path}: 24 scores of {own} not used: it is not evaluated" in results.notes
 
 
 def evaluated(table, path, data, benchmarks=("sugarcrepe",)):
@@ -206,8 +208,8 @@ def test_texts_that_begin_like_formulas_are_safe_in_the_list_and_match_in_every_
     assert not any(str(cell).startswith(("=", "+", "-", "@")) for cell in table.to_numpy().ravel())
     scored = table.assign(score=np.arange(len(table)) / 7)
     original = scored.assign(text=[text[1:] if text[1:] in texts else text for text in scored["text"]])
-    found = [
-        hfcomp.evaluate(scores={"read": written(one, tmp_path / name)}, benchmarks=[str(tmp_path / "own.parquet")])
-        for one, name in ((scored, "a.csv"), (original, "b.csv"), (scored, "c.jsonl"), (original, "d.parquet"))
+    results = [
+        hfcomp.evaluate(scores={"read": written(table, tmp_path / name)}, benchmarks=[str(tmp_path / "own.parquet")])
+        for table, name in ((scored, "a.csv"), (original, "b.csv"), (scored, "c.jsonl"), (original, "d.parquet"))
     ]
-    assert all(list(one.outcomes.table["value"]) == list(found[0].outcomes.table["value"]) for one in found)
+    assert all(list(result.outcomes.table["value"]) == list(results[0].outcomes.table["value"]) for result in results)

@@ -78,8 +78,8 @@ class FirstPixelEncoder:
         self.of_text = of_text
 
     def index_images(self, images, *, column="image", progress=False) -> Indexed:
-        found = [None if cell is None else self.of_image(np.asarray(decode_image(cell))[0, 0]) for cell in images]
-        return _indexed(found)
+        vectors = [None if cell is None else self.of_image(np.asarray(decode_image(cell))[0, 0]) for cell in images]
+        return _indexed(vectors)
 
     def index_texts(self, texts, *, progress=False) -> Indexed:
         return _indexed([self.of_text(text) for text in texts])
@@ -121,13 +121,13 @@ def class_encoders(classes: Sequence[str] = CLASS_NAMES) -> dict[str, FirstPixel
 
 def check_known_encoders(benchmark, folder: Path, classes: Sequence[str]) -> None:
     """Of 8 classes, equally often: a perfect encoder is always right, an inverted or constant one never."""
-    found = {name: means(benchmark, folder, encoder) for name, encoder in class_encoders(classes).items()}
-    assert list(found["perfect"]) == ["accuracy", "mean per class", "top-5 accuracy"]
-    assert set(found["perfect"].values()) == {1.0}
-    assert found["inverted"]["accuracy"] == found["inverted"]["mean per class"] == 0.0
-    assert set(found["constant"].values()) == {0.0}
-    assert found["random"]["accuracy"] == pytest.approx(1 / 8, abs=0.08)
-    assert found["random"]["top-5 accuracy"] == pytest.approx(5 / 8, abs=0.12)
+    results = {name: means(benchmark, folder, encoder) for name, encoder in class_encoders(classes).items()}
+    assert list(results["perfect"]) == ["accuracy", "mean per class", "top-5 accuracy"]
+    assert set(results["perfect"].values()) == {1.0}
+    assert results["inverted"]["accuracy"] == results["inverted"]["mean per class"] == 0.0
+    assert set(results["constant"].values()) == {0.0}
+    assert results["random"]["accuracy"] == pytest.approx(1 / 8, abs=0.08)
+    assert results["random"]["top-5 accuracy"] == pytest.approx(5 / 8, abs=0.12)
 
 
 def means(benchmark, folder: Path, encoder) -> dict[str, float]:

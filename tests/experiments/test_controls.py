@@ -89,8 +89,8 @@ def test_a_static_margin_is_the_mean_of_the_methods_own_as_the_loss_counts_it(cl
         own, name="static-margin", arguments=arguments
     )
     in_loss = {
-        name: _margins_in_loss(dataclasses.replace(own, arguments=found), clip)
-        for name, found in {"own": own.arguments, "static": arguments}.items()
+        name: _margins_in_loss(dataclasses.replace(own, arguments=values), clip)
+        for name, values in {"own": own.arguments, "static": arguments}.items()
     }
     assert arguments["static_margin"] == pytest.approx(in_loss["own"]) == pytest.approx(in_loss["static"])
     assert abs(in_loss["own"]) > 0.1

@@ -52,7 +52,7 @@ def test_the_chosen_points_of_method_and_same_batch_are_plain_models_with_their_
         record = read_checked(finished / name / RECORD_FILE, "")
         assert record["chosen"]["on"] == "scenes with another seed (1000) than the report's"
         assert len(record["chosen"]["points"]) == 11
-        chosen = {one["alpha"]: one for one in record["chosen"]["points"]}[record["alpha"]]
+        chosen = {point["alpha"]: point for point in record["chosen"]["points"]}[record["alpha"]]
         assert not chosen["dominated"]
 
 
@@ -78,8 +78,11 @@ def test_each_chosen_model_has_a_card_with_its_own_numbers(finished):
     names = {"method-guarded": "Slipform guarded", "controls/same-batch-guarded": "same-batch guarded"}
     for folder, name in names.items():
         card = ModelCard.load(finished / folder / "README.md")
-        record, found = read_checked(finished / folder / RECORD_FILE, ""), card.data.eval_results
-        scored = {(one.dataset_name, one.dataset_config, one.metric_name): one.metric_value for one in found}
+        record, eval_results = read_checked(finished / folder / RECORD_FILE, ""), card.data.eval_results
+        scored = {
+            (result.dataset_name, result.dataset_config, result.metric_name): result.metric_value
+            for result in eval_results
+        }
         for line in results["results"]:
             key = (f"{line['benchmark']} (synthetic)", line["subset"], line["metric"])
             assert scored[key] == round(line["models"][name]["value"], 4)
@@ -106,7 +109,7 @@ def test_a_finished_run_is_guarded_later_and_nothing_is_trained_again(finished, 
     trained = (folder / "method/model.safetensors").stat().st_mtime_ns
     assert run(tmp_path / "slipform") == folder
     assert (folder / "method/model.safetensors").stat().st_mtime_ns == trained
-    same = [json.loads((one / "results.json").read_text())["guard"] for one in (folder, finished)]
+    same = [json.loads((path / "results.json").read_text())["guard"] for path in (folder, finished)]
     assert same[0] == same[1]
 
 

@@ -140,13 +140,13 @@ def test_a_run_killed_in_every_part_is_finished_by_the_same_command(child, whole
 
 
 def assert_same_numbers(folder: Path, other: Path) -> None:
-    one, two = (json.loads((path / "results.json").read_text()) for path in (folder, other))
-    assert [line["models"] for line in one["results"]] == [line["models"] for line in two["results"]]
-    weights = [{name: facts["weights"] for name, facts in each["models"].items()} for each in (one, two)]
+    first, second = (json.loads((path / "results.json").read_text()) for path in (folder, other))
+    assert [line["models"] for line in first["results"]] == [line["models"] for line in second["results"]]
+    weights = [{name: facts["weights"] for name, facts in each["models"].items()} for each in (first, second)]
     assert weights[0] == weights[1] and list(weights[0]) == list(MODELS)
-    assert one["notes"] == two["notes"]
+    assert first["notes"] == second["notes"]
     for key in ("name", "steps", "images", "texts", "loss"):
-        assert [stage[key] for stage in one["stages"]] == [stage[key] for stage in two["stages"]], key
+        assert [stage[key] for stage in first["stages"]] == [stage[key] for stage in second["stages"]], key
     pd.testing.assert_frame_equal(*(pd.read_parquet(path / "items.parquet") for path in (folder, other)))
 
 

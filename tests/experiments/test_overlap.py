@@ -120,8 +120,8 @@ def test_a_photograph_with_captions_on_both_sides_of_a_split_is_held_out(clip, t
     place = str(tmp_path / "rows")
     pairs(range(8)).select([row // 2 for row in range(16)]).save_to_disk(place)
     parts = {"dataset_split": "train[:7]", "evaluation_split": "train[7:]"}
-    found, session = loaded(recipe({"train": place, "test": place}, clip, **parts))
-    ids = found["image_id"][:]
+    training_rows, session = loaded(recipe({"train": place, "test": place}, clip, **parts))
+    ids = training_rows["image_id"][:]
     assert len(ids) == 6 and ids[::2] == ids[1::2] and len({*ids}) == 3
     assert any("1 of 7 training rows show 1 of the 5 scored images" in note for note in session.notes)
 
@@ -164,8 +164,12 @@ def test_a_second_seed_of_the_same_rows_is_not_compared_again(rows, clip, monkey
     monkeypatch.setattr(find, lambda *given, **how: calls.append(how) or find_overlap(*given, **how))
     session = Session(Quiet())
     images = scored(recipe(rows, clip), session)
-    found = [load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
-    assert len(calls) == 1 and [len(one.rows) for one in found] == [12, 12] and len(session.overlap.facts) == 2
+    training_sets = [load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
+    assert (
+        len(calls) == 1
+        and [len(training_set.rows) for training_set in training_sets] == [12, 12]
+        and len(session.overlap.facts) == 2
+    )
     load_rows(recipe(rows, clip, dataset_split="train[:14]"), session, images)
     assert len(calls) == 2
     assert calls[0]["columns"] == ["image", "negative_image"]  # of Cement, which reads both

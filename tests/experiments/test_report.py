@@ -161,7 +161,7 @@ def test_an_answer_without_an_interval_goes_by_p(p, sentence):
 
 def with_models(lines: list[dict], **shares: float) -> list[dict]:
     """The same lines with further models before the method, each with a share of every line."""
-    found = []
+    entries = []
     for entry in lines:
         models, method = dict(entry["models"]), entry["models"]["Slipform"]
         del models["Slipform"]
@@ -173,8 +173,8 @@ def with_models(lines: list[dict], **shares: float) -> list[dict]:
                     value = cell["value"] - {**models, **new}[other]["value"]
                     change = {"value": value, "low": value - 0.02, "high": value + 0.02, "p": 0.01}
                     differences.setdefault(name, {}).setdefault(other, change)
-        found.append({**entry, "models": {**models, **new, "Slipform": method}, "differences": differences})
-    return found
+        entries.append({**entry, "models": {**models, **new, "Slipform": method}, "differences": differences})
+    return entries
 
 
 def test_a_static_margin_and_human_ratings_are_answers_too():
@@ -266,17 +266,17 @@ def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
     models = {name: {"path": "openai/clip"} for name in MODELS}
     text = whole(all_lines(), folder=tmp_path, models=models, method="Slipform")
     said = " ".join(text[text.index("\nreport: ") :].split())
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"report: (.*), (.*) model: (.*) next: (.*) (On this seed.* add\? A gain .*\.) (What did Slipform cost .*\.)",
         said,
     )
     assert "add? A gain against same-batch: +3.1 [+0.9, +5.3] points (p <0.001). What did" in said
-    assert "a gain against base: +5.4 [+3.2, +7.6] points. 1 of 2 lines fall against same-batch, 1 " in found[6]
+    assert "a gain against base: +5.4 [+3.2, +7.6] points. 1 of 2 lines fall against same-batch, 1 " in match[6]
     assert text[text.index("\nOn this seed.") :].count("\n") <= 11  # with an empty line at either end
     folder = str(tmp_path)
-    assert found.groups()[:3] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
-    assert found[4] == f"hfcomp evaluate base=openai/clip Slipform={folder}/method --suite compositional"
-    assert f"\nnext: {found[4]}\n" in text  # not broken over lines, so that it can be copied
+    assert match.groups()[:3] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
+    assert match[4] == f"hfcomp evaluate base=openai/clip Slipform={folder}/method --suite compositional"
+    assert f"\nnext: {match[4]}\n" in text  # not broken over lines, so that it can be copied
 
 
 def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():

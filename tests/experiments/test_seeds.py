@@ -67,7 +67,7 @@ def test_values_are_means_over_seeds_and_differences_are_over_seeds_and_images(f
     assert "low" in primary["models"]["base"] and "seeds" not in primary["models"]["base"]
     change = primary["differences"]["Slipform"]["same-batch"]
     own = items[(items["benchmark"] == "sandbox") & (items["metric"] == "group") & (items["subset"] == "swap_att")]
-    line = next(one for one in results["results"] if (one["subset"], one["metric"]) == ("swap_att", "group"))
+    line = next(entry for entry in results["results"] if (entry["subset"], entry["metric"]) == ("swap_att", "group"))
     (again,) = summarize(own, references=["same-batch"])
     assert again["models"]["Slipform"]["seeds"] == line["models"]["Slipform"]["seeds"]
     assert change["seeds"] == 3 and change["p_holm"] == change["p"]
@@ -96,9 +96,9 @@ def test_what_reads_the_folder_of_a_run_reads_one_with_several_seeds(finished):
 
 def test_seeds_are_compared_with_stored_models(finished):
     compared = compare([f"{finished}:same-batch", f"{finished}:Slipform", f"{finished}:base"])
-    line = next(one for one in compared.lines if one["subset"] == "average" and one["metric"] == "group")
+    line = next(entry for entry in compared.lines if entry["subset"] == "average" and entry["metric"] == "group")
     results = json.loads((finished / "results.json").read_text())
-    (primary,) = [one for one in results["results"] if one.get("primary")]
+    (primary,) = [entry for entry in results["results"] if entry.get("primary")]
     known = primary["differences"]["Slipform"]["same-batch"]
     assert line["differences"]["Slipform"]["same-batch"]["value"] == pytest.approx(known["value"])
     assert line["differences"]["Slipform"]["same-batch"]["seeds"] == 3
@@ -168,8 +168,8 @@ def test_arms_that_train_at_the_same_time_are_the_same_models(finished, tmp_path
     assert list(second["models"]) == ["base", "same-batch", "equal-images", "Slipform"]
     assert [stage["name"] for stage in second["stages"][:3]] == ["same-batch", "43/same-batch", "44/same-batch"]
     assert len(second["stages"]) == 9
-    for one, other in zip(first["results"], second["results"], strict=True):
-        assert one["models"] == {name: cell for name, cell in other["models"].items() if name != "equal-images"}
+    for line, other_line in zip(first["results"], second["results"], strict=True):
+        assert line["models"] == {name: cell for name, cell in other_line["models"].items() if name != "equal-images"}
 
 
 @pytest.mark.follows("hfcomp/experiments/recipes.py", "Leave one of the two out.")

@@ -120,7 +120,7 @@ def test_english_is_not_remarked_upon_nor_what_no_parser_reads(tmp_path, capsys)
     assert "English" not in capsys.readouterr().out
     given = {"source": "x", "output": tmp_path, "writer": "transformers"}
     kinds = [("llm",), ("llm:replace_obj", "swap"), ("keyword",)]
-    assert [NegativeOptions(kinds=one, **given).reads_english for one in kinds] == [False, True, True]
+    assert [NegativeOptions(kinds=kind, **given).reads_english for kind in kinds] == [False, True, True]
 
 
 # Captions without a negative

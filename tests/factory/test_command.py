@@ -349,7 +349,7 @@ def test_help_describes_every_field_with_its_default(kind, capsys):
     shown = " ".join(capsys.readouterr().out.partition("options:")[2].split())
     if kind is ConcreteBatchOptions:
         assert "--captions " not in shown, "of several captions it takes the longest"
-    for field in (one for one in fields(kind) if one.init):
+    for field in (entry for entry in fields(kind) if entry.init):
         other = " DIR, --output_dir" if field.name == "output" else ""
         assert re.search(rf"--{field.name}{other} [^-]*[a-z]{{3}}", shown), field.name
         if field.type == "int":

@@ -39,7 +39,7 @@ def test_phrases_their_places_and_counts(whole):
     rows = load_dataset(str(whole), split="train")
     assert rows["concepts"][:] == [["a red dog", "a dog"], ["a dog", "a bench"], [], ["a horse"], ["a red dog"]]
     for row in rows:
-        assert [" ".join(row["caption"][a:b] for a, b in one) for one in row["concept_spans"]] == row["concepts"]
+        assert [" ".join(row["caption"][a:b] for a, b in spans) for spans in row["concept_spans"]] == row["concepts"]
     manifest = json.loads((whole / MANIFEST).read_text())
     assert manifest["set_aside"] == {"no caption": 1}
     assert manifest["counts"] == {

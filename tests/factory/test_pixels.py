@@ -117,7 +117,7 @@ def test_settings_that_do_not_fit_are_refused(store, source, clip, tmp_path):
 def test_reduced_jpeg_changes_the_pixels_of_training_only(clip, tmp_path):
     """A photograph of four times the model's side is read at a quarter."""
     files = [encoded(texture(seed, (4 * tiny.IMAGE_SIZE + 12, 4 * tiny.IMAGE_SIZE))) for seed in range(8)]
-    cells = [{"bytes": one, "path": None} for one in files]
+    cells = [{"bytes": content, "path": None} for content in files]
     rows = tiny.pairs(8).select_columns(["caption"]).add_column("image", cells)
     rows = rows.cast_column("image", Image())
     trainer = build(InfoNCETrainer, clip, rows, tmp_path, eval_dataset=rows, reduced_jpeg=True, random_crop=0.8)

@@ -136,8 +136,8 @@ def evaluations(main_job, root) -> list[Path]:
     words = f"--data_dir {root / 'data'} --benchmarks sugarcrepe,flickr8k,magic --device cpu --no_cache"
     models = {name: main_job / name for name in ("base", "method", "controls/plain")}
     two = f"base={models['base']} Slipform={models['method']} --blind shorter"
-    one = f"plain={models['controls/plain']}"
-    return [run(root, "evaluation", f"evaluate {two} {words}"), run(root, "other", f"evaluate {one} {words}")]
+    plain = f"plain={models['controls/plain']}"
+    return [run(root, "evaluation", f"evaluate {two} {words}"), run(root, "other", f"evaluate {plain} {words}")]
 
 
 def test_models_on_benchmarks(evaluations, root):
@@ -145,7 +145,7 @@ def test_models_on_benchmarks(evaluations, root):
 
 
 def test_stored_results_against_each_other(evaluations, root):
-    one, other = evaluations
-    folder = run(root, "comparison", f"compare {one}:base {one}:Slipform {other} --reference plain")
+    first, second = evaluations
+    folder = run(root, "comparison", f"compare {first}:base {first}:Slipform {second} --reference plain")
     report = (folder / "report.md").read_text(encoding="utf-8").partition("\n## Data")[0]
     check("compare", {**contents(folder, root), "report.md": report.splitlines()}, write=WRITE)

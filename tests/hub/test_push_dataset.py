@@ -70,12 +70,14 @@ def test_a_set_of_two_configurations_is_pushed_loaded_and_streamed(hub, tmp_path
     assert pushed.private and len(pushed.commits) == 2
     for name in (*SHARDS, MANIFEST, "set_aside.jsonl"):
         assert pushed.files[f"high_concreteness/{name}"].content == (first / name).read_bytes()
-    found = json.loads(run_in_hub(hub, READ_BACK))
-    assert found["whole"] == [[f"{row} cats on a large table"] for row in range(7)] and found["greys"] == [200] * 7
-    assert found["streamed"] == [[f"{row} things on a large table"] for row in range(4)]
-    assert found["size"] == [4, 4] and found["trained on"] == 2
-    assert found["analyzed"] == {name: f"me/pairs::{name}" for name in ("high_concreteness", "random")}
-    assert found["verified"] == "4 rows in 2 files are intact"
+    contents = json.loads(run_in_hub(hub, READ_BACK))
+    assert (
+        contents["whole"] == [[f"{row} cats on a large table"] for row in range(7)] and contents["greys"] == [200] * 7
+    )
+    assert contents["streamed"] == [[f"{row} things on a large table"] for row in range(4)]
+    assert contents["size"] == [4, 4] and contents["trained on"] == 2
+    assert contents["analyzed"] == {name: f"me/pairs::{name}" for name in ("high_concreteness", "random")}
+    assert contents["verified"] == "4 rows in 2 files are intact"
     check_card(pushed.files["README.md"].content.decode())
 
 

@@ -75,8 +75,8 @@ def test_a_pushed_model_is_what_transformers_loads(pulled):
     logits = embeddings(pulled).logits_per_image[0]
     is_siglip = AutoModel.from_pretrained(pulled).config.model_type == "siglip"
     expected = logits.sigmoid() if is_siglip else logits.softmax(dim=-1)
-    found = {one["label"]: one["score"] for one in scores}
-    assert [found[text] for text in TEXTS] == pytest.approx(expected.tolist(), rel=1e-5)
+    by_label = {score["label"]: score["score"] for score in scores}
+    assert [by_label[text] for text in TEXTS] == pytest.approx(expected.tolist(), rel=1e-5)
 
 
 @pytest.mark.parametrize("pulled", KINDS, indirect=True)
@@ -86,9 +86,9 @@ def test_sentence_transformers_embeds_as_the_model_does(pulled):
     model = library.SentenceTransformer(str(pulled), device="cpu")
     expected = embeddings(pulled)
     for inputs, kind in ((TEXTS, "text"), ([tiny.image(1)], "image")):
-        found = torch.nn.functional.normalize(model.encode(inputs, convert_to_tensor=True), dim=-1)
+        unit_vectors = torch.nn.functional.normalize(model.encode(inputs, convert_to_tensor=True), dim=-1)
         # unit vectors of some dozen fp32 entries, summed in another order
-        torch.testing.assert_close(found, expected[f"{kind}_embeds"], rtol=0, atol=1e-6)
+        torch.testing.assert_close(unit_vectors, expected[f"{kind}_embeds"], rtol=0, atol=1e-6)
 
 
 def embeddings(folder: Path) -> Any:

@@ -52,7 +52,7 @@ def test_a_set_of_parts_is_pushed_loaded_and_streamed(hub, connect, tmp_path):
     assert {"views.json", "hierarchy.json", "README.md", "image_test_concept_test/manifest.json"} <= files.keys()
     assert not any(name.startswith("steps") for name in files) and len(logged) == 5
     configs = DatasetCard(files["README.md"].content.decode()).data.configs
-    assert [one["config_name"] for one in configs] == [
+    assert [config["config_name"] for config in configs] == [
         "captions",
         "levels",
         "captions_by_concept",
@@ -62,11 +62,11 @@ def test_a_set_of_parts_is_pushed_loaded_and_streamed(hub, connect, tmp_path):
     def here(config: str, split: str) -> list[str]:
         return sorted(load_training_set(str(folder), split=split, config=config)["image_id"])
 
-    found = json.loads(run_in_hub(hub, READ_BACK))
-    assert found["levels"] == found["downloaded"] == here("levels", "test")
-    assert found["streamed"] == here("levels_by_concept", "test") and "level_4" in found["columns"]
-    assert found["trained on"] == here("captions", "train") and "level_1" not in found["default"]
-    assert found["verified"] > 10
+    contents = json.loads(run_in_hub(hub, READ_BACK))
+    assert contents["levels"] == contents["downloaded"] == here("levels", "test")
+    assert contents["streamed"] == here("levels_by_concept", "test") and "level_4" in contents["columns"]
+    assert contents["trained on"] == here("captions", "train") and "level_1" not in contents["default"]
+    assert contents["verified"] > 10
 
 
 def test_a_later_push_removes_what_the_earlier_one_had_more(hub, connect, tmp_path):

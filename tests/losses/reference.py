@@ -316,8 +316,8 @@ def triplet_clip(
     for x, y, other, x_valid, y_valid, other_valid, ids, own_says, other_says in halves:
         anchors = [i for i in range(len(image)) if x_valid[i] and y_valid[i]]
 
-        def equal(i, j, one=own_says, two=other_says):
-            return one is not None and two is not None and int(one[i]) == int(two[j])
+        def equal(i, j, first=own_says, second=other_says):
+            return first is not None and second is not None and int(first[i]) == int(second[j])
 
         for i in anchors:
             keys = [j for j in range(len(y)) if meet(ids, own_says, i, j)]

@@ -28,9 +28,9 @@ def weighted(cosines):
 @pytest.mark.parametrize("chunk_size", [None, 1, 3])
 def test_equals_formed_vectors(temperature, chunk_size):
     tensors = inputs()
-    found, expected = attended_cosines(*tensors, temperature, chunk_size=chunk_size), formed(*tensors, temperature)
-    torch.testing.assert_close(found, expected)
-    assert_same(weighted(found), weighted(expected), tensors)
+    actual, expected = attended_cosines(*tensors, temperature, chunk_size=chunk_size), formed(*tensors, temperature)
+    torch.testing.assert_close(actual, expected)
+    assert_same(weighted(actual), weighted(expected), tensors)
 
 
 def test_gradcheck():
@@ -58,9 +58,9 @@ def test_a_hot_attention_takes_the_mean():
 
 def test_one_token_is_the_vector():
     tokens, concepts = tensors = inputs()
-    one = tokens[:, 0]
-    expected = weighted(F.normalize(one, dim=1) @ concepts.T)
-    assert_same(weighted(attended_cosines(one.unsqueeze(1), concepts)), expected, tensors)
+    token = tokens[:, 0]
+    expected = weighted(F.normalize(token, dim=1) @ concepts.T)
+    assert_same(weighted(attended_cosines(token.unsqueeze(1), concepts)), expected, tensors)
 
 
 def test_cold_attention_is_finite_in_float32():

@@ -187,11 +187,11 @@ def test_rows_of_one_image_change_the_loss(form):
 @LOSSES
 def test_images_of_their_own_change_nothing_to_the_last_bit(form):
     tensors = batch(torch.float32)
-    found, metrics = form.loss(*tensors, image_id=DISTINCT)
+    actual, metrics = form.loss(*tensors, image_id=DISTINCT)
     expected, others = form.loss(*tensors)
-    assert torch.equal(found, expected)
-    same = zip(value_and_gradients(found, tensors)[1], value_and_gradients(expected, tensors)[1], strict=True)
-    assert all(torch.equal(one, other) for one, other in same)
+    assert torch.equal(actual, expected)
+    same = zip(value_and_gradients(actual, tensors)[1], value_and_gradients(expected, tensors)[1], strict=True)
+    assert all(torch.equal(first, second) for first, second in same)
     counted = set(metrics) - set(others)
     assert len(counted) == 1 and metrics[counted.pop()] == 0
     assert all(torch.equal(metrics[name], others[name]) for name in others)
@@ -341,10 +341,10 @@ def test_groups_without_common_images_change_nothing(loss, loops):
     tensors = groups.batch(torch.float32)
     # twice in one group: a positive of its own group as before
     apart = torch.tensor([[0, 1, 2], [3, 3, 5], [6, 7, 8], [9, 10, 9]])
-    found, metrics = loss(*tensors, mask=groups.RAGGED, image_id=apart, **groups.SETTINGS)
+    actual, metrics = loss(*tensors, mask=groups.RAGGED, image_id=apart, **groups.SETTINGS)
     expected = loss(*tensors, mask=groups.RAGGED, **groups.SETTINGS)[0]
     torch.testing.assert_close(
-        value_and_gradients(found, tensors), value_and_gradients(expected, tensors), rtol=0, atol=0
+        value_and_gradients(actual, tensors), value_and_gradients(expected, tensors), rtol=0, atol=0
     )
     assert metrics["same_image_pairs"] == 0
 

@@ -91,9 +91,9 @@ def test_published_table_is_read_whole(published):
 )
 def test_published_values(norms, published, expression, word, source):
     """As the file has them: no value of the norms stands here, see NOTICE."""
-    found = published.match(expression)
-    assert found is not None
-    assert (found.rating, found.source) == (values_of(norms)[word], source)
+    match = published.match(expression)
+    assert match is not None
+    assert (match.rating, match.source) == (values_of(norms)[word], source)
 
 
 def values_of(norms: Path) -> dict[str, float]:
@@ -107,13 +107,13 @@ def test_no_published_value_stands_in_the_project(norms):
     said = re.compile(r"""([A-Za-z]+)["'`)]*\s*[:,|=(\t]?\s*[\[(]*([1-5]\.\d\d)\b""")
     files = [path for name in ("hfcomp", "tests", "docs", "recipes") for path in sorted((root / name).rglob("*"))]
     texts = [path for path in files if path.suffix in (".py", ".md", ".yaml") and "published" not in path.parts]
-    found = [
+    leaks = [
         f"{path.relative_to(root)}: {word} {value}"
         for path in texts
         for word, value in said.findall(path.read_text(encoding="utf-8"))
         if values.get(word.lower()) == float(value)
     ]
-    assert len(texts) > 500 and not found
+    assert len(texts) > 500 and not leaks
 
 
 def test_the_keywords_without_a_published_rating_are_known(published):
@@ -142,9 +142,9 @@ def test_the_keywords_without_a_published_rating_are_known(published):
     ],
 )
 def test_order_of_the_lookup(ratings, expression, rating, entry, source):
-    found = ratings.match(expression)
-    assert found is not None
-    assert (found.rating, found.entry, found.source) == (rating, entry, source)
+    match = ratings.match(expression)
+    assert match is not None
+    assert (match.rating, match.entry, match.source) == (rating, entry, source)
     assert ratings.lookup(expression) == rating
 
 

@@ -93,9 +93,9 @@ def test_counts_of_table_8(coco_captions):
 
 
 def test_parking_meter_accounts_for_the_difference_to_the_paper_in_objects(coco_captions):
-    found = [set(words(caption, "object")) for caption in coco_captions]
-    assert sum(bool(keywords - {"parking meter"}) for keywords in found) == 12_907
-    alone = Counter(next(iter(keywords)) for keywords in found if len(keywords) == 1)
+    keyword_sets = [set(words(caption, "object")) for caption in coco_captions]
+    assert sum(bool(keywords - {"parking meter"}) for keywords in keyword_sets) == 12_907
+    alone = Counter(next(iter(keywords)) for keywords in keyword_sets if len(keywords) == 1)
     assert [keyword for keyword, count in alone.items() if count == 12_969 - 12_907] == ["parking meter"]
 
 
@@ -117,7 +117,11 @@ def test_negatives_of_real_captions_are_distinct_and_differ_from_the_caption(coc
 @pytest.mark.parametrize("matching", [PAPER, EXTENDED])
 def test_all_concepts_together_draw_from_what_each_finds_alone(coco_captions, matching):
     for caption in coco_captions[:600]:
-        alone = [(one.start, one.end, one.keyword) for c in CONCEPTS for one in find_keywords(caption, c, matching)]
+        alone = [
+            (keyword.start, keyword.end, keyword.keyword)
+            for c in CONCEPTS
+            for keyword in find_keywords(caption, c, matching)
+        ]
         together = matcher(CONCEPTS, matching, PAPER_TABLE).find(caption)
         assert sorted(alone) == [place[:3] for place in together]
 

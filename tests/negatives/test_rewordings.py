@@ -11,7 +11,7 @@ from .test_swaps import coco_captions, parsed, sandbox_captions
 
 
 def reworded(tagged, *rules):
-    return {one.text for one in hard_positives(gold(tagged), rules=rules or RULES, num_positives=100)}
+    return {rewording.text for rewording in hard_positives(gold(tagged), rules=rules or RULES, num_positives=100)}
 
 
 @pytest.fixture(scope="module", params=[sandbox_captions, coco_captions], ids=["sandbox", "coco"])
@@ -181,7 +181,7 @@ def test_synonyms_out_of_their_sense_stay(caption):
 
 
 def test_no_synonym_leads_to_itself():
-    assert all(" ".join(one.words) != one.other.lower() for one in SYNONYMS)
+    assert all(" ".join(synonym.words) != synonym.other.lower() for synonym in SYNONYMS)
 
 
 # Adjectives and contraction
@@ -243,17 +243,17 @@ def test_spans_say_what_was_changed():
 def test_all_outside_the_spans_stays(docs):
     number = 0
     for doc in docs:
-        for one in hard_positives(doc, num_positives=5):
+        for rewording in hard_positives(doc, num_positives=5):
             number += 1
-            before = doc.text[: one.spans[0][0]].casefold().removesuffix("an ").removesuffix("a ")
-            assert one.text.casefold().startswith(before)
-            assert one.text.endswith(doc.text[one.spans[-1][1] :][1:])
+            before = doc.text[: rewording.spans[0][0]].casefold().removesuffix("an ").removesuffix("a ")
+            assert rewording.text.casefold().startswith(before)
+            assert rewording.text.endswith(doc.text[rewording.spans[-1][1] :][1:])
     assert number > 300
 
 
 def test_never_the_caption_and_never_twice(docs):
     for doc in docs:
-        texts = [" ".join(one.text.casefold().split()) for one in hard_positives(doc, num_positives=50)]
+        texts = [" ".join(rewording.text.casefold().split()) for rewording in hard_positives(doc, num_positives=50)]
         assert len({" ".join(doc.text.casefold().split()), *texts}) == len(texts) + 1
 
 
@@ -262,7 +262,7 @@ def test_seed_and_caption_alone_decide_and_fewer_are_the_first_of_more(docs):
     forwards = [hard_positives(doc, num_positives=4, seed=2) for doc in few]
     assert forwards == [hard_positives(doc, rules=RULES[::-1], num_positives=4, seed=2) for doc in few[::-1]][::-1]
     assert forwards != [hard_positives(doc, num_positives=4, seed=3) for doc in few]
-    assert [found[:1] for found in forwards] == [hard_positives(doc, seed=2) for doc in few]
+    assert [rewordings[:1] for rewordings in forwards] == [hard_positives(doc, seed=2) for doc in few]
 
 
 @pytest.mark.parametrize("caption", ["", "🐕/SYM", "./.", "running/VBG", " ".join(["the/DT"] * 300)])

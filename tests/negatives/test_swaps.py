@@ -17,7 +17,7 @@ from tests.parsing.gold import gold
 
 
 def swapped(tagged, *swaps):
-    return {one.text for one in swap_negatives(gold(tagged), swaps=swaps or SWAPS, num_negatives=1000)}
+    return {negative.text for negative in swap_negatives(gold(tagged), swaps=swaps or SWAPS, num_negatives=1000)}
 
 
 def sandbox_captions(number):
@@ -106,8 +106,8 @@ def test_kinds(swap, kind, category):
     caption = (
         "a/DT big/JJ man/NN riding/VBG a/DT red/JJ horse/NN behind/IN a/DT tall/JJ woman/NN pulling/VBG a/DT cart/NN"
     )
-    found = swap_negatives(gold(caption), swaps=(swap,), num_negatives=3)
-    assert found and {(one.kind, one.category) for one in found} == {(kind, category)}
+    negatives = swap_negatives(gold(caption), swaps=(swap,), num_negatives=3)
+    assert negatives and {(negative.kind, negative.category) for negative in negatives} == {(kind, category)}
     assert kind in NEGATIVE_KINDS
 
 
@@ -278,12 +278,12 @@ def test_two_spans_change_places_and_all_else_stays(docs):
     number = 0
     for doc in docs:
         caption = doc.text
-        for one in swap_negatives(doc, num_negatives=5):
-            (start, end), (second_start, second_end) = one.spans
+        for negative in swap_negatives(doc, num_negatives=5):
+            (start, end), (second_start, second_end) = negative.spans
             assert end <= second_start
             first, second = caption[start:end], caption[second_start:second_end]
-            assert (one.keyword, one.replacement) == (first, second)
-            assert plain(one.text) == plain(
+            assert (negative.keyword, negative.replacement) == (first, second)
+            assert plain(negative.text) == plain(
                 caption[:start] + second + caption[end:second_start] + first + caption[second_end:]
             )
             number += 1
@@ -292,14 +292,14 @@ def test_two_spans_change_places_and_all_else_stays(docs):
 
 def test_never_the_caption_and_never_twice(docs):
     for doc in docs:
-        texts = [plain(one.text) for one in swap_negatives(doc, num_negatives=50)]
+        texts = [plain(negative.text) for negative in swap_negatives(doc, num_negatives=50)]
         assert len({plain(doc.text), *texts}) == len(texts) + 1
 
 
 def test_words_stay_the_same_but_for_articles(docs):
     for doc in docs:
-        for one in swap_negatives(doc, swaps=("nouns", "adjectives"), num_negatives=5):
-            assert Counter(re.findall(r"\w+", plain(one.text))) == Counter(re.findall(r"\w+", plain(doc.text)))
+        for negative in swap_negatives(doc, swaps=("nouns", "adjectives"), num_negatives=5):
+            assert Counter(re.findall(r"\w+", plain(negative.text))) == Counter(re.findall(r"\w+", plain(doc.text)))
 
 
 def test_seed_and_caption_alone_decide(docs):
@@ -352,8 +352,8 @@ def test_letters_beyond_ascii_and_emoji():
 
 def test_a_caption_of_300_words():
     words = " ".join(f"a/DT red{index}/JJ thing{index}/NN above/IN" for index in range(75))
-    found = swap_negatives(gold(words), num_negatives=20)
-    assert len(found) == 20
+    negatives = swap_negatives(gold(words), num_negatives=20)
+    assert len(negatives) == 20
 
 
 def test_odd_strings_parsed():
@@ -369,8 +369,8 @@ def test_odd_strings_parsed():
         "a\tcat  on a  mat.",
     ]
     for doc in parsed(captions):
-        for one in swap_negatives(doc, num_negatives=3):
-            assert one.text != doc.text
+        for negative in swap_negatives(doc, num_negatives=3):
+            assert negative.text != doc.text
 
 
 # Requests

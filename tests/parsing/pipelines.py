@@ -129,5 +129,5 @@ def annotated_captions(split: str) -> list[tuple[str, dict]]:
     rows = json.loads((Path(data) / "coco" / "captions_val2017.json").read_text(encoding="utf-8"))["annotations"]
     captions = {row["id"]: row["caption"] for row in rows}
     lines = (Path(__file__).parent / "annotated_captions.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [row for row in map(json.loads, lines) if row["split"] == split]
-    return [(captions[row["id"]], row) for row in found]
+    records = [row for row in map(json.loads, lines) if row["split"] == split]
+    return [(captions[row["id"]], row) for row in records]

@@ -42,7 +42,7 @@ def test_gold_docs_have_what_generators_read():
 def test_pipeline_finds_its_grammar(trained, parser):
     held_out = trained[1]
     docs = list(parser.parse([doc.text for doc in held_out]))
-    right = [annotations(found) == annotations(doc) for found, doc in zip(docs, held_out, strict=True)]
+    right = [annotations(prediction) == annotations(doc) for prediction, doc in zip(docs, held_out, strict=True)]
     assert sum(right) >= 0.98 * len(right)
 
 
@@ -81,10 +81,10 @@ def test_captions_are_read_as_needed():
 
 
 def test_parsers_can_be_pickled(parser):
-    for one in (parser, load_parser("rules")):
-        again = pickle.loads(pickle.dumps(one))
-        assert again.name == one.name
-        assert annotations(next(again.parse(CAPTIONS))) == annotations(next(one.parse(CAPTIONS)))
+    for original in (parser, load_parser("rules")):
+        again = pickle.loads(pickle.dumps(original))
+        assert again.name == original.name
+        assert annotations(next(again.parse(CAPTIONS))) == annotations(next(original.parse(CAPTIONS)))
 
 
 def test_names_hold_parser_and_version(parser):

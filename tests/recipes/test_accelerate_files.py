@@ -44,7 +44,7 @@ def test_another_number_of_gpus_or_machine_is_an_option():
 
 
 def test_sharding_is_fsdp2_of_the_towers_layers():
-    found = fsdp_environment()
-    assert found["ACCELERATE_USE_FSDP"] == "true" and found["FSDP_VERSION"] == "2"
-    assert found["FSDP_AUTO_WRAP_POLICY"] == "TRANSFORMER_BASED_WRAP"
-    assert "FSDP_TRANSFORMER_CLS_TO_WRAP" not in found
+    environment = fsdp_environment()
+    assert environment["ACCELERATE_USE_FSDP"] == "true" and environment["FSDP_VERSION"] == "2"
+    assert environment["FSDP_AUTO_WRAP_POLICY"] == "TRANSFORMER_BASED_WRAP"
+    assert "FSDP_TRANSFORMER_CLS_TO_WRAP" not in environment

@@ -86,7 +86,9 @@ def test_every_recipe_names_a_primary_endpoint_that_it_evaluates(path: Path, mon
     monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
     config = read_recipe(str(path)).experiment
     titles = (
-        [one.title for one in find_benchmarks(config.evaluation_benchmarks)] if config.evaluation_benchmarks else []
+        [benchmark.title for benchmark in find_benchmarks(config.evaluation_benchmarks)]
+        if config.evaluation_benchmarks
+        else []
     )
     for source, means in MEANS.items():
         titles += [source] * all(title in titles for mean in means for title, _, _ in mean.parts)

@@ -71,13 +71,13 @@ def test_keywords_pairs_and_their_analysis_with_a_gallery(run, data, tmp_path, c
         config = RANDOM_CLIPS["vit_tiny"]()
         write_random_clip(tmp_path / "out" / "slipform" / name, str(data / "clip_tokenizer"), seed=0, config=config)
     folder = run("keywords", "pairs", "analysis")
-    found = written(capsys.readouterr().out)
-    assert list(found) == ["keywords.md", "concretebatch", "analysis/report.md", "analysis/gallery.png"]
+    files = written(capsys.readouterr().out)
+    assert list(files) == ["keywords.md", "concretebatch", "analysis/report.md", "analysis/gallery.png"]
     keywords = (folder / "keywords.md").read_text()
     assert keywords.count("| 4.77 / 4.85 |") == keywords.count("| high_concreteness |") == 3
     for order in ("top_k *", "category_first", "sample"):
         assert re.search(rf"\| high_concreteness \| {re.escape(order)} \| 3 \| 20 \|", keywords)
-    assert found["concretebatch"].startswith(f"{2 * ROWS} pairs in the configurations {', '.join(CONFIGS)}")
+    assert files["concretebatch"].startswith(f"{2 * ROWS} pairs in the configurations {', '.join(CONFIGS)}")
     report = (folder / "analysis" / "report.md").read_text()
     assert "negative images are noise of a tiny random pipeline, the negative captions come from a lexicon" in report
     assert "| BERTScore |" in report and "| DINOScore |" in report and "gallery.png)" in report
@@ -136,16 +136,16 @@ def test_the_whole_of_it_on_some_photographs(tmp_path, monkeypatch, capfd):
         (data / name).symlink_to(real / name)
     content = read_json(real / "coco" / "captions_val2017.json")
     ids = {image["id"] for image in content["images"][:50]}
-    captions = [one for one in content["annotations"] if one["image_id"] in ids]
+    captions = [annotation for annotation in content["annotations"] if annotation["image_id"] in ids]
     write_json(data / "coco" / "captions_val2017.json", {"images": content["images"][:50], "annotations": captions})
     monkeypatch.setenv("HFCOMP_REAL_DATA", str(data))
     factory.main(["--output", str(tmp_path / "out"), "--limit", "40", "--allow_outside_files"])
     out = capfd.readouterr().out
-    found = written(out)
-    assert list(found)[:2] == ["keywords.md", "concretebatch"] and list(found)[3:] == [
+    files = written(out)
+    assert list(files)[:2] == ["keywords.md", "concretebatch"] and list(files)[3:] == [
         *("slipform/report.md", "analysis/report.md", "analysis/gallery.png")
     ]
-    assert all((tmp_path / "out" / name).exists() for name in found)
+    assert all((tmp_path / "out" / name).exists() for name in files)
     refused = re.search(r"(\d+) of (\d+) captions from a random language model were rejected", out)
     assert int(refused[1]) >= 0.9 * int(refused[2]) > 0
     assert "the model started from random weights" in (tmp_path / "out" / "slipform" / "report.md").read_text()

@@ -68,8 +68,8 @@ def test_it_says_whether_equal_texts_are_negatives(path):
 
 @pytest.mark.follows("hfcomp/trainers/_support/row_report.py", "(--mask_equal_texts false)")
 def test_the_plain_loss_is_restored_on_the_command_line():
-    found = read_recipe("negclip/own", ["--use_cpu", "true", "--mask_equal_texts", "false"])
-    assert found.trainer_arguments["mask_equal_texts"] is False
+    loaded_recipe = read_recipe("negclip/own", ["--use_cpu", "true", "--mask_equal_texts", "false"])
+    assert loaded_recipe.trainer_arguments["mask_equal_texts"] is False
 
 
 def test_c2lip_clamps_the_scale_as_its_code_does():

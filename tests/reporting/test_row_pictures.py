@@ -123,17 +123,17 @@ def test_long_captions_are_wrapped_and_none_of_their_letters_is_lost(tmp_path, t
 @pytest.fixture
 def marked(monkeypatch) -> list[str]:
     """The words of each line that is drawn on a ground of the mark's color."""
-    found = []
+    phrases = []
     original = gallery._mark
     monkeypatch.setattr(
         gallery,
         "_mark",
         lambda draw, line, numbers, *rest: (
-            found.append(" ".join(word for number, word in line if number in numbers))
+            phrases.append(" ".join(word for number, word in line if number in numbers))
             or original(draw, line, numbers, *rest)
         ),
     )
-    return found
+    return phrases
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def read(caption):
         colors = [word for word in content.split() if word in COLORS]
         mentions = tuple(Mention(None, frozenset({color}), frozenset(SHAPES), None, None) for color in colors)
         return Reading(mentions, ("and",), match["place"], match["background"])
-    places = [(found.start(), found.end()) for found in _MENTION.finditer(content)]
+    places = [(match.start(), match.end()) for match in _MENTION.finditer(content)]
     between = [content[end + 1 : start - 1] for (_, end), (start, _) in zip(places, places[1:], strict=False)]
     assert places and places[0][0] == 0 and places[-1][1] == len(content), f"not in the grammar: {caption!r}"
     for position, link in enumerate(between):

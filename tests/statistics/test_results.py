@@ -68,9 +68,9 @@ def test_a_line_holds_each_model_and_its_paired_differences(items):
     }
     gain = values["method"] - values["plain"]
     low, high = bootstrap.interval(gain, images, difference=True)
-    found = first["differences"]["method"]["plain"]
-    assert found["p"] <= found.pop("q") <= 1
-    assert found == pytest.approx(
+    difference = first["differences"]["method"]["plain"]
+    assert difference["p"] <= difference.pop("q") <= 1
+    assert difference == pytest.approx(
         {
             "value": gain.mean(),
             "low": low,

@@ -64,7 +64,7 @@ def modules_with_an_effect(trainer) -> set[str]:
         trainer.compute_loss(trainer.model.train(), next(iter(trainer.get_train_dataloader())))
     for hook in hooks:
         hook.remove()
-    found = set()
+    names = set()
     for name, (args, kwargs, output) in calls.items():
         modules[name].enable_adapters(False)
         with torch.no_grad():
@@ -72,8 +72,8 @@ def modules_with_an_effect(trainer) -> set[str]:
         modules[name].enable_adapters(True)
         with_adapter, without = (value[0] if isinstance(value, tuple) else value for value in (output, without))
         if not torch.equal(with_adapter, without):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def test_every_trainer_is_among_the_objectives():
@@ -169,14 +169,14 @@ def test_the_pooling_of_siglip_leaves_its_base_as_it_is(siglip, rows, tmp_path):
 
 def test_the_adapter_begins_as_the_model_it_is_of_whatever_was_drawn_before(clip, rows, tmp_path):
     plain, _ = loss_and_gradients(build(InfoNCETrainer, clip, rows, tmp_path), range(8))
-    found = []
+    runs = []
     for _ in range(2):
         torch.rand(7)
         trainer = build(InfoNCETrainer, clip, rows, tmp_path, peft="lora")
         loss, _ = loss_and_gradients(trainer, range(8))
         assert torch.equal(loss, plain)
-        found.append(weights(trainer))
-    assert_same_weights(*found)
+        runs.append(weights(trainer))
+    assert_same_weights(*runs)
 
 
 def test_rank_alpha_dropout_and_kind_reach_the_adapter(clip, rows, tmp_path):
@@ -207,8 +207,8 @@ def test_recomputed_activations_give_the_same_gradients(settings, kind, siglip, 
     if CHECKPOINTING in settings:
         getattr(other.model, f"{CHECKPOINTING}_enable")()
     loss, expected = loss_and_gradients(plain, range(8))
-    again, found = loss_and_gradients(other, range(8))
-    assert_same_gradients(found, expected)
+    again, actual = loss_and_gradients(other, range(8))
+    assert_same_gradients(actual, expected)
     assert abs(loss - again) < 1e-5
 
 

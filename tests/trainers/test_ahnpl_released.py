@@ -36,14 +36,14 @@ def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
     given = (f.image_embeds, f.text_embeds, f.negative_text_embeds)
     settings = {"logit_scale": f.logit_scale, "negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
     expected = logit_threshold(*given, previous=torch.zeros(len(KIND_IDS)), **settings).clamp(min=0)
-    found = []
+    losses = []
     for used in (torch.zeros(len(KIND_IDS)), expected):
         torch.testing.assert_close(thresholds(trainer), used)
-        found.append(loss_and_gradients(trainer, range(8))[0])
+        losses.append(loss_and_gradients(trainer, range(8))[0])
         loss, _ = ahnpl_released_loss(*given, threshold=used, **settings)
-        torch.testing.assert_close(found[-1], loss.detach())
+        torch.testing.assert_close(losses[-1], loss.detach())
     torch.testing.assert_close(thresholds(trainer), expected)
-    assert (expected[KINDS] > 0).any() and found[0] < found[1]
+    assert (expected[KINDS] > 0).any() and losses[0] < losses[1]
     assert expected.count_nonzero() == (expected[KINDS] > 0).sum()
 
 

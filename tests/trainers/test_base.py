@@ -83,13 +83,13 @@ ON_MODELS = [("clip", name) for name in CASES] + [("siglip", name) for name in (
 def test_mini_batches_have_the_loss_and_gradients_of_the_whole_batch(model, case, size, request, pairs, tmp_path):
     folder = request.getfixturevalue(model)
     trainer_class, settings = CASES[case]
-    found = []
+    results = []
     for mini_batch_size in (None, size):
         # in float64, so that nothing but rounding at 1e-16 can differ
         backbone = AutoModel.from_pretrained(folder, dtype=torch.float64)
         trainer = build(trainer_class, backbone, pairs, tmp_path, mini_batch_size=mini_batch_size, **settings)
-        found.append(loss_and_gradients(trainer, range(10)))
-    (whole, expected), (loss, gradients) = found
+        results.append(loss_and_gradients(trainer, range(10)))
+    (whole, expected), (loss, gradients) = results
     torch.testing.assert_close(loss, whole, rtol=0, atol=tolerances.loss(dtype=torch.float64))
     assert len(gradients) > 70
     assert_same_gradients(gradients, expected)
@@ -314,9 +314,9 @@ def test_the_logit_scale_is_clamped_for_clip_and_free_for_siglip(model, maximum,
         backbone.logit_scale.fill_(math.log(200))
     trainer = build(InfoNCETrainer, backbone, pairs, tmp_path, max_logit_scale=maximum, max_steps=1)
     trainer.train()
-    found = backbone.logit_scale.exp().item()
+    scale = backbone.logit_scale.exp().item()
     # the scale is kept as its logarithm, up to 4.6
-    assert found == pytest.approx(expected, rel=4.6 * tolerances.rounding(2)) if expected else found > 190
+    assert scale == pytest.approx(expected, rel=4.6 * tolerances.rounding(2)) if expected else scale > 190
 
 
 def test_a_frozen_logit_scale_is_not_clamped(clip, pairs, tmp_path):

@@ -75,12 +75,12 @@ def test_the_rows_are_what_the_tests_take_them_for():
 )
 def test_the_loss_is_that_of_the_groups_in_the_batch(trainer_class, grouping, loss, alpha, clip, rows, tmp_path):
     trainer = build(trainer_class, clip, rows, tmp_path, grouping=grouping, alpha=0.9, **TEMPERATURES)
-    found, gradients = loss_and_gradients(trainer, ROWS)
+    actual, gradients = loss_and_gradients(trainer, ROWS)
     assert "backbone.logit_scale" not in gradients
     f = trainer.gather_features(trainer.model, batch_of(trainer, ROWS))
     groups = f.image_embeds.view(2, 4, -1), f.text_embeds.view(2, 4, -1)
     expected, metrics = loss(*groups, mask=MASK, alpha=alpha, **TEMPERATURES)
-    torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(actual, expected.detach())
     whole, _ = loss(*groups, alpha=alpha, **TEMPERATURES)
     assert abs(whole - expected) > 1e-3  # repeats do not count
     assert metrics["loss_outer"] != metrics["loss_inner"]
@@ -90,10 +90,10 @@ def test_the_loss_is_that_of_the_groups_in_the_batch(trainer_class, grouping, lo
 def test_without_groups_it_is_infonce_on_the_pairs_of_the_batch(name, rows, tmp_path, request):
     folder = request.getfixturevalue(name)
     trainer = build(ClearGlassTrainer, folder, rows, tmp_path, grouping="none")
-    found, gradients = loss_and_gradients(trainer, ROWS)
+    actual, gradients = loss_and_gradients(trainer, ROWS)
     plain = build(InfoNCETrainer, folder, rows, tmp_path, sigmoid=False)
     expected, other = loss_and_gradients(plain, ROWS[:6])
-    torch.testing.assert_close(found, expected, rtol=0, atol=tolerances.loss())
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerances.loss())
     assert gradients["backbone.logit_scale"] != 0
     assert_same_gradients(gradients, other)
 
@@ -183,11 +183,11 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(clip_with_dropout, rows
 def test_evaluation_needs_no_groups(clip, rows, pairs, tmp_path):
     part = pairs.select(range(8))
     trainer = build(ClearGlassTrainer, clip, rows, tmp_path, eval_dataset=part, temperature=0.25)
-    found = trainer.evaluate()
-    assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= found.keys()
+    metrics = trainer.evaluate()
+    assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= metrics.keys()
     f = trainer.gather_features(trainer.model.eval(), batch_of(trainer, range(8)))
     expected, _ = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=torch.tensor(4.0))
-    assert found["eval_loss"] == pytest.approx(expected.item())
+    assert metrics["eval_loss"] == pytest.approx(expected.item())
     # a last batch that is no multiple of a group
     trainer = build(ClearGlassTrainer, clip, rows, tmp_path, eval_dataset=pairs.select(range(11)))
     assert math.isfinite(trainer.evaluate()["eval_loss"])

@@ -49,7 +49,7 @@ def test_each_epoch_encodes_one_caption_of_each_row_with_its_negatives(clip, sev
         for row, caption, negatives in epoch:
             assert caption in texts_of(row) and negatives == [f"no {caption}", f"not {caption}"]
     captions = [[caption for _, caption, _ in epoch] for epoch in epochs]
-    assert len({tuple(one) for one in captions}) == 4  # every epoch has other ones
+    assert len({tuple(epoch) for epoch in captions}) == 4  # every epoch has other ones
 
 
 def test_rows_are_in_the_order_of_a_run_that_draws_nothing(clip, several, tmp_path):
@@ -81,19 +81,19 @@ def test_groups_draw_captions_in_their_own_order(clip, tmp_path):
     settings = {"pairs_per_group": 3, "draw_captions": True, "max_steps": 12}
     trainer = recorded(build(ClearGlassTrainer, clip, rows, tmp_path, per_device_train_batch_size=0, **settings))
     trainer.train()
-    found: dict[int, set[str]] = {}
+    by_row: dict[int, set[str]] = {}
     for row, caption, _ in sum(trainer.batches, []):
         assert caption in texts_of(row)
-        found.setdefault(row, set()).add(caption)
-    assert any(len(captions) > 1 for captions in found.values())
+        by_row.setdefault(row, set()).add(caption)
+    assert any(len(captions) > 1 for captions in by_row.values())
 
 
 def test_a_stream_draws_captions_as_rows_are_read(clip, several, tmp_path):
     settings = {**DRAWN, "num_negatives": 1, "shuffle_buffer": 1}
     trainer = recorded(build(InfoNCETrainer, clip, several.to_iterable_dataset(), tmp_path, **settings))
     trainer.train()
-    found = [{caption for _, caption, _ in sum(trainer.batches[place : place + 2], [])} for place in range(0, 8, 2)]
-    assert len(set(map(frozenset, found))) > 1
+    epochs = [{caption for _, caption, _ in sum(trainer.batches[place : place + 2], [])} for place in range(0, 8, 2)]
+    assert len(set(map(frozenset, epochs))) > 1
     for row, caption, negatives in sum(trainer.batches, []):
         assert caption in texts_of(row % ROWS) and negatives[0] == f"no {caption}"
 

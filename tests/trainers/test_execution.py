@@ -69,12 +69,12 @@ def test_after_the_first_epoch_nothing_is_compiled(compiled):
 
 
 def test_a_compiled_run_trains_the_same(compiled):
-    expected, found = weights(compiled.plain), weights(compiled.trainer)
+    expected, actual = weights(compiled.plain), weights(compiled.trainer)
     for name, weight in expected.items():
         allowed = tolerances.adam(tolerances.gradient(), weight.abs().max().item(), steps=10, rate=1e-4, epsilon=1e-3)
-        assert (found[name] - weight).abs().max().item() <= allowed, name
+        assert (actual[name] - weight).abs().max().item() <= allowed, name
     moved = weights(build(InfoNCETrainer, compiled.plain.model.backbone.name_or_path, None, compiled.folder))
-    assert any(not torch.equal(moved[name], weight) for name, weight in found.items())
+    assert any(not torch.equal(moved[name], weight) for name, weight in actual.items())
 
 
 def test_a_checkpoint_of_compiled_towers_is_a_plain_model(compiled):
@@ -120,14 +120,14 @@ def test_towers_compiled_by_inductor_have_the_same_gradients(clip, pairs, tmp_pa
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
 def test_attention_backends_have_the_same_gradients(model, pairs, tmp_path, request):
-    found = {}
+    results = {}
     for name in ("sdpa", "eager"):
         trainer = build(CementTrainer, request.getfixturevalue(model), pairs, tmp_path, attn_implementation=name)
         config = trainer.model.plain.config
         assert {part._attn_implementation for part in (config.text_config, config.vision_config)} == {name}
-        found[name] = loss_and_gradients(trainer, range(8))
-    torch.testing.assert_close(found["eager"][0], found["sdpa"][0], rtol=0, atol=tolerances.loss())
-    assert_same_gradients(found["eager"][1], found["sdpa"][1])
+        results[name] = loss_and_gradients(trainer, range(8))
+    torch.testing.assert_close(results["eager"][0], results["sdpa"][0], rtol=0, atol=tolerances.loss())
+    assert_same_gradients(results["eager"][1], results["sdpa"][1])
 
 
 def test_the_attention_of_an_adapter_is_chosen_too(clip, pairs, tmp_path):

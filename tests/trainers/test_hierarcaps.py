@@ -107,11 +107,11 @@ def test_texts_go_straight_on_and_a_plain_model_is_left(clip, rows, tmp_path):
 
 
 def test_evaluation_is_of_the_whole_set_whatever_the_batches(clip, rows, tmp_path):
-    found = [
+    metrics = [
         build(clip, rows, tmp_path, eval_dataset=rows, per_device_eval_batch_size=size).evaluate() for size in (16, 5)
     ]
     for key in ("eval_entailment_accuracy", "eval_angle_entailed", "eval_angle_contradicted"):
-        assert found[0][key] == pytest.approx(found[1][key], rel=0, abs=tolerances.angle())
+        assert metrics[0][key] == pytest.approx(metrics[1][key], rel=0, abs=tolerances.angle())
 
 
 def test_own_negatives_are_taken_in_the_order_of_the_chain(clip, rows, tmp_path):

@@ -51,7 +51,7 @@ def beside(rows: list[int]) -> dict[int, int]:
 
 def negatives(batches: list) -> dict[int, int]:
     """The negative that each row came with."""
-    return {row: found for rows, texts in batches for row, found in zip(rows, texts, strict=True)}
+    return {row: own_texts for rows, texts in batches for row, own_texts in zip(rows, texts, strict=True)}
 
 
 def negclip_loss(image, text, negative_text, scale):
@@ -116,8 +116,8 @@ def test_an_epoch_reads_every_row_once_with_others_beside_it(clip, near, tmp_pat
 def test_the_rows_are_those_of_plain_in_the_same_order(clip, near, tmp_path):
     trainer = recorded(clip, near, tmp_path, max_steps=7)
     plain = recorded(clip, near, tmp_path, draw_negatives=False, num_neighbors=0, max_steps=7)
-    for one in (trainer, plain):
-        one.train()
+    for instance in (trainer, plain):
+        instance.train()
     assert [rows[::2] for rows, _ in trainer.batches] == [rows for rows, _ in plain.batches]
 
 
@@ -158,16 +158,16 @@ def test_evaluation_sets_bring_nothing_along_and_keep_their_first_negatives(clip
     assert type(trainer.eval_dataset) is TrainingRows
     without = near.remove_columns(["neighbor_ids", "image_id"])
     plain = build(InfoNCETrainer, clip, near, tmp_path, num_negatives=1, eval_dataset=without).evaluate()
-    found = build(InfoNCETrainer, clip, near, tmp_path, eval_dataset=without, **NEGCLIP).evaluate()
-    assert found["eval_loss"] == plain["eval_loss"]
+    metrics = build(InfoNCETrainer, clip, near, tmp_path, eval_dataset=without, **NEGCLIP).evaluate()
+    assert metrics["eval_loss"] == plain["eval_loss"]
 
 
 def test_negatives_are_drawn_without_neighbors_and_neighbors_without_negatives(clip, near, tmp_path):
     drawn = recorded(clip, near, tmp_path, num_neighbors=0)
     drawn.train()
     assert all(len(rows) == 4 for rows, _ in drawn.batches)
-    one, other = negatives(drawn.batches[:6]), negatives(drawn.batches[6:])
-    assert one.keys() == other.keys() and one != other
+    first, second = negatives(drawn.batches[:6]), negatives(drawn.batches[6:])
+    assert first.keys() == second.keys() and first != second
     settings = {"num_neighbors": 2, "per_device_train_batch_size": 4, "max_steps": 1}
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **settings)
     trainer.train()

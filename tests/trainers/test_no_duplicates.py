@@ -31,11 +31,11 @@ def rows():
 
 def seen_by(trainer, **how):
     """The rows of each batch that is trained on."""
-    found = []
+    batches = []
     gather = trainer.gather_features
-    trainer.gather_features = lambda model, inputs: found.append(inputs["row"].tolist()) or gather(model, inputs)
+    trainer.gather_features = lambda model, inputs: batches.append(inputs["row"].tolist()) or gather(model, inputs)
     trainer.train(**how)
-    return found
+    return batches
 
 
 def test_no_batch_has_a_caption_or_an_image_twice(clip, rows, tmp_path):

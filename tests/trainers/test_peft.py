@@ -50,9 +50,9 @@ def test_an_adapter_trains_and_loads_on_its_base(model, settings, request, pairs
     assert OBJECTIVE_STATE_FILE not in names
     plain = PeftModel.from_pretrained(AutoModel.from_pretrained(folder), tmp_path / "final").eval()
     ids = torch.tensor([[3, 4, 5, 6, 1]])
-    found = plain.get_text_features(input_ids=ids).pooler_output
+    actual = plain.get_text_features(input_ids=ids).pooler_output
     expected = trainer.model.backbone.eval().get_text_features(input_ids=ids).pooler_output
-    torch.testing.assert_close(found, expected, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(actual, expected, atol=tolerances.embedding(), rtol=0)
     assert AutoProcessor.from_pretrained(tmp_path / "final") is not None
 
 

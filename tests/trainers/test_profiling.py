@@ -77,13 +77,13 @@ def test_nothing_of_it_stays_in_the_trainer(profiled):
 
 def test_without_it_nothing_is_measured(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path)
-    assert not [one for one in trainer.callback_handler.callbacks if isinstance(one, StepProfiler)]
+    assert not [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, StepProfiler)]
 
 
 def test_flops_are_those_of_the_layers(clip, pairs, tmp_path):
     """Forward FLOPs of the linear layers, the patch convolution and attention, from the configuration."""
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=4, profile=True)
-    profiler = next(one for one in trainer.callback_handler.callbacks if isinstance(one, StepProfiler))
+    profiler = next(callback for callback in trainer.callback_handler.callbacks if isinstance(callback, StepProfiler))
     trainer.train()
     counted = profiler._flops.flops
     batch, hidden, inner, layers, projection = 8, 32, 64, 2, 16
@@ -102,7 +102,7 @@ def test_flops_are_those_of_the_layers(clip, pairs, tmp_path):
 
 
 def test_recomputed_activations_are_no_flops_of_the_model(clip, pairs, tmp_path):
-    found = {}
+    flops = {}
     for size in (None, 4):
         trainer = build(InfoNCETrainer, clip, pairs, tmp_path, mini_batch_size=size)
         reader = FlopReader()
@@ -113,11 +113,11 @@ def test_recomputed_activations_are_no_flops_of_the_model(clip, pairs, tmp_path)
         loss.backward()
         reader.enter(None)
         reader.end()
-        found[size] = reader.flops
-    assert found[4]["backward"] - found[None]["backward"] == pytest.approx(found[None]["encode"], rel=0.01)
-    assert found[4]["backward"] > 1.4 * found[None]["backward"]
-    profile = Profile(dict.fromkeys(PHASES, 1.0), 1, 8, 1, found[4], True, "cpu", half=False)
-    assert profile.model_flops == pytest.approx(sum(found[None].values()), rel=0.01)
+        flops[size] = reader.flops
+    assert flops[4]["backward"] - flops[None]["backward"] == pytest.approx(flops[None]["encode"], rel=0.01)
+    assert flops[4]["backward"] > 1.4 * flops[None]["backward"]
+    profile = Profile(dict.fromkeys(PHASES, 1.0), 1, 8, 1, flops[4], True, "cpu", half=False)
+    assert profile.model_flops == pytest.approx(sum(flops[None].values()), rel=0.01)
 
 
 @pytest.mark.parametrize(

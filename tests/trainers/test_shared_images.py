@@ -58,10 +58,10 @@ def by_hand(trainer, inputs, image_of):
         f = trainer.gather_features(trainer.model, inputs)
     logits = (f.logit_scale * f.image_embeds @ f.text_embeds.T).double()
     losses = []
-    for one in (logits, logits.T):
-        for i in range(len(one)):
-            keys = [j for j in range(len(one)) if j == i or image_of[j] != image_of[i]]
-            losses.append(torch.logsumexp(one[i, keys], 0) - one[i, i])
+    for matrix in (logits, logits.T):
+        for i in range(len(matrix)):
+            keys = [j for j in range(len(matrix)) if j == i or image_of[j] != image_of[i]]
+            losses.append(torch.logsumexp(matrix[i, keys], 0) - matrix[i, i])
     return torch.stack(losses).mean()
 
 
@@ -121,8 +121,8 @@ def test_the_column_may_have_another_name_and_gaps(clip, captions, tmp_path):
 @pytest.mark.follows("hfcomp/data/image_ids.py", "If the rows show different images, give each its own value:")
 @pytest.mark.parametrize("given", [True, False])
 def test_one_image_for_all_rows_is_refused_unless_each_row_has_an_id(given, clip, captions, tmp_path):
-    one = captions.select([0, 6, 12])
-    rows = one.map(lambda row: {"image_id": "one"}) if given else one.remove_columns("image_id")
+    subset = captions.select([0, 6, 12])
+    rows = subset.map(lambda row: {"image_id": "one"}) if given else subset.remove_columns("image_id")
     with pytest.raises(ValueError, match=r"all 3 rows have the value .* {'image_id': str\(number\)}, with_indices"):
         build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=3).train()
     apart = rows.map(lambda row, number: {"image_id": str(number)}, with_indices=True)
@@ -258,8 +258,8 @@ def test_every_trainer_counts_and_leaves_out(name, clip, shared, tmp_path):
     trainer.train()
     counted = history(trainer, "same_image_pairs")
     assert len(counted) == 3 and max(counted) > 0
-    for (without, found), number in zip(losses, counted, strict=True):
-        assert found < without if number else found == pytest.approx(without, rel=1e-6)
+    for (without, loss), number in zip(losses, counted, strict=True):
+        assert loss < without if number else loss == pytest.approx(without, rel=1e-6)
 
 
 def test_the_sigmoid_loss_leaves_them_out(siglip, shared, tmp_path):

@@ -38,14 +38,14 @@ def by_hand(trainer, inputs, captions, negatives=None):
         f = trainer.gather_features(trainer.model, inputs)
     logits = (f.logit_scale * f.image_embeds @ f.text_embeds.T).double()
     losses = []
-    for direction, one in enumerate((logits, logits.T)):
-        for i in range(len(one)):
-            entries = [one[i, j] for j in range(len(one)) if j == i or captions[j] != captions[i]]
+    for direction, matrix in enumerate((logits, logits.T)):
+        for i in range(len(matrix)):
+            entries = [matrix[i, j] for j in range(len(matrix)) if j == i or captions[j] != captions[i]]
             if negatives is not None and direction == 0:
-                found = (f.logit_scale * f.image_embeds[i] @ f.negative_text_embeds.flatten(0, 1).T).double()
+                products = (f.logit_scale * f.image_embeds[i] @ f.negative_text_embeds.flatten(0, 1).T).double()
                 texts = [text for row in negatives for text in row]
-                entries += [x for x, text in zip(found, texts, strict=True) if text != captions[i]]
-            losses.append(torch.logsumexp(torch.stack(entries), 0) - one[i, i])
+                entries += [x for x, text in zip(products, texts, strict=True) if text != captions[i]]
+            losses.append(torch.logsumexp(torch.stack(entries), 0) - matrix[i, i])
     return torch.stack(losses).mean()
 
 
@@ -97,7 +97,7 @@ def test_evaluation_leaves_them_out_too(clip, equal, tmp_path):
 def test_an_own_negative_that_is_the_caption_sets_no_threshold(clip, equal, tmp_path):
     """Its lead is 0: the caption is as near to the image as itself."""
     rows = equal.map(lambda row: {"negative_kinds": ["other", "other"]})
-    found = {}
+    thresholds = {}
     for mask in (True, False):
         trainer = build(CEClipTrainer, clip, rows, tmp_path, num_negatives=2, mask_equal_texts=mask)
         batch = batch_of(trainer, range(6))
@@ -107,9 +107,9 @@ def test_an_own_negative_that_is_the_caption_sets_no_threshold(clip, equal, tmp_
         ).sum(2)
         there = torch.ones(6, 2, dtype=torch.bool)
         there[1, 0] = not mask
-        found[mask] = trainer.next_threshold(f)
-        torch.testing.assert_close(found[mask].max(), lead[there].mean())
-    assert not torch.equal(found[True], found[False])
+        thresholds[mask] = trainer.next_threshold(f)
+        torch.testing.assert_close(thresholds[mask].max(), lead[there].mean())
+    assert not torch.equal(thresholds[True], thresholds[False])
 
 
 def test_an_own_negative_that_is_the_caption_replaces_nothing(clip, equal, tmp_path):
@@ -190,10 +190,10 @@ def test_every_trainer_counts_and_leaves_out(name, clip, shared, tmp_path):  # n
 
     trainer.compute_loss = both
     trainer.train()
-    counted = [sum(one) for one in zip(history(trainer, "same_text_pairs"), left_out(trainer), strict=True)]
+    counted = [sum(parts) for parts in zip(history(trainer, "same_text_pairs"), left_out(trainer), strict=True)]
     assert len(counted) == 3 and max(counted) > 0
-    for (without, found), number in zip(losses, counted, strict=True):
-        assert found < without if number else found == pytest.approx(without, rel=1e-6)
+    for (without, loss), number in zip(losses, counted, strict=True):
+        assert loss < without if number else loss == pytest.approx(without, rel=1e-6)
 
 
 def left_out(trainer):

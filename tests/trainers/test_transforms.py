@@ -17,7 +17,7 @@ from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
 from tests.trainers.runs import assert_same_weights, batch_of, build, history, weights, with_row
 
-MEAN, STD = (torch.tensor(one)[:, None, None] for one in ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)))
+MEAN, STD = (torch.tensor(values)[:, None, None] for values in ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)))
 ADVICE, HOOKS = "hfcomp/data/transforms.py", "hfcomp/trainers/hooks.py"
 
 
@@ -78,11 +78,11 @@ def test_pixel_values_under_the_name_of_the_image_of_8_bits_and_of_arrays(clip, 
         images = [image.resize((tiny.IMAGE_SIZE, tiny.IMAGE_SIZE)) for image in batch["image"]]
         return {"pixel_values": torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in images])}
 
-    one, other, bytes_ = (
+    first, second, bytes_ = (
         batch_of(build(InfoNCETrainer, clip, pairs.with_transform(way), tmp_path), range(4))["pixels"].pixels
         for way in (in_place, arrays, eight_bits)
     )
-    assert torch.equal(one, other) and one.dtype == torch.float32
+    assert torch.equal(first, second) and first.dtype == torch.float32
     own = batch_of(build(InfoNCETrainer, clip, pairs, tmp_path), range(4))["pixels"].pixels
     assert bytes_.dtype == torch.uint8 and (bytes_.int() - own.int()).abs().float().mean() < 20
 
@@ -91,10 +91,10 @@ def test_columns_that_a_transform_drops_are_read_as_they_are_stored(clip, pairs,
     def only_pixels(batch):
         return {"pixel_values": [tensor(image) for image in batch["image"]]}
 
-    one, other = (
+    first, second = (
         build(InfoNCETrainer, clip, pairs.with_transform(way), tmp_path) for way in (only_pixels, pixel_values)
     )
-    a, b = (batch_of(one, range(4)), batch_of(other, range(4)))
+    a, b = (batch_of(first, range(4)), batch_of(second, range(4)))
     assert a.keys() == b.keys() and torch.equal(a["input_ids"], b["input_ids"])
 
 
@@ -228,7 +228,9 @@ def test_a_transform_that_returns_other_rows_is_refused(clip, pairs, tmp_path):
 
 
 def test_pixels_from_0_to_1_are_suspected(clip, pairs, tmp_path, caplog):
-    rows = pairs.with_transform(lambda batch: {"pixel_values": [tensor(one) * STD + MEAN for one in batch["image"]]})
+    rows = pairs.with_transform(
+        lambda batch: {"pixel_values": [tensor(image) * STD + MEAN for image in batch["image"]]}
+    )
     build(InfoNCETrainer, clip, rows, tmp_path)
     assert "between 0 and 1" in caplog.text
 
@@ -244,9 +246,9 @@ def test_a_corrupt_image_under_a_transform_is_named(clip, pairs, tmp_path):
 @pytest.mark.parametrize("kind", ["torch", "numpy", "arrow", "pandas"])
 def test_a_format_changes_nothing(kind, clip, pairs, tmp_path):
     trainers = [build(InfoNCETrainer, clip, rows, tmp_path) for rows in (pairs, pairs.with_format(kind))]
-    one, other = (batch_of(trainer, range(4)) for trainer in trainers)
-    assert torch.equal(one["pixels"].pixels, other["pixels"].pixels)
-    assert torch.equal(one["input_ids"], other["input_ids"])
+    first, second = (batch_of(trainer, range(4)) for trainer in trainers)
+    assert torch.equal(first["pixels"].pixels, second["pixels"].pixels)
+    assert torch.equal(first["input_ids"], second["input_ids"])
 
 
 def test_a_formatted_stream_changes_nothing(clip, pairs, tmp_path):

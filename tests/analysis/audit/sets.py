@@ -24,13 +24,13 @@ def rows(number: int = 24, ending: str = ".", **changes: dict[int, Any]) -> Data
     """
     made: list[dict[str, Any]] = []
     for row in range(number):
-        one, other = NOUNS[row % 6], NOUNS[(row + 1 + row // 6) % 6]
+        noun, other = NOUNS[row % 6], NOUNS[(row + 1 + row // 6) % 6]
         place = PLACES[row % 4]
         made.append(
             {
                 "image": encoded(tiny.image(row)),
-                "caption": f"photo {row} of a {one} and a {other} on the {place}",
-                "negative_captions": [f"photo {row} of a {other} and a {one} on the {place}{ending}"],
+                "caption": f"photo {row} of a {noun} and a {other} on the {place}",
+                "negative_captions": [f"photo {row} of a {other} and a {noun} on the {place}{ending}"],
                 "negative_kinds": [("swap_obj", "other")[row % 2]],
                 "negative_image": encoded(tiny.image(100 + row)),
                 "image_id": f"tiny-{row}",

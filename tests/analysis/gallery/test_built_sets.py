@@ -43,7 +43,7 @@ def test_negatives(tmp_path, capsys):
     assert [row["caption"] for row in rows] == whole["caption"][:]
     for row, texts, kinds in zip(rows, whole["negative_captions"], whole["negative_kinds"], strict=True):
         there = [(text, kind) for text, kind in zip(texts, kinds, strict=True) if text]
-        assert [(one["text"], one["kind"]) for one in row["negatives"]] == there
+        assert [(negative["text"], negative["kind"]) for negative in row["negatives"]] == there
     assert any(row["negatives"] for row in rows)
     drop(tmp_path, rows, 0, tmp_path / "set")
     assert f"{len(rows)} rows read, 1 dropped, {len(rows) - 1} written" in capsys.readouterr().out
@@ -69,8 +69,8 @@ def test_inpaintcoco(tmp_path, capsys):
     assert {row["negatives"][0]["kind"] for row in rows} == {"object", "color", "size"}
     assert all(isinstance(row[name], int) for row in rows for name in ("image", "negative_image", "mask"))
     drop(tmp_path, rows, 1, folder)  # the split is that of the page
-    found = load_training_set(str(tmp_path / "less"), split="test")
-    assert len(found) == 5 and "coco_caption" in found.column_names  # its columns keep their names
+    dataset = load_training_set(str(tmp_path / "less"), split="test")
+    assert len(dataset) == 5 and "coco_caption" in dataset.column_names  # its columns keep their names
 
 
 def test_magic(tmp_path, capsys):

@@ -27,8 +27,8 @@ OPENS_WITHIN = 2_000
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def opened(browser):
     yield open_page
     for _, seen, file in pages:
         assert not seen.messages
-        assert {one for one in seen.requests if not one.startswith("blob:")} == {file.as_uri()}
+        assert {url for url in seen.requests if not url.startswith("blob:")} == {file.as_uri()}
     for context in {shown.context for shown, *_ in pages}:
         context.close()
 

@@ -19,9 +19,9 @@ def marked(source, folder, marks, changes=()):
     """The file of marks that a page would save."""
     path = page(source, folder)
     rows = {row["row"]: row["id"] for row in held(path, "data")}
-    found = [{"row": row, "id": rows[row], "mark": mark} for row, mark in marks.items()]
+    records = [{"row": row, "id": rows[row], "mark": mark} for row, mark in marks.items()]
     file = folder / "marks.json"
-    file.write_text(json.dumps(held(path, "about")["set"] | {"marks": found} | dict(changes)))
+    file.write_text(json.dumps(held(path, "about")["set"] | {"marks": records} | dict(changes)))
     return file
 
 
@@ -32,12 +32,12 @@ def test_dropped_rows_are_left_out_and_all_else_stays_as_it_is(tmp_path):
     done = apply_marks(source, file, tmp_path / "out", {}, log=[].append)
     assert (done.read, done.dropped, done.kept, done.written, done.set_aside) == (8, 2, 1, 6, {})
     verify_set(tmp_path / "out", log=[].append)
-    found = undecoded(load_training_set(str(tmp_path / "out")))
-    assert found.to_list() == rows.select([0, 2, 3, 4, 5, 7]).to_list()
+    kept_rows = undecoded(load_training_set(str(tmp_path / "out")))
+    assert kept_rows.to_list() == rows.select([0, 2, 3, 4, 5, 7]).to_list()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["set_aside"] == {"dropped in the gallery": 2} and manifest["plan"]["source"]["rows"] == 8
     aside = [json.loads(line) for line in (tmp_path / "out" / "set_aside.jsonl").open()]
-    assert [one["row"] for one in aside] == [1, 6]
+    assert [record["row"] for record in aside] == [1, 6]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "6 rows, made from 8 rows of set" in card and "--apply marks.json" in card and str(tmp_path) not in card
     again = apply_marks(source, file, tmp_path / "out", {}, log=[].append)
@@ -55,8 +55,8 @@ def test_split_and_names_of_columns_are_those_of_the_page(tmp_path):
     mark = {"row": 0, "id": held(path, "data")[0]["id"], "mark": "drop"}
     file.write_text(json.dumps(held(path, "about")["set"] | {"marks": [mark]}))
     apply_marks(source, file, tmp_path / "out", {}, log=[].append)
-    found = load_training_set(str(tmp_path / "out"), split="validation")
-    assert len(found) == 5 and found["caption"][0] == rows["text"][1]
+    kept_rows = load_training_set(str(tmp_path / "out"), split="validation")
+    assert len(kept_rows) == 5 and kept_rows["caption"][0] == rows["text"][1]
 
 
 @pytest.mark.parametrize(

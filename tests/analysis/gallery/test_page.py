@@ -37,9 +37,9 @@ def test_some_rows_are_drawn_with_a_seed_and_keep_their_numbers_and_ids(tmp_path
     source = saved(tmp_path)
     whole = {row["row"]: row for row in held(page(source, tmp_path), "data")}
     drawn = [held(page(source, tmp_path, rows=4, seed=seed), "data") for seed in (1, 1, 2)]
-    numbers = [[row["row"] for row in one] for one in drawn]
+    numbers = [[row["row"] for row in sample] for sample in drawn]
     assert numbers[0] == numbers[1] != numbers[2] and numbers[0] == sorted(numbers[0]) != [0, 1, 2, 3]
-    assert all(row["id"] == whole[row["row"]]["id"] for one in drawn for row in one)
+    assert all(row["id"] == whole[row["row"]]["id"] for sample in drawn for row in sample)
     assert [row["row"] for row in held(page(source, tmp_path, rows=3), "data")] == [0, 1, 2]
     assert len({row["id"] for row in whole.values()}) == 8
 
@@ -52,7 +52,10 @@ def test_a_row_s_id_is_of_its_content_and_the_fingerprint_of_all_texts(tmp_path)
     fingerprint, ids = facts("one")
     assert facts("same") == (fingerprint, ids)
     other = facts("text", caption={3: "another"})
-    assert other[0] != fingerprint and [one != two for one, two in zip(ids, other[1], strict=True)].index(True) == 3
+    assert (
+        other[0] != fingerprint
+        and [first != second for first, second in zip(ids, other[1], strict=True)].index(True) == 3
+    )
     other = facts("image", image={3: encoded(tiny.image(77))})
     assert other[0] == fingerprint and other[1][3] != ids[3] and other[1][:3] == ids[:3]
 
@@ -83,7 +86,7 @@ def test_lists_of_captions_and_texts_in_place_of_lists_are_shown(tmp_path):
     texts = dict.fromkeys(("caption", "negative_captions"), Value("string"))
     rows = Dataset.from_list([own], features=Features({"image": Image(decode=False)} | texts))
     (row,) = held(page(saved(tmp_path, rows), tmp_path), "data")
-    assert [one["text"] for one in row["negatives"]] == ["a blue cube"]
+    assert [negative["text"] for negative in row["negatives"]] == ["a blue cube"]
     rows = Dataset.from_dict({"image": [encoded(tiny.image(0))], "caption": [["one", "two"]]})
     rows = rows.cast_column("image", Image())
     (row,) = held(page(saved(tmp_path, rows, "several"), tmp_path), "data")

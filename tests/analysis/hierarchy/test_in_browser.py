@@ -20,8 +20,8 @@ OPENS_WITHIN = 2_000
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 def picture() -> str:
@@ -104,16 +104,16 @@ def many(concepts: int) -> str:
     chains = [
         (f"concept {n}", f"b {n % 280}", f"c {n % 280 % 110}", f"d {n % 280 % 110 % 80}") for n in range(concepts)
     ]
-    found = tuple(
+    all_concepts = tuple(
         Concept(chain[0], chain, 30, (), tuple(f"concept {(n + k) % concepts}" for k in range(1, 21)), (0.9,) * 20)
         for n, chain in enumerate(chains)
     )
     above = {(level, chain[level - 1]): chain[level : level + 1] for chain in chains for level in (2, 3, 4)}
     nodes = tuple(Node(level, name, parents) for (level, name), parents in sorted(above.items()))
-    members = {one.name: Members({"train": 24, "test": 6}, ["a caption"] * 4, []) for one in found}
-    for one in members.values():
-        one.pictures += [picture() for _ in range(8)]
-    hierarchy = Hierarchy(found, {chain[0]: chain[1:2] for chain in chains}, nodes)
+    members = {concept.name: Members({"train": 24, "test": 6}, ["a caption"] * 4, []) for concept in all_concepts}
+    for entry in members.values():
+        entry.pictures += [picture() for _ in range(8)]
+    hierarchy = Hierarchy(all_concepts, {chain[0]: chain[1:2] for chain in chains}, nodes)
     return concepts_page(hierarchy, SetMembers(members, 30_000, 0), [], title="Many concepts")
 
 

@@ -58,8 +58,8 @@ class Visit:
 
     def chosen(self, name: str) -> str | None:
         """What is chosen in a group."""
-        found = self.page.locator(f"#{name} input:checked")
-        return found.get_attribute("value") if found.count() else None
+        choice = self.page.locator(f"#{name} input:checked")
+        return choice.get_attribute("value") if choice.count() else None
 
     def item(self) -> str:
         """The item that is annotated."""
@@ -72,7 +72,7 @@ class Visit:
 
     def paint(self) -> None:
         """Paints candidates and waits for all three."""
-        before = [one.get_attribute("src") for one in self.page.locator(".candidate img").all()]
+        before = [image.get_attribute("src") for image in self.page.locator(".candidate img").all()]
         self.press("p")
         self.page.wait_for_function(
             "before => { const found = [...document.querySelectorAll('.candidate img')];"

@@ -43,8 +43,8 @@ def site_of(folder, **settings):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    with site_of(tmp_path_factory.mktemp("open")) as found:
-        yield found
+    with site_of(tmp_path_factory.mktemp("open")) as running_site:
+        yield running_site
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def closed(tmp_path_factory):
     for name in ("Anna", "Ben"):
         add_person(folder / "people.json", name, f"correct {name}")
     names = ("annotate.example.org",)
-    with site_of(folder, passwords=PeopleFile(folder / "people.json"), public_names=names) as found:
-        yield found
+    with site_of(folder, passwords=PeopleFile(folder / "people.json"), public_names=names) as running_site:
+        yield running_site
 
 
 @pytest.fixture
@@ -116,14 +116,16 @@ def test_another_origin_is_refused_and_never_reflected(site, client, origin):
         client.upload(png(2, 2), **headers),
         client.http.options("/config", headers={**headers, "Access-Control-Request-Method": "POST"}),
     ]
-    assert [one.status_code for one in answers] == [403] * 5
-    assert not [name for one in answers for name in one.headers if name.startswith("access-control-")]
+    assert [answer.status_code for answer in answers] == [403] * 5
+    assert not [name for answer in answers for name in answer.headers if name.startswith("access-control-")]
 
 
 def test_the_page_itself_may_ask(site, client):
     own = site.address.rstrip("/")
     answer = client.http.get("/config", headers={"Origin": own, "Sec-Fetch-Site": "same-origin"})
-    assert answer.status_code == 200 and not [one for one in answer.headers if one.startswith("access-control-")]
+    assert answer.status_code == 200 and not [
+        header for header in answer.headers if header.startswith("access-control-")
+    ]
     assert client.upload(png(2, 2), Origin=own).status_code == 200
 
 

@@ -21,8 +21,8 @@ class Visitor:
         self.start = {} if name is None else self.call(page.sign_in, name)
 
     def call(self, handler, *values):
-        found = handler(self.session, self.request, *values)
-        return by_id(found if isinstance(found, dict) else list(found)[-1])
+        output = handler(self.session, self.request, *values)
+        return by_id(output if isinstance(output, dict) else list(output)[-1])
 
     def fields(self, **changes):
         """What is submitted, in the page's order."""

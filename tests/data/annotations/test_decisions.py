@@ -20,16 +20,16 @@ def clock():
 
 @pytest.fixture
 def store(tmp_path, clock):
-    found = Decisions(tmp_path / "a.sqlite", lease_seconds=100, clock=clock)
-    yield found
-    assert found.rebuild() == 0  # the state of every item follows from the log
-    undone = {entry.content.get("undoes") for entry in found.log()} - {None}
-    work = Counter((e.person, e.action) for e in found.log() if e.action != "undo" and e.number not in undone)
-    assert Counter({(name, do): n for name, own in found.by_person().items() for do, n in own.items()}) == work
-    for concept in (None, *found.concepts()):
-        numbers = {state: len(list(found.items(state=state, concept=concept))) for state in STATES}
-        assert found.counts(concept=concept) == numbers
-    found.close()
+    decisions = Decisions(tmp_path / "a.sqlite", lease_seconds=100, clock=clock)
+    yield decisions
+    assert decisions.rebuild() == 0  # the state of every item follows from the log
+    undone = {entry.content.get("undoes") for entry in decisions.log()} - {None}
+    work = Counter((e.person, e.action) for e in decisions.log() if e.action != "undo" and e.number not in undone)
+    assert Counter({(name, do): n for name, own in decisions.by_person().items() for do, n in own.items()}) == work
+    for concept in (None, *decisions.concepts()):
+        numbers = {state: len(list(decisions.items(state=state, concept=concept))) for state in STATES}
+        assert decisions.counts(concept=concept) == numbers
+    decisions.close()
 
 
 def annotated(store, number=1, person="Ann"):
@@ -50,7 +50,7 @@ def test_items_come_back_as_they_were_added(store):
 def test_adding_items_again_adds_the_new_ones_only(store):
     store.add_items(items(2))
     assert store.add_items(items(5)) == 3
-    assert [one.id for one in store.items()] == [f"{place}/color" for place in range(5)]
+    assert [entry.id for entry in store.items()] == [f"{place}/color" for place in range(5)]
 
 
 def test_more_items_than_a_chunk_are_read_in_order(store):
@@ -60,7 +60,9 @@ def test_more_items_than_a_chunk_are_read_in_order(store):
 
 def test_an_item_with_other_content_is_refused_and_earlier_chunks_stay(store):
     store.add_items([item(1500)])
-    changed = [dataclasses.replace(one, image="ab/other.jpg") if one == item(1500) else one for one in items(2000)]
+    changed = [
+        dataclasses.replace(entry, image="ab/other.jpg") if entry == item(1500) else entry for entry in items(2000)
+    ]
     with pytest.raises(ValueError, match=r"a\.sqlite: item 1500/color .*image"):
         store.add_items(changed)
     assert sum(store.counts().values()) == 1001
@@ -195,11 +197,11 @@ def test_an_edit_goes_from_submission_to_acceptance(store):
     store.submit("Ann", store.next_item("Ann").id, edit(7, quality="okay"))
     assert store.next_review("Bob") == (item(0), edit(7, quality="okay"))
     store.accept("Bob", "0/color", "very good")
-    (found,) = store.accepted()
-    assert (found.item, found.edit) == (item(0), edit(7, quality="okay"))
-    assert (found.annotator, found.reviewer, found.reviewed_quality) == ("Ann", "Bob", "very good")
+    (record,) = store.accepted()
+    assert (record.item, record.edit) == (item(0), edit(7, quality="okay"))
+    assert (record.annotator, record.reviewer, record.reviewed_quality) == ("Ann", "Bob", "very good")
     assert store.counts() == {"open": 1, "annotated": 0, "accepted": 1, "skipped": 0}
-    assert store.edit("0/color") == found.edit
+    assert store.edit("0/color") == record.edit
 
 
 def test_the_log_has_every_decision_with_its_time(store, clock):
@@ -223,7 +225,7 @@ def test_finished_items_come_in_the_order_in_which_they_were_added(store):
     annotated(store, 3)
     for place in (2, 0, 1):
         store.accept("Bob", f"{place}/color", "okay")
-    assert [one.item.id for one in store.accepted()] == ["0/color", "1/color", "2/color"]
+    assert [record.item.id for record in store.accepted()] == ["0/color", "1/color", "2/color"]
 
 
 def test_skipped_items_are_not_given_again(store):

@@ -31,7 +31,7 @@ def path(tmp_path):
 def check_each_once(store, decided):
     """No item was given twice, and each decision is in the log once."""
     names = [name for each in decided.values() for name in each]
-    assert sorted(names) == sorted(one.id for one in items(NUMBER))
+    assert sorted(names) == sorted(entry.id for entry in items(NUMBER))
     assert {(entry.person, entry.item) for entry in store.log()} == {
         (person, name) for person, each in decided.items() for name in each
     }
@@ -54,9 +54,9 @@ def test_20_threads_decide_every_item_once(path):
 def _of_a_process(path, person):
     store = Decisions(path)  # all of them make the file at once
     store.add_items(items(NUMBER))
-    found = decide_all(store, person)
+    decisions = decide_all(store, person)
     store.close()
-    return found
+    return decisions
 
 
 def test_4_processes_make_the_file_and_decide_every_item_once(path):
@@ -72,8 +72,8 @@ def test_20_threads_take_one_item_and_one_gets_it(path):
     store = Decisions(path)
     store.add_items([item()])
     with ThreadPoolExecutor(20) as pool:
-        found = list(pool.map(lambda number: store.next_item(f"person {number}"), range(20)))
-    assert [one for one in found if one] == [item()]
+        answers = list(pool.map(lambda number: store.next_item(f"person {number}"), range(20)))
+    assert [answer for answer in answers if answer] == [item()]
     store.close()
 
 

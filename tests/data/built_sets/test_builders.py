@@ -71,15 +71,17 @@ def test_the_page_on_building_prepares_it(folder, tmp_path, ratings):
 
 
 def test_the_cache_is_of_the_content(tmp_path, ratings):
-    one, other = built(tmp_path / "one/random", word="cats"), built(tmp_path / "other/random", word="birds")
-    assert prepared(one.parent, tmp_path, config_name="random")["negative_captions"][0] == ["0 cats on a large table"]
-    one.rename(tmp_path / "before")
-    other.rename(one)
-    assert prepared(one.parent, tmp_path, config_name="random")["negative_captions"][0] == ["0 birds on a large table"]
+    cats, birds = built(tmp_path / "one/random", word="cats"), built(tmp_path / "other/random", word="birds")
+    assert prepared(cats.parent, tmp_path, config_name="random")["negative_captions"][0] == ["0 cats on a large table"]
+    cats.rename(tmp_path / "before")
+    birds.rename(cats)
+    assert prepared(cats.parent, tmp_path, config_name="random")["negative_captions"][0] == [
+        "0 birds on a large table"
+    ]
     settings = {"config_name": "random", "concreteness_ratings": ratings}
-    assert prepared(one.parent, tmp_path, **settings)["negative_concreteness"][0] == [4.7]
+    assert prepared(cats.parent, tmp_path, **settings)["negative_concreteness"][0] == [4.7]
     Path(ratings).write_text(RATINGS.replace("4.7", "2.5"))
-    assert prepared(one.parent, tmp_path, **settings)["negative_concreteness"][0] == [2.5]
+    assert prepared(cats.parent, tmp_path, **settings)["negative_concreteness"][0] == [2.5]
 
 
 def test_it_is_exported_as_parquet_with_its_images(folder, tmp_path):

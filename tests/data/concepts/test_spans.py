@@ -128,7 +128,7 @@ def test_any_text_maps_word_by_word():
     pieces = [*"aAbÉİßΣﬁ0- ,.'\t\n", "dog", "T-shirt", "  ", "é", "e\u0301"]
     for _ in range(500):
         caption = "".join(generator.choices(pieces, k=generator.randrange(1, 25)))
-        words = [(found.start(), found.end()) for found in re.finditer(r"\S+", caption)]
+        words = [(match.start(), match.end()) for match in re.finditer(r"\S+", caption)]
         canonical = as_siglip(caption)
         mapped = [canonical[start:end] for start, end in canonical_spans(caption, words, canonical)]
         assert [word for word in mapped if word] == canonical.split()

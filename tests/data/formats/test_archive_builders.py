@@ -30,14 +30,14 @@ def image(index):
 
 def members(number=12, *, images=None, texts=None, name="{:03}"):
     """Of samples with an image and a text, by default `.jpg` and `.txt`; None leaves one out."""
-    found = {}
+    files = {}
     for index in range(number):
         key = name.format(index)
         if (ending := (images or {}).get(index, "jpg")) is not None:
-            found[f"{key}.{ending}"] = image(index)
+            files[f"{key}.{ending}"] = image(index)
         if (ending := (texts or {}).get(index, "txt")) is not None:
-            found[f"{key}.{ending}"] = f"ball {index}".encode()
-    return found
+            files[f"{key}.{ending}"] = f"ball {index}".encode()
+    return files
 
 
 def shown(rows):

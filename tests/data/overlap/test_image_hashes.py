@@ -43,8 +43,8 @@ def test_distances_are_those_of_a_plain_loop_over_bits(count, monkeypatch):
         for row in range(30)
         for column in range(17)
     ]
-    found = list(zip(*(part.tolist() for part in close_pairs(hashes, others, 115)), strict=True))
-    assert found == [one for one in expected if one[2] <= 115] and (4, 16, 0) in found
+    pairs = list(zip(*(part.tolist() for part in close_pairs(hashes, others, 115)), strict=True))
+    assert pairs == [pair for pair in expected if pair[2] <= 115] and (4, 16, 0) in pairs
     assert len(close_pairs(hashes, others, 256)[0]) == 30 * 17
     assert [len(part) for part in close_pairs(hashes[:0], others, 9)] == [0, 0, 0]
     assert [len(part) for part in close_pairs(hashes, others[:0], 9)] == [0, 0, 0]
@@ -73,9 +73,9 @@ def test_images_without_contrast_do_not_look_alike():
 def test_equal_signs_of_other_brightness_are_not_the_same_photograph():
     image = texture(3)
     dark = Image.fromarray((np.asarray(image) // 3).astype(np.uint8))
-    one, other = records([image]), records([dark])
-    assert len(close_pairs(one["hash"], other["hash"], MOST_BITS)[0]) == 1
-    assert looks_alike(one, other)[0].tolist() == [-1]
+    first, second = records([image]), records([dark])
+    assert len(close_pairs(first["hash"], second["hash"], MOST_BITS)[0]) == 1
+    assert looks_alike(first, second)[0].tolist() == [-1]
 
 
 def file(image: Image.Image) -> dict:
@@ -142,8 +142,8 @@ def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monke
 def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, caplog):
     place = tmp_path / "file"
     place.touch()
-    found = hash_images([file(texture(1))], [0], HashStore(place), name="image")
-    assert len(found.records) == 1 and "Results are not kept for later runs" in caplog.text
+    hashes = hash_images([file(texture(1))], [0], HashStore(place), name="image")
+    assert len(hashes.records) == 1 and "Results are not kept for later runs" in caplog.text
 
 
 def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):
@@ -154,10 +154,10 @@ def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):
         file(texture(1)),
         str(tmp_path / "gone.jpg"),
     ]
-    found = hash_images(cells, range(5), HashStore(), name="column 'image'")
-    assert found.index.tolist() == [0, -1, -1, 0, -1] and len(found.records) == 1
-    assert len(found.unreadable) == 2 and found.unreadable[0].startswith("column 'image', row 2")
-    assert "gone.jpg" in found.unreadable[1]
+    hashes = hash_images(cells, range(5), HashStore(), name="column 'image'")
+    assert hashes.index.tolist() == [0, -1, -1, 0, -1] and len(hashes.records) == 1
+    assert len(hashes.unreadable) == 2 and hashes.unreadable[0].startswith("column 'image', row 2")
+    assert "gone.jpg" in hashes.unreadable[1]
 
 
 @pytest.mark.skipif("HFCOMP_REAL_DATA" not in os.environ, reason="HFCOMP_REAL_DATA names a folder of photographs")

@@ -45,11 +45,11 @@ def assert_apart(batch, captions, ids=None, negatives=None):
 def test_no_batch_has_a_text_or_an_image_twice(epoch):
     captions, ids, negatives = drawn(203, texts=24, images=60)
     order = order_of(RowKeys.from_columns(captions, ids, negatives), batch_size=16)
-    found = batches(order, epoch)
-    assert [len(batch) for batch in found] == [16] * 12 + [11]
-    for batch in found:
+    epoch_batches = batches(order, epoch)
+    assert [len(batch) for batch in epoch_batches] == [16] * 12 + [11]
+    for batch in epoch_batches:
         assert_apart(batch, captions, ids, negatives)
-    number = Counter(row for batch in found for row in batch)
+    number = Counter(row for batch in epoch_batches for row in batch)
     assert order.left_out == 203 - len(number)
     assert order.repeated == sum(number.values()) - len(number)
     assert order.left_out < 60
@@ -61,10 +61,10 @@ def test_few_rows_are_left_out_where_all_might_fit():
     order = order_of(RowKeys.from_columns(captions), batch_size=5)
     left_out = []
     for epoch in range(4):
-        found = batches(order, epoch)
-        for batch in found:
+        epoch_batches = batches(order, epoch)
+        for batch in epoch_batches:
             assert_apart(batch, captions)
-        number = Counter(row for batch in found for row in batch)
+        number = Counter(row for batch in epoch_batches for row in batch)
         assert order.left_out == order.repeated == 60 - len(number)
         left_out.append(order.left_out)
     assert min(left_out) == 0 and max(left_out) <= 2
@@ -92,8 +92,8 @@ def test_epochs_differ_and_are_the_same_again():
 def test_a_caption_of_more_rows_than_batches_is_left_out_and_others_are_repeated():
     captions = ["a dog"] * 10 + [f"text {row}" for row in range(10)]
     order = order_of(RowKeys.from_columns(captions), batch_size=4)
-    found = batches(order)
-    for batch in found:
+    epoch_batches = batches(order)
+    for batch in epoch_batches:
         assert_apart(batch, captions)
     assert (order.left_out, order.repeated) == (5, 5)  # five batches have one each
 

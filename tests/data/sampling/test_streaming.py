@@ -24,11 +24,11 @@ def names(rows, number: int) -> list[str]:
 
 
 def test_a_pass_gives_whole_batches_and_the_next_one_begins_anew():
-    found = names(streamed(), 24)
-    passes = [found[start : start + 8] for start in (0, 8, 16)]
+    sequence = names(streamed(), 24)
+    passes = [sequence[start : start + 8] for start in (0, 8, 16)]
     assert all(len(set(part)) == 8 for part in passes)
-    assert len({tuple(part) for part in passes}) == 3 and len(set(found)) > 8
-    assert found == names(streamed(), 24) != names(streamed(seed=2), 24)
+    assert len({tuple(part) for part in passes}) == 3 and len(set(sequence)) > 8
+    assert sequence == names(streamed(), 24) != names(streamed(seed=2), 24)
 
 
 def test_a_buffer_of_one_keeps_the_order():
@@ -77,9 +77,9 @@ def test_batches_that_are_skipped_come_without_their_images_and_the_others_uncha
     whole = list(islice(streamed(), 24))
     skipping = streamed()
     skipping.skip_batches = 3
-    found = list(islice(skipping, 24))
-    assert found[:12] == [{"row": row["row"], SKIPPED: True} for row in whole[:12]]
-    assert found[12:] == whole[12:]
+    rows = list(islice(skipping, 24))
+    assert rows[:12] == [{"row": row["row"], SKIPPED: True} for row in whole[:12]]
+    assert rows[12:] == whole[12:]
     loader = DataLoader(skipping, batch_size=4, collate_fn=SkippingCollator(lambda rows: "decoded"))
     batches = list(islice(loader, 4))
     assert [batch if batch == "decoded" else batch["row"].tolist() for batch in batches] == [

@@ -21,11 +21,11 @@ def true_of(groups: int) -> dict[int, list[str]]:
 
 def columns(groups: int, first: int = 0, **more: list[Any]) -> dict[str, list[Any]]:
     """Columns `image_0`, `image_1`, `caption_0` and `caption_1`, or from another number on, and `more`."""
-    found: dict[str, list[Any]] = {}
+    table: dict[str, list[Any]] = {}
     for side in range(2):
-        found[f"image_{first + side}"] = [oracle.photo(2 * row + side) for row in range(groups)]
-        found[f"caption_{first + side}"] = [f"caption {2 * row + side}" for row in range(groups)]
-    return found | more
+        table[f"image_{first + side}"] = [oracle.photo(2 * row + side) for row in range(groups)]
+        table[f"caption_{first + side}"] = [f"caption {2 * row + side}" for row in range(groups)]
+    return table | more
 
 
 def examples(folder: Path, names: list[tuple[str, str]], ending: str = ".png", **more: list[Any]) -> Path:

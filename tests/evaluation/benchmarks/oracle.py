@@ -104,7 +104,7 @@ def parquet(folder: Path, name: str, columns: Mapping[str, Any], images: str | N
     """
     rows = datasets.Dataset.from_dict(
         {
-            key: [{"bytes": one, "path": f"{number}.png"} for number, one in enumerate(values)]
+            key: [{"bytes": cell, "path": f"{number}.png"} for number, cell in enumerate(values)]
             if key == images
             else values
             for key, values in columns.items()

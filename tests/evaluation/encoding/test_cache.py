@@ -117,8 +117,8 @@ def test_other_weights_other_pixels_or_another_tokenizer_are_other_embeddings(cl
 
 def test_another_configuration_of_the_same_weights_is_another_model(clip, tmp_path):
     folder = shutil.copytree(clip, tmp_path / "model")
-    one = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
-    before = one.texts(TEXTS).vectors
+    embedder = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    before = embedder.texts(TEXTS).vectors
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["hidden_act"] = "gelu"
     (folder / "config.json").write_text(json.dumps(config))
@@ -138,9 +138,9 @@ def test_files_that_change_under_an_open_model_do_not_reach_the_cache(clip, tmp_
 
 def test_half_precision_weights_are_encoded_in_fp32(tmp_path):
     folder = tiny.clip(tmp_path / "half", dtype=torch.float16)
-    found = Embedder(folder, device="cpu").texts(TEXTS).vectors
+    vectors = Embedder(folder, device="cpu").texts(TEXTS).vectors
     full = Embedder(AutoModel.from_pretrained(folder, dtype=torch.float32)).texts(TEXTS).vectors
-    assert (found == full).all()
+    assert (vectors == full).all()
 
 
 def test_released_memory_comes_back_when_it_is_needed(clip, tmp_path):

@@ -103,14 +103,14 @@ def test_damaged_files_are_encoded_again_reported_and_replaced(damage, clip, who
     files = list(folder.glob("*/*.safetensors"))
     for path in files:
         DAMAGE[damage](path)
-    found, cache, number = encoded(clip, folder)
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    vectors, cache, number = encoded(clip, folder)
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
     assert number == len(PICTURES) + len(set(TEXTS))
     (note,) = cache.notes
     assert note.startswith(f"embedding cache: {len(files)} damaged files")
-    found, cache, number = encoded(clip, folder)
+    vectors, cache, number = encoded(clip, folder)
     assert number == 0 and cache.notes == []
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
 
 
 def test_no_bit_flip_changes_a_vector(clip, whole, tmp_path):
@@ -118,8 +118,8 @@ def test_no_bit_flip_changes_a_vector(clip, whole, tmp_path):
     for number in range(20):
         folder = shutil.copytree(whole[0], tmp_path / str(number))
         flip(generator.choice(sorted(folder.glob("*/*.safetensors"))), generator)
-        found, cache, again = encoded(clip, folder)
-        assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+        vectors, cache, again = encoded(clip, folder)
+        assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
         assert again in (len(PICTURES), len(set(TEXTS))) and len(cache.notes) == 1
 
 
@@ -129,9 +129,9 @@ def test_the_fingerprint_is_for_readers_only(content, clip, whole, tmp_path):
     before = {path: path.read_bytes() for path in folder.glob("*/fingerprint.json")}
     for path in before:
         path.unlink() if content is None else path.write_bytes(content)
-    found, cache, number = encoded(clip, folder)
+    vectors, cache, number = encoded(clip, folder)
     assert number == 0 and cache.notes == []
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -167,9 +167,9 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(
             raise PermissionError(13, "Read-only file system")
 
         monkeypatch.setattr(os, "replace", refuse)
-    found, cache, number = encoded(clip, folder)
+    vectors, cache, number = encoded(clip, folder)
     assert number == len(PICTURES) + len(set(TEXTS))
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
     (note,) = cache.notes
     assert str(folder) in note and "is not writable" in note
     assert sum("is not writable" in record.message for record in caplog.records) == 1

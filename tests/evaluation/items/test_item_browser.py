@@ -48,7 +48,7 @@ def saved(results, tmp_path_factory):
 
 
 def shown(browser, subset="add_att", item="0"):
-    return next(one for one in browser.items if (one.subset, one.item) == (subset, item))
+    return next(entry for entry in browser.items if (entry.subset, entry.item) == (subset, item))
 
 
 def held(text, name):
@@ -63,18 +63,18 @@ def right_of(item, model):
 
 def test_scores_of_the_page_are_those_that_decided(results):
     browser = evaluation_items(results)
-    own = [one for one in browser.items if one.benchmark == "SugarCrepe"]
+    own = [item for item in browser.items if item.benchmark == "SugarCrepe"]
     assert len(own) == 35 and browser.pair == ("clip", "other") and browser.about.startswith("All ")
-    for one in own:
+    for item in own:
         for model in ("clip", "other"):
-            assert right_of(one, model) == (one.outcomes["caption choice"][model].value == 1)
-    assert all(picture.uri.startswith("data:image/") for one in own for _, picture in one.pictures)
+            assert right_of(item, model) == (item.outcomes["caption choice"][model].value == 1)
+    assert all(picture.uri.startswith("data:image/") for item in own for _, picture in item.pictures)
 
 
 def test_what_a_caption_of_retrieval_finds_is_shown_with_that_caption(results):
-    own = [one for one in evaluation_items(results).items if one.benchmark == "pairs"]
-    assert own and all("recall" in metric or metric == "caption choice" for one in own for metric in one.outcomes)
-    assert all(one.texts and one.pictures[0][1] for one in own)
+    own = [item for item in evaluation_items(results).items if item.benchmark == "pairs"]
+    assert own and all("recall" in metric or metric == "caption choice" for item in own for metric in item.outcomes)
+    assert all(item.texts and item.pictures[0][1] for item in own)
 
 
 def test_texts_of_data_are_data_on_the_written_page(saved):
@@ -87,8 +87,8 @@ def test_texts_of_data_are_data_on_the_written_page(saved):
 def test_what_was_stored_gives_the_same_page_but_for_pictures(results, saved):
     stored = evaluation_items(hfcomp.EvaluationResults.load(saved))
     known = evaluation_items(results)
-    assert [one.texts for one in stored.items] == [one.texts for one in known.items]
-    assert all(picture is None for one in stored.items for _, picture in one.pictures)
+    assert [item.texts for item in stored.items] == [item.texts for item in known.items]
+    assert all(picture is None for item in stored.items for _, picture in item.pictures)
     assert any("hfcomp evaluate" in note for note in stored.notes)
     compared = evaluation_items(hfcomp.compare([f"{saved}:other", f"{saved}:clip"]))
     assert compared.pair == ("other", "clip")

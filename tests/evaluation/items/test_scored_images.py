@@ -28,16 +28,16 @@ def test_a_training_set_is_freed_of_a_benchmarks_images(tmp_path):
     rows = tiny.pairs(6).remove_columns("image").add_column("image", images)
     rows = rows.cast_column("image", datasets.Image(decode=False))
     scored = benchmark_images(["sugarcrepe"], folders=root)
-    kept, found = without_overlap(rows, scored, folder=tmp_path / "hashes", progress=False)
-    assert found.rows.tolist() == [0, 1] and kept["image_id"][:] == [f"tiny-{row}" for row in range(2, 6)]
-    assert (found.scored, found.shown, found.ways["look"]) == (20, 2, 2)
+    kept, overlap = without_overlap(rows, scored, folder=tmp_path / "hashes", progress=False)
+    assert overlap.rows.tolist() == [0, 1] and kept["image_id"][:] == [f"tiny-{row}" for row in range(2, 6)]
+    assert (overlap.scored, overlap.shown, overlap.ways["look"]) == (20, 2, 2)
     assert find_same(
         benchmark_images(["sugarcrepe"], {"sugarcrepe": root / "sugarcrepe", "val2017": root / "val2017"})
     )
 
 
 def find_same(scored: list) -> bool:
-    return [one.name for one in scored] == ["SugarCrepe"] and len(scored[0].cells) == 35
+    return [entry.name for entry in scored] == ["SugarCrepe"] and len(scored[0].cells) == 35
 
 
 def test_of_a_part_the_whole_of_several_columns_all_and_of_texts_alone_nothing():

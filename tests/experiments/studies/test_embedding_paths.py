@@ -120,23 +120,23 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
     words = f"--config slipform/vit_b32_coco --dataset {tmp_path / 'rows'} --evaluation own --evaluation_split"
     session = open_session({})
 
-    def found(split: str) -> HeldOutRows:
+    def read_rows(split: str) -> HeldOutRows:
         recipe = read_recipe("slipform", [*words.split(), split])
         return held_out_rows(recipe, 5, seed=1, num_negatives=1, session=session)
 
-    assert found("test").names == [f"tiny-{row}" for row in (0, 1, 2, 4, 5)]  # row 3 has none
+    assert read_rows("test").names == [f"tiny-{row}" for row in (0, 1, 2, 4, 5)]  # row 3 has none
     with pytest.raises(ValueError, match="embeddings .* needs the column 'negative_captions'"):
-        found("bare")
+        read_rows("bare")
     shutil.rmtree(tmp_path / "rows")
     unnamed = rows.select([0, 0, 1, 2]).remove_columns("image_id").map(without_image, with_indices=True)
     datasets.DatasetDict({"train": rows, "test": unnamed}).save_to_disk(tmp_path / "rows")
-    names = found("test").names
+    names = read_rows("test").names
     assert len(names) == 3 and names[0] == names[1] != names[2]  # by content; the row without an image is left out
     shutil.rmtree(tmp_path / "rows")
     empty = rows.select([3])
     datasets.DatasetDict({"train": rows, "test": empty}).save_to_disk(tmp_path / "rows")
     with pytest.raises(ValueError, match=r"none of the 1 rows in .* \(test\) has an image, a caption and a negative"):
-        found("test")
+        read_rows("test")
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +216,8 @@ def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], floa
     def embedded(row: dict, texts: list[str]) -> tuple[np.ndarray, list[np.ndarray]]:
         inputs = processor(text=texts, images=row["image"], return_tensors="pt", padding=True)
         with torch.no_grad():
-            found = model(**{**inputs, "pixel_values": inputs["pixel_values"].double()})
-        return unit(found.image_embeds[0].numpy()), [unit(vector) for vector in found.text_embeds.numpy()]
+            output = model(**{**inputs, "pixel_values": inputs["pixel_values"].double()})
+        return unit(output.image_embeds[0].numpy()), [unit(vector) for vector in output.text_embeds.numpy()]
 
     means, nearest = [], []
     for row in rows:
@@ -227,7 +227,7 @@ def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], floa
         for other in others:
             shifted = unit(image + other - text)
             pairs = (image, text), (image, other), (image, shifted), (text, other), (shifted, text), (shifted, other)
-            lines.append([1 - one @ two for one, two in pairs])
+            lines.append([1 - first @ second for first, second in pairs])
         means.append(np.mean(lines, axis=0))
         nearest.append(all(line[0] < line[1] for line in lines))
     return dict(zip(PAIRS, np.mean(means, axis=0), strict=True)), float(np.mean(nearest))
@@ -236,20 +236,20 @@ def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], floa
 @pytest.mark.parametrize("step", [0, 1])
 def test_distances_are_those_of_the_base_and_of_the_saved_checkpoint(swept, clip, step):
     folder, kept, *_ = swept
-    found = json.loads((folder / "embeddings.json").read_text())["variants"]["cement"]["points"]
+    points = json.loads((folder / "embeddings.json").read_text())["variants"]["cement"]["points"]
     values, nearest = by_hand(clip if step == 0 else kept, tiny.pairs(6))
-    assert [point["step"] for point in found] == [0, 1, 2, 3]
-    assert {name: found[step][name]["value"] for name in PAIRS} == pytest.approx(values, abs=tolerances.cosine())
-    assert found[step]["nearest"]["value"] == pytest.approx(nearest)
-    assert found[0]["image, text"] != found[1]["image, text"]
-    assert all(point[name]["low"] < point[name]["value"] < point[name]["high"] for point in found for name in PAIRS)
+    assert [point["step"] for point in points] == [0, 1, 2, 3]
+    assert {name: points[step][name]["value"] for name in PAIRS} == pytest.approx(values, abs=tolerances.cosine())
+    assert points[step]["nearest"]["value"] == pytest.approx(nearest)
+    assert points[0]["image, text"] != points[1]["image, text"]
+    assert all(point[name]["low"] < point[name]["value"] < point[name]["high"] for point in points for name in PAIRS)
 
 
 def test_the_base_and_the_examples_are_the_same_for_all_variants(swept):
-    found = json.loads((swept[0] / "embeddings.json").read_text())
-    cement, plain = (found["variants"][name] for name in FOLLOWED)
+    report = json.loads((swept[0] / "embeddings.json").read_text())
+    cement, plain = (report["variants"][name] for name in FOLLOWED)
     assert cement["points"][0] == plain["points"][0] and cement["points"][3] != plain["points"][3]
-    assert found["rows"] == 6 and found["setting"] == "followed" and found["seed"] == 1
+    assert report["rows"] == 6 and report["setting"] == "followed" and report["seed"] == 1
     (example,) = cement["examples"]
     row = tiny.pairs(1)[0]
     assert (example["caption"], example["negative_caption"]) == (row["caption"], row["negative_captions"][0])

@@ -53,21 +53,21 @@ def written(folder: Path, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("found", "ends"),
+    ("value", "ends"),
     [
         ({"low": "1e-10", "high": 1e-4, "log": True}, [1e-10, 1e-4]),  # YAML reads 1e-10 as text
         ({"low": 2, "high": 10, "int": True}, [2, 10]),
         ({"choices": ["a", 1, None]}, ["a", 1, None]),
     ],
 )
-def test_a_range(found, ends):
-    space = parse(Range, found, "here")
+def test_a_range(value, ends):
+    space = parse(Range, value, "here")
     assert repr(space.ends()) == repr(ends)
-    assert ("log" in str(space), "whole" in str(space)) == ("log" in found, "int" in found)
+    assert ("log" in str(space), "whole" in str(space)) == ("log" in value, "int" in value)
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("value", "message"),
     [
         (3, "here: found 3, expected a mapping"),
         ({"low": 1}, "here: high is missing. Expected a number, as in {low: 1e-5, high: 1e-2}"),
@@ -85,9 +85,9 @@ def test_a_range(found, ends):
         ({"choices": ["a", "a"]}, "here: choices: 'a' is listed twice"),
     ],
 )
-def test_a_wrong_range_is_refused(found, message):
+def test_a_wrong_range_is_refused(value, message):
     with pytest.raises(ValueError) as caught:
-        parse(Range, found, "here")
+        parse(Range, value, "here")
     assert message in str(caught.value)
 
 
@@ -259,10 +259,10 @@ def test_a_trial_that_fails_is_told_and_counted(whole):
 
 def test_the_best_is_a_recipe_and_keeps_its_model(whole, words):
     folder, _ = whole
-    found = json.loads((folder / "search.json").read_text())
-    ended = [trial for trial in found["trials"] if trial["value"] is not None]
+    report = json.loads((folder / "search.json").read_text())
+    ended = [trial for trial in report["trials"] if trial["value"] is not None]
     best = max(ended, key=lambda trial: (trial["value"], -trial["number"]))
-    assert found["best"] == best["number"] and best["facts"]["steps"] == 2
+    assert report["best"] == best["number"] and best["facts"]["steps"] == 2
     recipe = read_recipe("slipform", ["--config", str(folder / "best.yaml")])
     assert {name: recipe.given[name] for name in VALUES["ranges"]} == best["values"]
     assert "search" not in recipe.given and "output_dir" not in recipe.given and recipe.given["max_steps"] == 2
@@ -285,11 +285,11 @@ def test_it_begins_with_the_recipes_own_values_and_goes_on_when_more_are_asked_f
     def search(trials: int) -> tuple[Search, Path]:
         path = tmp_path / "mine.yaml"
         path.write_text(yaml.safe_dump({"minimize": VALUES["maximize"], "trials": trials, "ranges": ranges}))
-        found = read_plan("slipform", [*words, "--search", str(path), "--output_dir", str(tmp_path / "run")])
-        return found, run_search(found)
+        plan = read_plan("slipform", [*words, "--search", str(path), "--output_dir", str(tmp_path / "run")])
+        return plan, run_search(plan)
 
-    found, folder = search(1)
-    assert tried == [found.own_values()] and (folder / "finished").is_file()
+    plan, folder = search(1)
+    assert tried == [plan.own_values()] and (folder / "finished").is_file()
     assert search(3)[1] == folder and (folder / "finished").is_file()
     rates = [values["learning_rate"] for values in tried]
     results = json.loads((folder / "search.json").read_text())

@@ -59,8 +59,8 @@ def test_the_margins_of_slipform_are_forty_five_runs_of_one_recipe():
     assert sweep.recipe.trainer_arguments["output_dir"] == "runs/slipform-margins"
     noisy = sweep.parts["edit_noise", 43, "inverse"]
     assert noisy.experiment.edit_noise == 0.6 and sweep.recipe.experiment.edit_noise == 0
-    found = {key: noisy.trainer_arguments[key] for key in ("margin", "seed", "max_steps")}
-    assert found == {"margin": "inverse", "seed": 43, "max_steps": 7}
+    fields = {key: noisy.trainer_arguments[key] for key in ("margin", "seed", "max_steps")}
+    assert fields == {"margin": "inverse", "seed": 43, "max_steps": 7}
     assert sweep.parts["clean", 42, "static_1"].trainer_arguments["static_margin"] == 1.0
 
 
@@ -204,9 +204,9 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
     choice, recall = ("composition", "swap", "caption choice"), ("general", "all", "recall@1")
     plan = plan_of(["clean"], [1, 2, 3], ["none", "new"], logged=["margin"])
 
-    def model(name: str, right: int, found: float) -> pd.DataFrame:
+    def model(name: str, right: int, share: float) -> pd.DataFrame:
         first = [1.0] * right + [0.0] * (20 - right)
-        return outcomes(name, {swap: first, other: [0.0] * 4, choice: [1.0] * 20, recall: [found] * 8})
+        return outcomes(name, {swap: first, other: [0.0] * 4, choice: [1.0] * 20, recall: [share] * 8})
 
     tables = [model("base", 0, 1.0)]
     for seed, (none, new) in {1: (2, 12), 2: (4, 20), 3: (3, 16)}.items():
@@ -243,8 +243,8 @@ def test_seeds_that_disagree_are_no_difference_however_many_items_there_are(tmp_
         draws = generator.random(400)
         for variant, share in {"none": 0.5, "new": 0.5 + gain, "better": 0.75}.items():
             tables.append(outcomes(f"s/{seed}/{variant}", {line: (draws < share).astype(float)}))
-    found = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]
-    new, better = (found[name]["measures"]["drawn: choice"]["minus"] for name in ("new", "better"))
+    variants = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]
+    new, better = (variants[name]["measures"]["drawn: choice"]["minus"] for name in ("new", "better"))
     averaged = np.mean([table["value"] for table in tables[2::3]], axis=0)
     averaged = averaged - np.mean([table["value"] for table in tables[1::3]], axis=0)
     assert sign_flip_test(averaged, np.arange(400)) < 0.01  # as if the seeds were all there are
@@ -262,8 +262,8 @@ def test_seeds_that_disagree_are_no_difference_where_a_subset_has_a_single_image
         for variant, right in {"none": 100, "new": 100 + gained}.items():
             values = [1.0] * right + [0.0] * (200 - right)
             tables.append(outcomes(f"s/{seed}/{variant}", {many: values, single: [0.0]}))
-    found = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]["new"]["measures"]
-    average = found["drawn: average choice"]["minus"]
+    measures = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]["new"]["measures"]
+    average = measures["drawn: average choice"]["minus"]
     assert average["value"] == pytest.approx(0.05) and average["seeds"] == 3
     assert math.isnan(average["low"]) and math.isnan(average["high"])
     of_seeds = stats.ttest_1samp([0.15, -0.05, 0.05], 0).pvalue
@@ -274,8 +274,11 @@ def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     choice, group = ("composition", "swap", "choice"), ("composition", "swap", "group")
     plan = plan_of(["s"], [1], ["a", "b"])
     tables = [outcomes(name, {choice: [0, 1, 1, 1], group: [0, 0, 1, 1]}) for name in ("base", "s/1/a", "s/1/b")]
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice").contents
-    assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
+    contents = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice").contents
+    assert (contents["primary"], contents["measures"]) == (
+        "drawn: swap choice",
+        ["drawn: swap choice", "drawn: swap group"],
+    )
     with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
         summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choise")
 
@@ -292,16 +295,16 @@ def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
 
     tables = [model("base", 810, 40), model("s/1/a", 810, 40), model("s/1/b", 855, 50)]
     plan = plan_of(["s"], [1], ["a", "b"])
-    found = summarized(pd.concat(tables), plan, tmp_path)
+    summary = summarized(pd.concat(tables), plan, tmp_path)
     (expected,) = (
         entry
         for entry in summarize(pd.concat(tables), models=["s/1/a", "s/1/b"], references=["s/1/a"], subject=["s/1/b"])
         if entry["metric"] == line[2]
     )
     name = "drawn: mean per class"
-    assert found["base"] == pytest.approx({name: 0.65, "drawn: accuracy": 0.85})
-    assert found["settings"]["s"]["b"]["measures"][name]["value"] == pytest.approx(0.725)
-    minus = found["settings"]["s"]["b"]["measures"][name]["minus"]
+    assert summary["base"] == pytest.approx({name: 0.65, "drawn: accuracy": 0.85})
+    assert summary["settings"]["s"]["b"]["measures"][name]["value"] == pytest.approx(0.725)
+    minus = summary["settings"]["s"]["b"]["measures"][name]["minus"]
     wanted = expected["differences"]["s/1/b"]["s/1/a"]
     assert [minus[key] for key in ("value", "low", "high")] == pytest.approx(
         [wanted[key] for key in ("value", "low", "high")]
@@ -321,8 +324,8 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
     ]
     contrasts = {"part": {"with": ["a", "b"], "without": ["base", "c"]}, "none": {"with": ["a"], "without": ["a"]}}
     plan = plan_of(["s"], [1], ["a", "b", "c"], contrasts=contrasts)
-    found = summarized(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
-    part, none = (found[name]["drawn: choice"] for name in ("part", "none"))
+    differences = summarized(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
+    part, none = (differences[name]["drawn: choice"] for name in ("part", "none"))
     assert part["value"] == pytest.approx((3 / 4 + 1) / 2 - (2 / 4 + 1 / 4) / 2)
     assert part["low"] < part["value"] < part["high"] and 0 < part["p"] <= 1
     assert none["value"] == 0 and none["p"] == 1
@@ -393,16 +396,16 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(swept):
 
 def test_the_results_hold_every_setting_variant_and_measure(swept):
     folder, _ = swept
-    found = json.loads((folder / "sweep.json").read_text())
-    results = found["results"]
+    report = json.loads((folder / "sweep.json").read_text())
+    results = report["results"]
     assert results["measures"][0] == "own: caption choice" and len(results["measures"]) == 3
     assert {name: list(variants) for name, variants in results["settings"].items()} == {
         "slow": ["none", "high"],
         "fast": ["none", "high"],
     }
-    assert len(found["stages"]) == 12 and len(found["models"]) == 13
-    assert found["sweep_schema_version"] == 3
-    assert found["plan"]["seeds"] == [1, 2, 3]
+    assert len(report["stages"]) == 12 and len(report["models"]) == 13
+    assert report["sweep_schema_version"] == 3
+    assert report["plan"]["seeds"] == [1, 2, 3]
     assert results["settings"]["slow"]["none"]["logged"]["margin"] == 0
     assert results["settings"]["fast"]["high"]["logged"]["margin"] == pytest.approx(3.0)
 
@@ -464,5 +467,5 @@ def test_a_logged_metric_is_a_mean_over_steps(tmp_path):
     (tmp_path / "clean/1/kept/history.json").write_text(json.dumps(lines))
     share = {("composition", "all", "group"): [1.0, 0.0]}
     items = pd.concat([outcomes("base", share), outcomes("clean/1/kept", share)])
-    found = summarized(items, plan, tmp_path)["settings"]["clean"]["kept"]
-    assert found["logged"] == {"margin": 2.0}
+    variant = summarized(items, plan, tmp_path)["settings"]["clean"]["kept"]
+    assert variant["logged"] == {"margin": 2.0}

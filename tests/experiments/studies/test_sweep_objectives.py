@@ -53,9 +53,9 @@ def test_a_variants_own_fields_get_the_kinds_of_its_trainer(tmp_path):
     """YAML reads 1e-1 as a text; `margin` is a text for the recipe's trainer, and unknown to this one."""
     fields = {"objective": CE_CLIP, "rank_weight": "1e-1", "weight_decay": "2e-1"}
     sweep = read(tmp_path, variants={"cement": {}, "other": fields}, reference="other")
-    found = sweep.first("other")
-    assert found.trainer_class is CEClipTrainer
-    assert (found.trainer_arguments["rank_weight"], found.trainer_arguments["weight_decay"]) == (0.1, 0.2)
+    recipe = sweep.first("other")
+    assert recipe.trainer_class is CEClipTrainer
+    assert (recipe.trainer_arguments["rank_weight"], recipe.trainer_arguments["weight_decay"]) == (0.1, 0.2)
 
 
 def test_the_recipes_own_objective_is_no_other(tmp_path):
@@ -212,7 +212,7 @@ def made_up(plan: SweepPlan, change: dict[str, float]) -> SweepResults:
     others = plan.variant_values("objective")
     logged = {name: dict.fromkeys(plan.logged, nan if name in others else 1.0) for name in plan.variants}
     minus = {name: {plan.reference: change} for name in plan.variants if name != plan.reference}
-    minus |= {one: {other: change} for one, other in map(contrast_pair, plan.contrasts)}
+    minus |= {first: {second: change} for first, second in map(contrast_pair, plan.contrasts)}
     about = {"name": "m", "benchmark": "", "subset": "all", "metric": "m", "aspect": "composition", "chance": None}
     about["primary"] = "m"
     models = dict.fromkeys(["base", *plan.variants], {"value": 0.5, "lowest": 0.5, "highest": 0.5})
@@ -221,7 +221,9 @@ def made_up(plan: SweepPlan, change: dict[str, float]) -> SweepResults:
 
 
 def published(folder: Path, plan: SweepPlan, change: dict[str, float] = CHANGE, **facts: object) -> None:
-    models = {name: {"path": name} for name in ["base", *(f"all/{plan.seeds[0]}/{one}" for one in plan.variants)]}
+    models = {
+        name: {"path": name} for name in ["base", *(f"all/{plan.seeds[0]}/{variant}" for variant in plan.variants)]
+    }
     publish_sweep(folder, made_up(plan, change), stages=_costs(plan), facts={**FACTS, "models": models, **facts})
 
 

@@ -55,9 +55,9 @@ def photo(number: int, size: tuple[int, int] = SIZE) -> Image.Image:
 
 def mask(size: tuple[int, int] = SIZE) -> Mask:
     """A box inside the image."""
-    found = np.zeros((size[1], size[0]), dtype=bool)
-    found[10:24, 12:30] = True
-    return found
+    pixels = np.zeros((size[1], size[0]), dtype=bool)
+    pixels[10:24, 12:30] = True
+    return pixels
 
 
 def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
@@ -121,14 +121,14 @@ def item(project: Project, number: int, **changes: Any) -> Item:
     return Item(**columns | changes)
 
 
-def edit(project: Project, one: Item, number: int, quality: Quality = "very good", **changes: Any) -> Edit:
+def edit(project: Project, entry: Item, number: int, quality: Quality = "very good", **changes: Any) -> Edit:
     """An edit as the page makes it: another picture in a box."""
-    original = project.read(one.image)
+    original = project.read(entry.image)
     columns = {
         "image": project.save(compose(original, photo(1000 + number), mask())),
         "mask": project.save(mask_image(mask())),
         "caption": f"A blue dog number {number}.",
-        "original": one.captions[0],
+        "original": entry.captions[0],
         "mask_prompt": "red dog",
         "threshold": 0.4,
         "enlarge": (2, 3),
@@ -150,10 +150,10 @@ def project(folder: Path, number: int = 6, edits: dict[int, dict[str, Any]] | No
     """
     made = Project(folder)
     for place in range(number):
-        one = item(made, place)
-        made.decisions.add_items([one])
+        entry = item(made, place)
+        made.decisions.add_items([entry])
         annotator, reviewer = ("Ann Meyer", "Bo Larsen") if place % 2 else ("Bo Larsen", "Ann Meyer")
-        made.decisions.submit(annotator, one.id, edit(made, one, place, **(edits or {}).get(place, {})))
-        made.decisions.accept(reviewer, one.id, "okay" if place % 3 == 2 else "very good")
+        made.decisions.submit(annotator, entry.id, edit(made, entry, place, **(edits or {}).get(place, {})))
+        made.decisions.accept(reviewer, entry.id, "okay" if place % 3 == 2 else "very good")
     made.decisions.close()
     return folder

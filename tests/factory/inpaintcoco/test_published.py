@@ -59,7 +59,10 @@ def test_bad_rows_are_flagged_and_kept_and_unreadable_ones_set_aside(source, tmp
     for name in ("coco_image", "inpaint_image", "mask"):
         assert [cell["bytes"] for cell in rows[name]] == [cell["bytes"] for cell in original[name][:10]]
     aside = [json.loads(line) for line in (folder / "set_aside.jsonl").read_text().splitlines()]
-    assert [(one["row"], one["reason"]) for one in aside] == [(10, "no image"), (11, "license forbids adaptation")]
+    assert [(record["row"], record["reason"]) for record in aside] == [
+        (10, "no image"),
+        (11, "license forbids adaptation"),
+    ]
     flagged = Counter(reason for reason, _ in BAD.values()) | {"pixels differ outside the mask": 6}
     counts = json.loads((folder / "manifest.json").read_text())["counts"]
     assert {name: number for name, number in counts.items() if name.startswith("flag: ")} == {
@@ -81,13 +84,13 @@ def test_the_folder_loads_and_streams(source, tmp_path):
     rows = load_dataset(str(folder), split="test")
     assert len(rows) == 10 and rows[0]["mask"].size == sets.SIZE
     streamed = list(load_dataset(str(folder), split="test", streaming=True))
-    assert [one["coco_caption"] for one in streamed] == rows["coco_caption"][:]
+    assert [row["coco_caption"] for row in streamed] == rows["coco_caption"][:]
 
 
 def test_an_import_can_be_imported_again_with_equal_flags(source, tmp_path):
     first = built(source, tmp_path / "first")
     again = built(first, tmp_path / "again")
-    columns = [undecoded(load_training_set(str(one), split="test")) for one in (first, again)]
+    columns = [undecoded(load_training_set(str(path), split="test")) for path in (first, again)]
     for name in ("flags", "changed_outside", "worker", "source", "license"):
         assert columns[0][name][:] == columns[1][name][:]
 

@@ -43,7 +43,7 @@ def pinned(results: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in results.items() if key not in LEFT_OUT}
     kept["versions"] = results["versions"] | {"platform": results["versions"]["platform"].partition("-")[0]}
     method = list(results["results"][0]["models"])[-1]
-    compared = [one for aspect in ASPECTS for one in standing(select_aspect(results["results"], aspect))]
+    compared = [line for aspect in ASPECTS for line in standing(select_aspect(results["results"], aspect))]
     kept["results"] = [_line(line, method, line in compared) for line in results["results"]]
     kept["general_average"] = results["general_average"] and _line(results["general_average"], method, True)
     return without_local_paths(_rounded(kept))

@@ -22,8 +22,8 @@ OPENS_WITHIN, FILTERS_WITHIN = 5.0, 1.0
 
 @pytest.fixture(scope="module")
 def program():
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def opened(program, tmp_path):
         return page
 
     yield open_page
-    for found, address in seen:
-        assert not found.messages and set(found.requests) == {address}
+    for visit, address in seen:
+        assert not visit.messages and set(visit.requests) == {address}
     for context in contexts:
         context.close()
 

@@ -87,10 +87,10 @@ def test_a_random_scorer_is_at_chance(benchmark):
 def test_scores_by_tag_and_of_all(tmp_path):
     """Item 0's second caption fits both images: its text score is lost, its image score and all others are not."""
     encoder = Sighted(oracle.knowing(TRUE | {0: ["caption 0", "caption 1"]}))
-    found = scores(WINOGROUND, run_benchmark(WINOGROUND, items(WINOGROUND, on_hub(tmp_path / "w")), encoder))
-    assert found["Object", "text"] == found["Object", "image"] == found["Object", "group"] == 0
-    assert found["Relation", "group"] == found["Both", "group"] == 1
-    assert found["all items", "group"] == 3 / 4
+    values = scores(WINOGROUND, run_benchmark(WINOGROUND, items(WINOGROUND, on_hub(tmp_path / "w")), encoder))
+    assert values["Object", "text"] == values["Object", "image"] == values["Object", "group"] == 0
+    assert values["Relation", "group"] == values["Both", "group"] == 1
+    assert values["all items", "group"] == 3 / 4
 
 
 def test_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch):
@@ -177,11 +177,11 @@ def test_known_scorers_of_bivlc_in_a_folder_and_on_the_hub(tmp_path, monkeypatch
 
 def test_subsets_have_sugarcrepe_s_names_and_a_caption_of_both_images_loses_both_directions(tmp_path):
     encoder = Sighted(oracle.knowing(BIVLC_TRUE | {4: ["caption 4", "caption 5"]}))
-    found = scores(BIVLC, run_benchmark(BIVLC, items(BIVLC, bivlc_on_hub(tmp_path / "b")), encoder))
-    assert [found["swap_att", metric] for metric in ("text", "image", "group")] == [0, 0, 0]
-    assert found["replace_obj", "group"] == found["add_obj", "group"] == 1
-    assert found["all items", "group"] == 3 / 4
-    assert found["macro of subsets", "group"] == pytest.approx(2 / 3)
+    values = scores(BIVLC, run_benchmark(BIVLC, items(BIVLC, bivlc_on_hub(tmp_path / "b")), encoder))
+    assert [values["swap_att", metric] for metric in ("text", "image", "group")] == [0, 0, 0]
+    assert values["replace_obj", "group"] == values["add_obj", "group"] == 1
+    assert values["all items", "group"] == 3 / 4
+    assert values["macro of subsets", "group"] == pytest.approx(2 / 3)
 
 
 def test_what_bivlc_lacks_is_left_out_or_named(tmp_path):
@@ -215,11 +215,11 @@ def test_known_scorers_of_colorswap(tmp_path):
 
 
 def test_from_the_hub_the_test_split_alone(tmp_path, monkeypatch):
-    found = oracle.HubOnDisk(
+    hub_stub = oracle.HubOnDisk(
         monkeypatch, **{"stanfordnlp/colorswap": colorswap_on_hub(tmp_path / "c", caption_2=["", "b", "c"])}
     )
     assert items(COLORSWAP, None).left_out == {EMPTY_CAPTION: 1}
-    assert found.asked == [("stanfordnlp/colorswap", {"split": "test", "revision": None})]
+    assert hub_stub.asked == [("stanfordnlp/colorswap", {"split": "test", "revision": None})]
 
 
 VISMIN_KINDS = ("object", "counting", "counting", "relation")
@@ -246,10 +246,10 @@ def test_known_scorers_of_vismin_in_a_folder_and_on_the_hub(tmp_path, monkeypatc
 
 def test_each_kind_of_change_counts_once(tmp_path):
     encoder = Sighted(oracle.knowing(VISMIN_TRUE | {2: []}))
-    found = scores(VISMIN, run_benchmark(VISMIN, items(VISMIN, vismin_on_hub(tmp_path / "v")), encoder))
-    assert [found[kind, "group"] for kind in ("object", "counting", "relation")] == [1, 1 / 2, 1]
-    assert found["macro of categories", "group"] == pytest.approx(5 / 6)
-    assert found["all items", "group"] == 3 / 4
+    values = scores(VISMIN, run_benchmark(VISMIN, items(VISMIN, vismin_on_hub(tmp_path / "v")), encoder))
+    assert [values[kind, "group"] for kind in ("object", "counting", "relation")] == [1, 1 / 2, 1]
+    assert values["macro of categories", "group"] == pytest.approx(5 / 6)
+    assert values["all items", "group"] == 3 / 4
 
 
 def test_what_vismin_lacks_is_left_out_or_named(tmp_path):
@@ -327,9 +327,9 @@ def test_the_score_of_the_paper_comes_first(tmp_path):
     both = MMVP_VLM_TRUE | {1: [*MMVP_VLM_TRUE[0], *MMVP_VLM_TRUE[1]]}
     report = run_benchmark(MMVP_VLM, items(MMVP_VLM, raw_mmvp(tmp_path)), Sighted(oracle.knowing(both)))
     assert report.items["metric"].iloc[0] == "image"
-    found = scores(MMVP_VLM, report)
-    assert found["Orientation", "image"] == 0.5 and found["Camera Perspective", "image"] == 1
-    assert found["mean of 9 patterns", "image"] == 0.75
+    values = scores(MMVP_VLM, report)
+    assert values["Orientation", "image"] == 0.5 and values["Camera Perspective", "image"] == 1
+    assert values["mean of 9 patterns", "image"] == 0.75
 
 
 def test_mmvp_vlm_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def packed(folder: Path, prefix: str = "data") -> Path:
     return folder
 
 
-@pytest.mark.parametrize("benchmark", SPEC, ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", SPEC, ids=lambda benchmark: benchmark.name)
 @pytest.mark.parametrize("layout", [unpacked, packed])
 def test_known_scorers_on_both_layouts(tmp_path, layout, benchmark):
     rows = items(benchmark, layout(tmp_path / "spec"))
@@ -116,7 +116,7 @@ def test_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch, clip):
 
 def test_both_directions_share_a_folder(tmp_path):
     unpacked(tmp_path / "spec")
-    assert all(len(load_items(one, Folders(root=tmp_path)).rows) == sum(SETS.values()) for one in SPEC)
+    assert all(len(load_items(benchmark, Folders(root=tmp_path)).rows) == sum(SETS.values()) for benchmark in SPEC)
 
 
 def test_what_is_wrong_is_named(tmp_path):

@@ -67,7 +67,7 @@ def packed(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("benchmark", [PRODUCTIVITY, LAION], ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", [PRODUCTIVITY, LAION], ids=lambda benchmark: benchmark.name)
 @pytest.mark.parametrize("layout", [raw, packed])
 def test_known_scorers_on_regions_of_both_layouts(tmp_path, layout, benchmark):
     rows = items(benchmark, layout(tmp_path / "crepe"))
@@ -91,14 +91,14 @@ def test_a_random_scorer_is_at_chance_whatever_the_number_of_negatives(tmp_path)
 def test_averages_over_numbers_of_atoms(tmp_path):
     """Right with an even number of atoms only, five of nine."""
     encoder = Sighted(oracle.knowing(TRUE | {1: []}))
-    found = scores(PRODUCTIVITY, run_benchmark(PRODUCTIVITY, items(PRODUCTIVITY, raw(tmp_path)), encoder))
-    assert found["atom", "caption choice"] == found["negate", "caption choice"] == pytest.approx(5 / 9)
-    assert found["swap 4", "caption choice"] == 1 and found["swap 5", "caption choice"] == 0
+    values = scores(PRODUCTIVITY, run_benchmark(PRODUCTIVITY, items(PRODUCTIVITY, raw(tmp_path)), encoder))
+    assert values["atom", "caption choice"] == values["negate", "caption choice"] == pytest.approx(5 / 9)
+    assert values["swap 4", "caption choice"] == 1 and values["swap 5", "caption choice"] == 0
 
 
 def test_one_folder_serves_all_and_texts_come_by_themselves(tmp_path, monkeypatch):
     folder = packed(tmp_path / "crepe")
-    assert [len(load_items(one, Folders(root=tmp_path)).rows) for one in CREPE] == [27, 6, 6, 6]
+    assert [len(load_items(benchmark, Folders(root=tmp_path)).rows) for benchmark in CREPE] == [27, 6, 6, 6]
     asked = repositories(monkeypatch, {WEB: folder})
     assert len(items(LAION, None, visual_genome=folder / "visual_genome").rows) == 6
     assert asked == [(WEB, ("syst_hard_negatives.zip",))]

@@ -70,8 +70,8 @@ def test_scorers_against_chance(folder):
     assert means(perfect) == {("all", name): 1.0 for name in ("precision", "recall", "rank correlation")}
     assert means(run(HIERARCAPS, folder, ordered(-1.0)))["all", "rank correlation"] == -1
     assert set(means(run(HIERARCAPS, folder, constant(IMAGES))).values()) == {0.0}
-    found = run(HIERARCAPS, folder, random(IMAGES)).items
-    for _, line in found.groupby("metric"):
+    items = run(HIERARCAPS, folder, random(IMAGES)).items
+    for _, line in items.groupby("metric"):
         assert line["value"].mean() == pytest.approx(line["chance"].mean(), abs=4 * line["value"].std() / IMAGES**0.5)
 
 
@@ -152,9 +152,9 @@ def test_level_by_level_the_first_text_is_level_4(folder):
     folders = Folders(own={"hierarcaps": folder})
     rows = validate(HIERARCAPS_LEVELS, load_items(HIERARCAPS_LEVELS, folders)).rows
     assert [rows[f"level_{level}"][3] for level in (4, 3, 2, 1)] == captions(3)
-    found = run(HIERARCAPS_LEVELS, folder, knowing({number: captions(number)[3:] for number in range(IMAGES)}))
+    report = run(HIERARCAPS_LEVELS, folder, knowing({number: captions(number)[3:] for number in range(IMAGES)}))
     kinds = ("choice of 2", "choice of 10", "retrieval")
     expected = {("all", f"level {level} image {kind}"): float(level == 1) for level in (1, 2, 3, 4) for kind in kinds}
-    assert means(found) == expected
-    chances = found.items.groupby("metric")["chance"].first()
+    assert means(report) == expected
+    chances = report.items.groupby("metric")["chance"].first()
     assert [chances[f"level 4 image {kind}"] for kind in kinds] == [1 / 2, 1 / 10, 1 / IMAGES]

@@ -49,10 +49,10 @@ def test_the_paper_s_score_comes_first_by_concept_and_averaged(tmp_path):
         INPAINTCOCO, items(INPAINTCOCO, on_hub(tmp_path / "i")), Sighted(oracle.knowing(TRUE | {6: [], 7: []}))
     )
     assert list(dict.fromkeys(report.items["metric"])) == ["image", "group", "text"]
-    found = scores(INPAINTCOCO, report)
-    assert found["object", "image"] == found["color", "image"] == 1 and found["size", "image"] == 0
-    assert found["macro of 3 concepts", "image"] == pytest.approx(2 / 3)
-    assert found["micro", "image"] == 3 / 4
+    values = scores(INPAINTCOCO, report)
+    assert values["object", "image"] == values["color", "image"] == 1 and values["size", "image"] == 0
+    assert values["macro of 3 concepts", "image"] == pytest.approx(2 / 3)
+    assert values["micro", "image"] == 3 / 4
 
 
 def test_items_of_one_photograph_have_its_number(tmp_path):
@@ -96,12 +96,12 @@ def test_an_imported_copy_gives_the_same_items_and_scores(tmp_path):
     captions = ["caption 1", " ", "caption 5", "caption 7"]
     source = on_hub(tmp_path / "hub", inpaint_caption=captions)
     folder = built(source, tmp_path / "built", any_license=True)
-    found = [items(INPAINTCOCO, place) for place in (source, folder)]
-    assert [one.left_out for one in found] == [{EMPTY_CAPTION: 1}] * 2
+    copies = [items(INPAINTCOCO, place) for place in (source, folder)]
+    assert [data.left_out for data in copies] == [{EMPTY_CAPTION: 1}] * 2
     for name in ("caption", "negative_captions", "subset", "image_id", "item"):
-        assert found[0].rows[name][:] == found[1].rows[name][:]
-    assert found[1].rows["image_id"][:] == ["139", "285", "632"]
-    check_known_scorers(INPAINTCOCO, found[1], TRUE)
+        assert copies[0].rows[name][:] == copies[1].rows[name][:]
+    assert copies[1].rows["image_id"][:] == ["139", "285", "632"]
+    check_known_scorers(INPAINTCOCO, copies[1], TRUE)
 
 
 def test_a_set_of_an_annotation_project(tmp_path, monkeypatch):
