@@ -40,7 +40,7 @@ class Seen:
     requests: list[str] = field(default_factory=list)
 
 
-def watched(page: Page) -> Seen:
+def watch(page: Page) -> Seen:
     """Records what a page does from now on; images in the page itself (`data:`) are not requests."""
     seen = Seen()
     page.on("console", lambda message: seen.messages.append(message.text))

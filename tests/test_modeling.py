@@ -435,7 +435,7 @@ def test_an_adapter_of_another_name_comes_back(clip, tmp_path):
     assert all((p == 0.5).all() for name, p in other.named_parameters() if "lora_B" in name)
 
 
-def changed(path, *, without=(), extra=()):
+def change_weights(path, *, without=(), extra=()):
     state = {name: value for name, value in load_file(path).items() if name not in without}
     save_file(state | {name: torch.zeros(1) for name in extra}, path, metadata={"format": "pt"})
 
@@ -443,7 +443,7 @@ def changed(path, *, without=(), extra=()):
 def test_a_checkpoint_that_does_not_fit_names_the_keys(clip, tmp_path):
     model = encoder(clip, {"value": Value()})
     model.save_pretrained(tmp_path)
-    changed(tmp_path / "model.safetensors", without=["text_projection.weight"], extra=["stray"])
+    change_weights(tmp_path / "model.safetensors", without=["text_projection.weight"], extra=["stray"])
     with pytest.raises(ValueError, match=r"lack \['text_projection.weight'\] and contain unexpected \['stray'\]"):
         model.load_pretrained(tmp_path)
 
@@ -465,7 +465,7 @@ def test_an_adapter_that_does_not_fit_names_the_keys(adapter, tmp_path, change):
     folder = shutil.copytree(adapter, tmp_path / "adapter")
     path = folder / "adapter_model.safetensors"
     name = min(load_file(path))
-    changed(path, **{key: [name] if value is None else value for key, value in change.items()})
+    change_weights(path, **{key: [name] if value is None else value for key, value in change.items()})
     with pytest.raises(ValueError, match="stray" if "extra" in change else "lora_A"):
         encoder(adapter).load_pretrained(folder)
 

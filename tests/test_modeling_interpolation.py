@@ -18,7 +18,7 @@ EPSILON = torch.finfo(torch.float32).eps
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
+def tuned_model(tmp_path_factory):
     return tiny.clip(tmp_path_factory.mktemp("tuned"), seed=1)
 
 
@@ -64,8 +64,8 @@ def test_a_saved_point_of_a_siglip_has_what_sentence_transformers_needs(clip, si
         assert (tmp_path / place.name / MODULE_CONFIG_FILE).is_file() == (place == siglip)
 
 
-def test_points_do_not_depend_on_the_ones_before(clip, tuned):
-    interpolation = load_interpolation(clip, tuned)
+def test_points_do_not_depend_on_the_ones_before(clip, tuned_model):
+    interpolation = load_interpolation(clip, tuned_model)
     first = {name: value.clone() for name, value in interpolation.set(0.4).state_dict().items()}
     interpolation.set(1.0)
     interpolation.set(0.0)
@@ -145,12 +145,12 @@ def test_what_was_trained_beside_an_adapter_is_interpolated_too(clip, tmp_path):
     assert scales == pytest.approx([scale.item() - 1, scale.item() - 0.75])
 
 
-def test_an_adapter_of_another_base_is_refused(clip, tuned, tmp_path):
+def test_an_adapter_of_another_base_is_refused(clip, tuned_model, tmp_path):
     folder = adapter(clip, tmp_path / "adapter")
     with pytest.raises(ValueError, match=r"is an adapter for .*, whose \S+ differs from that of"):
-        load_interpolation(tuned, folder)
+        load_interpolation(tuned_model, folder)
     with pytest.raises(ValueError, match="is an adapter. Pass a complete model"):
-        load_interpolation(folder, tuned)
+        load_interpolation(folder, tuned_model)
 
 
 def test_an_adapter_of_another_kind_is_refused(clip, tmp_path):
@@ -185,6 +185,6 @@ def test_whole_numbers_have_to_be_equal(clip):
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
-def test_an_alpha_beyond_the_ends_is_refused(clip, tuned, alpha):
+def test_an_alpha_beyond_the_ends_is_refused(clip, tuned_model, alpha):
     with pytest.raises(ValueError, match=r"alpha: found .*, expected 0 \(the base\) to 1"):
-        load_interpolation(clip, tuned).set(alpha)
+        load_interpolation(clip, tuned_model).set(alpha)

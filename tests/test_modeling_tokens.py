@@ -34,7 +34,7 @@ def _read(folder) -> torch.nn.Module:
     return load_backbone(folder)
 
 
-def loaded(folder) -> torch.nn.Module:
+def load_model(folder) -> torch.nn.Module:
     """The model, a new one each time; to read it from disk takes longer than most tests."""
     return copy.deepcopy(_read(folder))
 
@@ -42,7 +42,7 @@ def loaded(folder) -> torch.nn.Module:
 @functools.cache
 def shaken(folder) -> torch.nn.Module:
     """The model with its biases and norms no longer 0 and 1."""
-    model = loaded(folder).eval()
+    model = load_model(folder).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -145,7 +145,7 @@ def test_a_token_of_clip_goes_the_way_of_the_class_token(folder):
 
 
 def test_the_tokens_leave_the_heads_query_and_keys_alone(siglip):
-    model = loaded(siglip)
+    model = load_model(siglip)
     encode_image_tokens(model, pixels())[1].square().sum().backward()
     assert model.vision_model.head.probe.grad.abs().max() == 0
     width = model.config.vision_config.hidden_size
@@ -163,11 +163,11 @@ def test_the_tokens_leave_the_heads_query_and_keys_alone(siglip):
 def test_an_adapter_of_the_head_counts_in_the_tokens(folder, targets):
     torch.manual_seed(0)
     settings = LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
-    adapted = get_peft_model(loaded(folder), settings).eval()
+    adapted = get_peft_model(load_model(folder), settings).eval()
     actual = encode_image_tokens(adapted, pixels())
     ids, mask = batch_for(folder)["input_ids"], torch.ones(SIZE, 1, 1, dtype=torch.bool)
     phrases = encode_phrases(adapted, ids, mask.expand(-1, -1, ids.shape[1]))
-    plain = encode_image_tokens(loaded(folder).eval(), pixels())
+    plain = encode_image_tokens(load_model(folder).eval(), pixels())
     merged = adapted.merge_and_unload()
     for value, other, without in zip(actual, encode_image_tokens(merged, pixels()), plain, strict=True):
         torch.testing.assert_close(value, other, atol=tolerances.embedding(), rtol=0)
@@ -179,9 +179,9 @@ def test_an_adapter_of_the_head_counts_in_the_tokens(folder, targets):
 @pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_half_precision_gives_unit_tokens_in_fp32(folder):
     with torch.autocast("cpu", torch.bfloat16):
-        autocast = encode_image_tokens(loaded(folder), pixels())
-    half = encode_image_tokens(loaded(folder).to(torch.bfloat16), pixels())
-    exact = encode_image_tokens(loaded(folder), pixels())
+        autocast = encode_image_tokens(load_model(folder), pixels())
+    half = encode_image_tokens(load_model(folder).to(torch.bfloat16), pixels())
+    exact = encode_image_tokens(load_model(folder), pixels())
     for outputs in (autocast, half):
         for value, other in zip(outputs, exact, strict=True):
             assert value.dtype == torch.float32
@@ -227,7 +227,7 @@ def test_the_state_that_a_text_pools_is_its_embedding(model_folder):
 
 def outputs_and_gradients(folder, batch, mini_batch_size):
     required = (*USES, "negative_text_embeds")
-    model = DualEncoder(loaded(folder), required_features=required, mini_batch_size=mini_batch_size).train()
+    model = DualEncoder(load_model(folder), required_features=required, mini_batch_size=mini_batch_size).train()
     features = model(**batch)
     joint = features.concept_embeds @ features.tokens.flatten(0, 1).T
     (
@@ -261,7 +261,7 @@ def test_both_sources_have_one_layout(siglip):
     for concept_tokens in (False, True):
         batch = batch_for(siglip, concept_tokens=concept_tokens)
         model = DualEncoder(
-            loaded(siglip), required_features=("concept_embeds", "concept_image_index", "concept_id")
+            load_model(siglip), required_features=("concept_embeds", "concept_image_index", "concept_id")
         ).eval()
         outputs[concept_tokens] = model(**batch)
         of_batch = {"concept_image_index", "concept_id", "image_id", "text_id", "negative_text_id"}
@@ -273,7 +273,7 @@ def test_both_sources_have_one_layout(siglip):
 
 @torch.no_grad()
 def test_tokens_are_those_of_the_images_and_not_of_negative_images(clip):
-    model = DualEncoder(loaded(clip), required_features=("image_embeds", "negative_image_embeds", "tokens")).eval()
+    model = DualEncoder(load_model(clip), required_features=("image_embeds", "negative_image_embeds", "tokens")).eval()
     both = torch.cat([pixels(), pixels(2).flip(-1)])
     mask = torch.tensor([True, False, True, False, False])
     features = model(batch_for(clip)["input_ids"], pixels=both, negative_image_mask=mask)
@@ -283,9 +283,9 @@ def test_tokens_are_those_of_the_images_and_not_of_negative_images(clip):
 
 def test_nothing_is_frozen_where_tokens_are_used(model_folder):
     bias = ("logit_bias",) if "siglip" in model_folder.name else ()
-    assert DualEncoder(loaded(model_folder), required_features=(*USES, *bias)).freeze_unused() == []
+    assert DualEncoder(load_model(model_folder), required_features=(*USES, *bias)).freeze_unused() == []
 
 
 def test_a_model_of_tokens_alone_freezes_the_texts(clip):
-    frozen = DualEncoder(loaded(clip), required_features=("tokens",)).freeze_unused()
+    frozen = DualEncoder(load_model(clip), required_features=("tokens",)).freeze_unused()
     assert frozen and not [name for name in frozen if "vision_model" in name or "visual" in name]

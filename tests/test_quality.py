@@ -49,13 +49,13 @@ def trees() -> dict[Path, ast.Module]:
 @cache
 def calls() -> list[tuple[Path, str, ast.Call]]:
     """Of all calls in the package the file, what is called, as it is written, and the node."""
-    return [(path, name, node) for path, tree in trees().items() for name, node in called(tree)]
+    return [(path, name, node) for path, tree in trees().items() for name, node in called_names(tree)]
 
 
 @cache
 def imports() -> list[tuple[Path, str, ast.AST]]:
     """Of all imports in the package the file, the name and the node; see `imported`."""
-    return [(path, name, node) for path, tree in trees().items() for name, node in imported(tree)]
+    return [(path, name, node) for path, tree in trees().items() for name, node in imported_names(tree)]
 
 
 def make_check() -> list[list[str]]:
@@ -84,7 +84,7 @@ def test_make_check(name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+def imported_names(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Absolute dotted names that a tree imports; `from a import b` gives `a` and `a.b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -107,11 +107,11 @@ def imported_on_load(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
             pending.extend(node.orelse)
             continue
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from imported(node)
+            yield from imported_names(node)
         pending.extend(ast.iter_child_nodes(node))
 
 
-def called(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+def called_names(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
@@ -121,7 +121,7 @@ def place(path: Path, node: ast.AST) -> str:
     return f"{path.relative_to(ROOT)}:{node.lineno}"
 
 
-def in_folder(path: Path, *names: str) -> bool:
+def is_in_folder(path: Path, *names: str) -> bool:
     return path.relative_to(PACKAGE).parts[0] in names
 
 
@@ -129,7 +129,7 @@ def test_torch_distributed_is_imported_in_one_folder():
     uses = {
         place(path, node)
         for path, name, node in imports()
-        if f"{name}.".startswith("torch.distributed.") and not in_folder(path, "distributed")
+        if f"{name}.".startswith("torch.distributed.") and not is_in_folder(path, "distributed")
     }
     assert not uses
 
@@ -140,7 +140,7 @@ def test_torch_distributed_is_not_reached_as_an_attribute():
         for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "distributed" and ast.unparse(node) == "torch.distributed"
-        if not in_folder(path, "distributed")
+        if not is_in_folder(path, "distributed")
     ]
     assert not uses
 
@@ -166,7 +166,7 @@ def test_losses_import_torch_and_nothing_else():
     uses = {
         f"{place(path, node)} {name}"
         for path, name, node in imports()
-        if in_folder(path, "losses")
+        if is_in_folder(path, "losses")
         if name.partition(".")[0] not in allowed and not f"{name}.".startswith(("hfcomp.losses.", "hfcomp._lazy."))
     }
     assert not uses
@@ -176,7 +176,7 @@ def test_negatives_and_metrics_load_without_torch():
     uses = {
         f"{place(path, node)} {name}"
         for path, tree in trees().items()
-        if in_folder(path, "negatives", "parsing", "metrics")
+        if is_in_folder(path, "negatives", "parsing", "metrics")
         for name, node in imported_on_load(tree)
         if name.partition(".")[0] in ("torch", "transformers")
     }
@@ -199,7 +199,7 @@ def test_no_print_outside_the_command_line():
         if name == "print"
         and path.name != "command.py"
         and "commands" not in path.parts
-        and not in_folder(path, "cli", "experiments")
+        and not is_in_folder(path, "cli", "experiments")
     ]
     assert not uses
 
@@ -240,7 +240,7 @@ def test_no_code_from_elsewhere_is_run():
 def test_every_model_and_processor_is_loaded_without_code_of_its_author():
     """Left out, `trust_remote_code` asks at the terminal; datasets' loading has no such parameter any more."""
     scripts = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks_perf").rglob("*.py")}
-    others = [(path, name, node) for path, tree in scripts.items() for name, node in called(tree)]
+    others = [(path, name, node) for path, tree in scripts.items() for name, node in called_names(tree)]
     unable = {"PeftConfig", "PeftModel"}  # adapters hold no code
     loads = [
         (place(path, node), {keyword.arg for keyword in node.keywords})

@@ -136,16 +136,16 @@ def test_file_and_folder_are_forced_to_disk_around_the_renaming(tmp_path, monkey
     done = []
     sync, replace = os.fsync, os.replace
 
-    def synced(descriptor):
+    def record_sync(descriptor):
         done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.partition(".")[0])
         sync(descriptor)
 
-    def replaced(source, target):
+    def record_replace(source, target):
         done.append("replace")
         replace(source, target)
 
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "replace", record_replace)
     write_text(tmp_path / "file", "a")
     assert done == ["file", "replace", tmp_path.name]
 
@@ -229,7 +229,7 @@ WRITERS = {"write_text", "write_bytes", "to_parquet", "to_csv", "write_table", "
 MOVERS = {"os.replace", "os.rename", "shutil.move"}
 
 
-def unguarded(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
+def unguarded_calls(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
     """Calls that put a file in its place, outside of a `with replacing(...)`."""
     if isinstance(node, ast.With):
         calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
@@ -246,7 +246,7 @@ def unguarded(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
         if name in MOVERS or ((of_path or opens or last in ("save_file", "FileLock")) and not inside):
             yield node
     for child in ast.iter_child_nodes(node):
-        yield from unguarded(child, inside)
+        yield from unguarded_calls(child, inside)
 
 
 def test_nobody_else_in_the_library_puts_a_file_in_its_place():
@@ -255,7 +255,7 @@ def test_nobody_else_in_the_library_puts_a_file_in_its_place():
         f"{path.relative_to(PACKAGE)}:{call.lineno} {ast.unparse(call.func)}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.name != "writing.py" and str(path.relative_to(PACKAGE)) not in allowed
-        for call in unguarded(ast.parse(path.read_text(encoding="utf-8")))
+        for call in unguarded_calls(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not uses
 
@@ -264,9 +264,11 @@ def test_nobody_else_in_the_library_puts_a_file_in_its_place():
     "code", ["os.replace(a, b)", "path.write_text('a')", "open(path, 'w')", "path.open(mode='wb')", "f.savefig(path)"]
 )
 def test_what_it_looks_for_is_found(code):
-    assert len(list(unguarded(ast.parse(code)))) == 1
-    assert not list(unguarded(ast.parse(f"with replacing(path) as part:\n    {code}"))) or "os." in code
-    assert not list(unguarded(ast.parse("write_text(path, json.dumps(a))\nopen(path, 'rb')\nt.to_csv(index=False)")))
+    assert len(list(unguarded_calls(ast.parse(code)))) == 1
+    assert not list(unguarded_calls(ast.parse(f"with replacing(path) as part:\n    {code}"))) or "os." in code
+    assert not list(
+        unguarded_calls(ast.parse("write_text(path, json.dumps(a))\nopen(path, 'rb')\nt.to_csv(index=False)"))
+    )
 
 
 def test_bytes_are_appended_at_a_place_and_what_was_behind_it_is_cut_off(tmp_path):

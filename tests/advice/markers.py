@@ -32,7 +32,7 @@ def markers() -> list[Marker]:
     """Every marker below tests/; their arguments are strings, or constants of the file."""
     entries = []
     for test, tree in trees(("tests",), containing="follows(").items():
-        constants = dict(part for node in tree.body if isinstance(node, ast.Assign) for part in _assigned(node))
+        constants = dict(part for node in tree.body if isinstance(node, ast.Assign) for part in _assigned_texts(node))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _name(node.func) == "follows":
                 path, fragment = _arguments(node, constants, f"{test}:{node.lineno}")
@@ -40,7 +40,7 @@ def markers() -> list[Marker]:
     return entries
 
 
-def _assigned(node: ast.Assign) -> Iterator[tuple[str, Any]]:
+def _assigned_texts(node: ast.Assign) -> Iterator[tuple[str, Any]]:
     """The texts of an assignment, as of `PATH = "..."`, `PATH, OTHER = "...", "..."` or `BOTH = ("...", "...")`."""
     for target in node.targets:
         several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)

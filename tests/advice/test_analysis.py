@@ -18,7 +18,7 @@ from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.experiments.studies.embedding_distances import select_rows
 from tests import tiny
 from tests.analysis.gallery.pages import held
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 ITEMS, AUDIT = "hfcomp/analysis/pairs/items.py", "hfcomp/analysis/audit/"
 MARKS = "hfcomp/analysis/gallery/marks.py"
@@ -123,7 +123,7 @@ def test_analyze(advice, tmp_path):
         "--text_model",
         "none",
     ]
-    sets = [str(built(tmp_path / name / "set")) for name in ("one", "two")]
+    sets = [str(write_build(tmp_path / name / "set")) for name in ("one", "two")]
     message = advice.command("analyze", *sets, *options)
     cli.main(["analyze", sets[0], message.partition("for example ")[2].rstrip("."), *options])
     bare = datasets.Dataset.from_dict({"caption": ["a red dog"], "negative_captions": [[]], "odd": [["a red cat"]]})

@@ -27,7 +27,7 @@ from hfcomp.data.urls import UrlAccess
 from hfcomp.factory.builder import find_builder
 from hfcomp.parsing import load_parser
 from tests import tiny
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 COLLATORS, DRAWN = "hfcomp/data/collators.py", "hfcomp/data/sampling/draws.py"
 IMAGES, STREAMING = "hfcomp/data/images.py", "hfcomp/data/sampling/streaming.py"
@@ -341,7 +341,7 @@ def test_ratings(advice, train_begins, splits):
 )
 def test_builders(advice, tmp_path):
     for name in ("high_concreteness", "random"):
-        built(tmp_path / name, rows=3)
+        write_build(tmp_path / name, rows=3)
 
     def folder(**settings):
         return (

@@ -31,7 +31,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.advice.markers import pattern
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.evaluations import benchmark_facts, crepe, recall, stored
+from tests.evaluation.evaluations import benchmark_facts, crepe, recall, store_folder
 from tests.trainers.runs import build
 
 COMPARE = "hfcomp/evaluation/compare.py"
@@ -197,7 +197,7 @@ def test_evaluate(advice, clip, data, pairs_file, tmp_path, capsys):
 )
 def test_compare(advice, clip, tmp_path):
     def save(name: str, *tables, facts=None, **changes) -> str:
-        folder = stored(tmp_path / name, *tables, benchmarks=benchmark_facts(**(facts or {})), **changes)
+        folder = store_folder(tmp_path / name, *tables, benchmarks=benchmark_facts(**(facts or {})), **changes)
         return str(folder)
 
     def words(*folders: str) -> list[str]:
@@ -232,7 +232,7 @@ def test_compare(advice, clip, tmp_path):
 
 @follows("hfcomp/evaluation/evaluation_results.py", "compares these models from the output FOLDER")
 def test_outcomes_that_not_all_models_have(advice, tmp_path):
-    folder = stored(
+    folder = store_folder(
         tmp_path / "runs", crepe("a", 0.5), crepe("b", 0.6), recall("a", 0.5), recall("b", 0.4), crepe("c", 0.5)
     )
     (said,) = evaluation_to_json(EvaluationResults.load(folder))["notes"]

@@ -30,7 +30,7 @@ FILES = "hfcomp/experiments/studies/plan_files.py"
 CONFIG = "hfcomp/experiments/experiment_config.py"
 
 
-def changed(folder, recipe: str, plan: str, option: str = "report", **values) -> str:
+def write_plan(folder, recipe: str, plan: str, option: str = "report", **values) -> str:
     """A copy of a shipped plan with other values."""
     settings = yaml.safe_load(find_plan(recipe, plan, option).read_text()) | values
     path = folder / f"{plan}.yaml"
@@ -127,9 +127,9 @@ def test_a_variable(advice, train_begins, monkeypatch, splits):
 
 @pytest.mark.follows(RECIPES, "Leave it out, or change it there.")
 def test_a_field_that_a_sweep_sets(advice, train_begins, tmp_path):
-    mine = changed(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.5}})
+    mine = write_plan(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.5}})
     advice.command("train", "slipform", *SMALL, "--report", mine, "--edit_noise", "0.2")
-    changed(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.2}})
+    write_plan(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.2}})
     train_begins("slipform", *SMALL, "--report", mine)
 
 
@@ -234,19 +234,19 @@ def test_a_push(advice):
 )
 def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, tmp_path):
     values = {"settings": {"all": {}}, "seeds": [1], "benchmarks": None}
-    mine = changed(tmp_path, "slipform", "margins", embeddings={"variants": ["none"], "rows": 8}, **values)
+    mine = write_plan(tmp_path, "slipform", "margins", embeddings={"variants": ["none"], "rows": 8}, **values)
     words = ["slipform", *SMALL[2:4], "--batch_size", "8", "--dataset", str(splits), "--report", mine]
     own = ["--evaluation", "own", "--evaluation_dataset", str(splits), "--evaluation_split", "test"]
     advice.command("train", *words, "--evaluation", "sandbox")
     train_begins(*words, *own)
-    changed(tmp_path, "slipform", "margins", **values)
+    write_plan(tmp_path, "slipform", "margins", **values)
     train_begins(*words, "--evaluation", "sandbox", "--evaluation_items", "2")
 
 
 @pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Set num_train_epochs instead of max_steps.")
 @pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Lower batch_size or checkpoints_per_epoch.")
 def test_a_study_of_concepts(advice, train_begins, tmp_path):
-    mine = changed(tmp_path, "hard_negatives", "tradeoff", concepts={"color": [1]})
+    mine = write_plan(tmp_path, "hard_negatives", "tradeoff", concepts={"color": [1]})
     words = ["hard_negatives", *SMALL[:4], "--dataset_rows", "16", "--report", mine, "--batch_size"]
     advice.command("train", *words, "8", "--max_steps", "5")
     train_begins(*words, "1", "--num_train_epochs", "1")
@@ -261,7 +261,7 @@ def test_a_study_of_concepts(advice, train_begins, tmp_path):
 @pytest.mark.follows(PLANS, "only_in_search: {name} is also searched. Leave one of the two out.")
 def test_a_search(advice, train_begins, tmp_path):
     pytest.importorskip("optuna")
-    sweep = changed(tmp_path, "slipform", "margins")
+    sweep = write_plan(tmp_path, "slipform", "margins")
     message = advice.command("train", "slipform", *SMALL, "--search", sweep)
     option, path = message.partition("Use ")[2].rstrip(".").split()
     train_begins("slipform", *SMALL, option, path)

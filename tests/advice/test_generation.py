@@ -40,7 +40,7 @@ case, follows = pytest.param, pytest.mark.follows
 NEEDS = ("hfcomp/options.py", "--{name} needs --{needs.option}")
 
 
-def made(kind, **settings):
+def make_options(kind, **settings):
     return kind(**{"source": "rows.csv", "output": Path("out")} | settings)
 
 
@@ -77,9 +77,9 @@ def made(kind, **settings):
     ],
 )  # fmt: skip
 def test_options(advice, kind, wrong, right):
-    advice.of(made, kind, **wrong)
+    advice.of(make_options, kind, **wrong)
     for settings in right:
-        made(kind, **settings)
+        make_options(kind, **settings)
 
 
 @follows("hfcomp/factory/images/options.py", "raise image_strength to {math.ceil(1000 / steps) / 1000:g} or")
@@ -186,7 +186,7 @@ def test_challenge_sets(advice, tmp_path):
     words = ["build", "inpaintcoco", "--source", str(project), "--output", str(tmp_path / "set")]
     advice.command(*words, "--quality", "very good")
     cli.main(words)
-    published = challenge.published(tmp_path / "published", [challenge.row(number) for number in range(3)])
+    published = challenge.publish(tmp_path / "published", [challenge.row(number) for number in range(3)])
     words = ["build", "inpaintcoco", "--source", str(published), "--output", str(tmp_path / "copy")]
     advice.command(*words, "--quality", "okay")
     cli.main(words)

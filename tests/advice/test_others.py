@@ -31,8 +31,8 @@ from hfcomp.statistics.significance import macro_sign_flip_test
 from hfcomp.testing import write_tiny_sdxl
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
-from tests.data.photographs import encoded, resized, texture
-from tests.evaluation.evaluations import benchmark_facts, crepe, stored
+from tests.data.photographs import encode, resize, texture
+from tests.evaluation.evaluations import benchmark_facts, crepe, store_folder
 from tests.factory.concretebatch import sets as pair_sets
 from tests.factory.magic import sets
 
@@ -56,7 +56,7 @@ def test_outputs(advice, clip, pairs_file, tmp_path):
     advice.command(*words, str(tmp_path / "a.html"))
     cli.main([*words, str(tmp_path / "a.html"), "--overwrite"])
     cli.main([*words, str(tmp_path / "b.html")])
-    folders = [str(stored(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts())) for name in "ab"]
+    folders = [str(store_folder(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts())) for name in "ab"]
     words = ["compare", *folders, "--no_page", "--output_dir"]
     advice.command(*words, str(tmp_path / "a.html"))
     cli.main([*words, str(tmp_path / "out")])
@@ -229,21 +229,21 @@ def test_damaged_searches(advice, tmp_path):
     search = read_plan("slipform", ["--search", str(tmp_path / "mine.yaml"), "--use_cpu", "true"])
     session = SimpleNamespace(state=SimpleNamespace(print=print), log=print)
 
-    def opened(name: str) -> object:
+    def open_store(name: str) -> object:
         (tmp_path / name).mkdir(exist_ok=True)
         return _open_store(search, SimpleNamespace(folder=tmp_path / name, session=session))
 
-    assert opened("run")
+    assert open_store("run")
     whole = (tmp_path / "run/search.db").read_bytes()
     (tmp_path / "run/search.db").write_bytes(b"damaged" * 999)
-    advice.of(opened, "run")
-    assert opened("another")
+    advice.of(open_store, "run")
+    assert open_store("another")
     (tmp_path / "run/search.db").write_bytes(whole)
-    assert opened("run")
+    assert open_store("run")
     (tmp_path / "run/search.json").write_text("damaged")
     advice.of(read_trials, tmp_path / "run")
     (tmp_path / "run/search.json").unlink()
-    assert opened("run") and read_trials(tmp_path / "run") == []
+    assert open_store("run") and read_trials(tmp_path / "run") == []
 
 
 @follows("hfcomp/statistics/bootstrap.py", "Pass bounds=None for unbounded values, difference=True for differences.")
@@ -315,8 +315,8 @@ def test_steps_of_concretebatch(advice, clip, tmp_path):
 
 @follows(POLICY, "If they are not, use --overlap allow, which compares only by name and file")
 def test_images_that_are_all_alike(advice, tmp_path):
-    cells = [{"bytes": encoded(texture(seed)), "path": None} for seed in range(24)]
-    copies = [{"bytes": encoded(resized(texture(seed), 90)), "path": None} for seed in range(24)]
+    cells = [{"bytes": encode(texture(seed)), "path": None} for seed in range(24)]
+    copies = [{"bytes": encode(resize(texture(seed), 90)), "path": None} for seed in range(24)]
     rows = datasets.Dataset.from_dict({"image": cells, "caption": ["a text"] * 24})
     rows = rows.cast_column("image", datasets.Image(decode=False))
     how = {"folder": tmp_path, "progress": False}

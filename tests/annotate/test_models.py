@@ -164,17 +164,19 @@ def middle(image: Image.Image) -> np.ndarray:
     return mask
 
 
-def painted(inpainter: Inpainter, image: Image.Image, seeds: list[int], prompt: str = "a red cube") -> list[bytes]:
+def paint_images(
+    inpainter: Inpainter, image: Image.Image, seeds: list[int], prompt: str = "a red cube"
+) -> list[bytes]:
     return [candidate.image.tobytes() for candidate in inpainter.paint(image, middle(image), prompt, seeds)]
 
 
 def test_a_candidate_depends_on_its_own_seed_alone(inpainter, painting_folder):
     image = photograph()
-    first, second, third = painted(inpainter, image, [1, 2, 3])
+    first, second, third = paint_images(inpainter, image, [1, 2, 3])
     assert len({first, second, third}) == 3
-    assert painted(inpainter, image, [3, 1]) == [third, first]
-    assert painted(Inpainter(str(painting_folder), **SETTINGS), image, [2]) == [second]
-    assert painted(inpainter, image, [1], "a blue ball") != [first]
+    assert paint_images(inpainter, image, [3, 1]) == [third, first]
+    assert paint_images(Inpainter(str(painting_folder), **SETTINGS), image, [2]) == [second]
+    assert paint_images(inpainter, image, [1], "a blue ball") != [first]
 
 
 @pytest.mark.parametrize("size", [(90, 60), (33, 35), (8, 5), (400, 12), (7, 300)])
@@ -208,7 +210,7 @@ def test_the_pipeline_sees_the_whole_image_scaled_and_every_pixel_of_the_mask(in
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGBA", "P"])
 def test_images_of_other_modes_are_painted_as_rgb(inpainter, mode):
     image = photograph().convert(mode)
-    assert painted(inpainter, image, [1]) == painted(inpainter, image.convert("RGB"), [1])
+    assert paint_images(inpainter, image, [1]) == paint_images(inpainter, image.convert("RGB"), [1])
 
 
 def test_what_the_safety_checker_blanked_is_reported(inpainter, monkeypatch):

@@ -105,13 +105,13 @@ def test_several_gpus_are_shown_with_memory_and_bf16_and_how_to_use_all(monkeypa
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
     ones, computed = torch.ones, []
 
-    def of_cpu(*size, device):
+    def ones_on_cpu(*size, device):
         computed.append(device)
         if device == "cuda:1":
             raise RuntimeError("CUDA error: no kernel image is available\nCompile with ...")
         return ones(*size)
 
-    monkeypatch.setattr(torch, "ones", of_cpu)
+    monkeypatch.setattr(torch, "ones", ones_on_cpu)
     devices = {finding.name: finding for finding in environment.find_devices()}
     assert computed == ["cpu", "cuda:0", "cuda:1"]
     assert devices["cuda:0"].found == "GPU 0, 8.0 GB of memory, 5.0 GB free, no bf16: use fp16"

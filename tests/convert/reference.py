@@ -186,7 +186,7 @@ def attention(q, k, v):
     return (weights @ v).transpose(1, 2).flatten(2)
 
 
-def randomized(model: nn.Module, seed: int) -> nn.Module:
+def randomize(model: nn.Module, seed: int) -> nn.Module:
     """Weights large enough that the activation matters; norms of weight 1 and a bias, to find swapped ones."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -193,7 +193,7 @@ def test_laion400m_has_gelu_with_small_patches(tmp_path, old_clip, words):
     assert record["activation"]["image"] == "gelu"
 
 
-def changed(weights, **changes):
+def change_weights(weights, **changes):
     tensors = dict(weights)
     for name, value in changes.items():
         name = name.replace("__", ".")
@@ -221,7 +221,7 @@ def changed(weights, **changes):
     ],
 )
 def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, said):
-    weights = changed(worlds.state(worlds.model(PLAIN, words)), **changes)
+    weights = change_weights(worlds.state(worlds.model(PLAIN, words)), **changes)
     with pytest.raises(ValueError, match=said):
         convert(tmp_path, weights, pretrained="openai", processor=str(old_clip))
     assert not (tmp_path / "clip").exists()
@@ -302,7 +302,7 @@ def test_the_tokenizer_has_the_model_s_tokens(tmp_path, clip, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
     with pytest.raises(ValueError, match="ends texts with token 1.*highest"):
         convert(tmp_path, weights, pretrained="openai", processor=str(clip))
-    fewer = changed(weights, token_embedding__weight=torch.ones(words - 1, 64))
+    fewer = change_weights(weights, token_embedding__weight=torch.ones(words - 1, 64))
     with pytest.raises(ValueError, match=f"{words:,} tokens.*the model has {words - 1:,}"):
         convert(tmp_path, fewer, pretrained="openai", processor=str(old_clip))
     with pytest.raises(ValueError, match="missing: no such folder"):

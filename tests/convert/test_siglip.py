@@ -19,7 +19,7 @@ TOWERS = {"vit_base_patch16_siglip_224": "gelu", "vit_base_patch32_siglip_256": 
 def network(words: int, image_act: str, text_act: str):
     trunk = reference.TimmTrunk(SIZE, PATCH, WIDTH, 2, 12, INNER, image_act)
     text = reference.Text(words, worlds.LENGTH, WIDTH, 2, 4, INNER, WIDTH, text_act, 1e-6, siglip=True)
-    return reference.randomized(reference.SigLip(trunk, text), 0)
+    return reference.randomize(reference.SigLip(trunk, text), 0)
 
 
 def config(words: int, tower: str, **text) -> dict:

@@ -147,7 +147,7 @@ DOCUMENTED = {
 """What writes the examples of the table in the documentation."""
 
 
-def shown(rows, row) -> np.ndarray:
+def pixels_of_row(rows, row) -> np.ndarray:
     return np.asarray(decode_image(TrainingRows(rows, ["image"])[row]["image"]))
 
 
@@ -165,7 +165,7 @@ def test_own_names_of_any_format_become_images_and_captions(write, folder):
     rows = load_training_set(str(path), column_names=names)
     assert rows["caption"][:] == CAPTIONS
     for row in range(3):
-        assert np.array_equal(shown(rows, row), np.asarray(tiny.image(row)))
+        assert np.array_equal(pixels_of_row(rows, row), np.asarray(tiny.image(row)))
 
 
 def test_the_table_of_the_documentation_is_what_is_tested(folder):
@@ -234,7 +234,7 @@ def test_files_of_two_tables_with_one_name_are_refused(folder):
     rows = load_training_set(str(folder / "set"), column_names=NAMES)
     assert len(rows) == 6
     for row, name in enumerate(rows.cast_column("image", datasets.Image(decode=False))["image"]):
-        assert np.array_equal(shown(rows, row), np.asarray(tiny.image(row % 3))), name
+        assert np.array_equal(pixels_of_row(rows, row), np.asarray(tiny.image(row % 3))), name
 
 
 def test_urls_of_a_set_are_images_that_are_fetched_where_that_is_allowed(folder):

@@ -117,7 +117,7 @@ def openai_encoder(vocabulary: Path, merges: Path):
     cut = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+", regex.IGNORECASE)
 
     @cache
-    def merged(word: str) -> tuple[int, ...]:
+    def merge_pieces(word: str) -> tuple[int, ...]:
         parts = [*word[:-1], f"{word[-1]}</w>"]
         while len(parts) > 1:
             best = min(zip(parts, parts[1:], strict=False), key=lambda pair: rank.get(pair, len(rank)))
@@ -133,6 +133,6 @@ def openai_encoder(vocabulary: Path, merges: Path):
 
     def encode(text: str) -> list[int]:
         words = cut.findall(reference(text).lower())
-        return [piece for word in words for piece in merged("".join(letter[byte] for byte in word.encode()))]
+        return [piece for word in words for piece in merge_pieces("".join(letter[byte] for byte in word.encode()))]
 
     return encode

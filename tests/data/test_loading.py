@@ -310,12 +310,12 @@ def test_half_a_character_is_named_with_its_file_and_line(name, tmp_path):
 def test_folders_of_one_name_and_replaced_files_give_their_own_rows(read, tmp_path):
     card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/*\n---\n"
 
-    def written(folder, captions):
+    def write_and_read(folder, captions):
         (folder / "data").mkdir(parents=True, exist_ok=True)
         (folder / "README.md").write_text(card)
         Dataset.from_dict({"caption": captions}).to_parquet(folder / "data/a.parquet")
         return read(str(folder), split="train")["caption"][:]
 
-    assert written(tmp_path / "one/pairs", ["a", "b"]) == ["a", "b"]
-    assert written(tmp_path / "other/pairs", ["c"]) == ["c"]
-    assert written(tmp_path / "one/pairs", ["d"]) == ["d"]
+    assert write_and_read(tmp_path / "one/pairs", ["a", "b"]) == ["a", "b"]
+    assert write_and_read(tmp_path / "other/pairs", ["c"]) == ["c"]
+    assert write_and_read(tmp_path / "one/pairs", ["d"]) == ["d"]

@@ -54,7 +54,7 @@ from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.own_objective import Offset, OwnTrainer
 
 GLOBAL_BATCH = 8
@@ -462,7 +462,7 @@ def clear_glass_run(models: Path, folder: Path, replay_dataset: Any = None, **se
         models / "clip",
         replay_dataset=replay_dataset,
         args=config(ClearGlassTrainer.config_class, folder, pairs_per_group=GLOBAL_BATCH // 2, **settings),
-        train_dataset=in_groups(data()),
+        train_dataset=add_groups(data()),
         eval_dataset=data(11),
     )
 
@@ -508,7 +508,7 @@ def three_groups(models: Path, folder: Path) -> Found:
 
 @case
 def hierarcaps(models: Path, folder: Path) -> Found:
-    rows = in_groups(data()).map(lambda row: {"level_4": row["group"]})
+    rows = add_groups(data()).map(lambda row: {"level_4": row["group"]})
     settings = {"chain_columns": ["level_4", "generalized_caption", "caption"]}
     trainer = HierarCapsTrainer(
         str(models / "clip"),
@@ -529,8 +529,8 @@ def text_alignment(models: Path, folder: Path) -> Found:
     trainer = TextAlignmentTrainer(
         backbone,
         config(TextAlignmentTrainer.config_class, folder, **texts, **evaluated),
-        train_dataset=in_groups(data()),
-        eval_dataset=in_groups(data(11)),
+        train_dataset=add_groups(data()),
+        eval_dataset=add_groups(data(11)),
         processing_class=AutoProcessor.from_pretrained(models / "clip"),
     )
     return train(trainer)

@@ -42,7 +42,7 @@ def scale_of(single: Result) -> float:
     return scale.exp().item()
 
 
-def of_weights(single: Result, scale: float) -> dict[str, float]:
+def weight_tolerances(single: Result, scale: float) -> dict[str, float]:
     """What is allowed of each weight after the case's steps, by the gradients of the first one."""
     gradients = tolerances.gradients(single.part("gradient"), scale)
     adam = single.facts["adam"]

@@ -199,7 +199,7 @@ def test_a_probe(clip):
 
 
 def test_a_built_hierarchy(tmp_path):
-    sets.built(tmp_path / "data")
+    sets.build_magic(tmp_path / "data")
     namespace = run("docs/magic.md")
     assert len(namespace["train"]) and "level_1" in namespace["test"].column_names
 

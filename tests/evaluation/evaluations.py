@@ -72,7 +72,7 @@ def benchmark_facts(**changes: Any) -> dict[str, Any]:
     return {"sugarcrepe": {**facts, **changes}}
 
 
-def stored(folder: Path, *tables: pd.DataFrame, **changes: Any) -> Path:
+def store_folder(folder: Path, *tables: pd.DataFrame, **changes: Any) -> Path:
     """A folder as `hfcomp evaluate` leaves it, but for report and figure."""
     folder.mkdir(parents=True, exist_ok=True)
     write_results(folder / "results.json", evaluation_to_json(report_of(*tables, **changes)))

@@ -119,7 +119,7 @@ def users_trainer(model, source, pairs, tmp_path, **settings):
     return UsersTrainer(model, arguments, train_dataset=pairs, eval_dataset=few, data_collator=collate)
 
 
-def adapted(folder):
+def add_adapter(folder):
     torch.manual_seed(0)
     settings = LoraConfig(r=2, target_modules=r".*encoder\.layers\.\d+\.self_attn\.(q|k|v|out)_proj")
     return get_peft_model(AutoModel.from_pretrained(folder), settings)
@@ -133,7 +133,7 @@ def adapted(folder):
 def test_the_best_checkpoint_is_the_one_with_the_best_value(kind, clip, pairs, tmp_path, root, trainer_of):
     settings = {**EVERY_STEP, **CHOOSE, "learning_rate": 1e-2}
     if kind == "user with PEFT":  # whose checkpoints cannot be ruined: they hold the adapter alone
-        trainer = users_trainer(adapted(clip), clip, pairs, tmp_path, **settings)
+        trainer = users_trainer(add_adapter(clip), clip, pairs, tmp_path, **settings)
     elif kind == "user":
         trainer = users_trainer(AutoModel.from_pretrained(clip), clip, pairs, tmp_path, **settings)
         trainer.add_callback(Ruin([1, 3]))

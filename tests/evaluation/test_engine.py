@@ -28,13 +28,13 @@ class Counting:
 
     def index_images(self, images, *, column="image", progress=False) -> Indexed:
         numbers = [int(cell["path"].rpartition("/")[2].removesuffix(".png")) for cell in images]
-        return self._indexed(max(numbers) + 1, np.array(numbers))
+        return self._index(max(numbers) + 1, np.array(numbers))
 
     def index_texts(self, texts, *, progress=False) -> Indexed:
         self.texts = list(texts)
-        return self._indexed(len(texts), np.arange(len(texts)))
+        return self._index(len(texts), np.arange(len(texts)))
 
-    def _indexed(self, number, index) -> Indexed:
+    def _index(self, number, index) -> Indexed:
         vectors = np.random.default_rng(number).standard_normal((number, WIDTH)).astype(np.float32)
         return Indexed(vectors, index, 0, number)
 

@@ -23,7 +23,7 @@ ALPHAS = (0.0, 0.4, 1.0)
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
+def tuned_model(tmp_path_factory):
     return tiny.clip(tmp_path_factory.mktemp("tuned"), seed=1)
 
 
@@ -42,15 +42,17 @@ def evaluator(tmp_path_factory):
 
 
 @pytest.fixture
-def embedder(clip, tuned):
-    return PointsEmbedder(load_interpolation(clip, tuned), ALPHAS, AutoProcessor.from_pretrained(tuned), device="cpu")
+def embedder(clip, tuned_model):
+    return PointsEmbedder(
+        load_interpolation(clip, tuned_model), ALPHAS, AutoProcessor.from_pretrained(tuned_model), device="cpu"
+    )
 
 
-def test_a_point_scores_as_the_model_that_is_saved_of_it(clip, tuned, evaluator, embedder, tmp_path):
+def test_a_point_scores_as_the_model_that_is_saved_of_it(clip, tuned_model, evaluator, embedder, tmp_path):
     scores = embedder.score(evaluator)
-    load_interpolation(clip, tuned).save(tmp_path / "point", 0.4)
-    AutoProcessor.from_pretrained(tuned).save_pretrained(tmp_path / "point")
-    alone = {0.0: clip, 0.4: tmp_path / "point", 1.0: tuned}
+    load_interpolation(clip, tuned_model).save(tmp_path / "point", 0.4)
+    AutoProcessor.from_pretrained(tuned_model).save_pretrained(tmp_path / "point")
+    alone = {0.0: clip, 0.4: tmp_path / "point", 1.0: tuned_model}
     tables = {alpha: evaluator(embed.Embedder(place, device="cpu")) for alpha, place in alone.items()}
     for alpha, expected in tables.items():
         own = scores[scores["arm"] == point_name(alpha)].drop(columns="arm").reset_index(drop=True)

@@ -23,7 +23,7 @@ from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
 from tests import tiny
 from tests.experiments.arms import arms_of
-from tests.experiments.test_overlap import Quiet, loaded, own_cache, pairs, recipe, rows, scored  # noqa: F401
+from tests.experiments.test_overlap import Quiet, load, own_cache, pairs, recipe, rows, scored_images  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -92,7 +92,7 @@ def test_a_replay_row_that_is_scored_is_left_out(rows, clip, tmp_path):  # noqa:
     given = {"train": str(tmp_path / "task"), "test": rows["test"]}
     asked = recipe(given, clip, replay_dataset=tmp_path / "general", replay_fraction=0.5)
     session = Session(Quiet())
-    training_data = load_rows(asked, session, scored(asked, session))
+    training_data = load_rows(asked, session, scored_images(asked, session))
     assert (len(training_data.rows), len(training_data.replay)) == (16, 8)
     said = [note for note in session.notes if note.startswith("overlap: ")]
     assert len(said) == 2 and said[1].startswith("overlap: the replay set: 6 of 14 training rows show 6 of the 6")
@@ -101,7 +101,7 @@ def test_a_replay_row_that_is_scored_is_left_out(rows, clip, tmp_path):  # noqa:
     assert arm.replay is training_data.replay and training_data.replay.column_names == ["image", "caption", "image_id"]
     with pytest.raises(ValueError, match="overlap: refuse: 6 of 14"):
         load_rows(recipe(given, clip, replay_dataset=tmp_path / "general", replay_fraction=0.5, overlap="refuse"),
-                  Session(Quiet()), scored(asked, session))  # fmt: skip
+                  Session(Quiet()), scored_images(asked, session))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_streamed_task_replays_loaded_rows(tmp_path, clip, rows):  # noqa: F81
     changes = {"replay_dataset": tmp_path / "general", "replay_fraction": 0.5, "streaming": "true", "max_steps": 2}
     asked = recipe({"train": str(tmp_path / "task"), "test": rows["test"]}, clip, **changes)
     session = Session(Quiet())
-    arm = method_arm(asked, *load_rows(asked, session, scored(asked, session)))
+    arm = method_arm(asked, *load_rows(asked, session, scored_images(asked, session)))
     arm.check()
     assert len(arm.replay) == 8 and all(arm.replay["image_id"])
     assert arm.train(clip, tmp_path / "run").images == 2 * (4 + 4 + 4)

@@ -78,12 +78,12 @@ def test_own_neighbors_of_the_set_are_replaced_and_logged(rows, clip):
 def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path, monkeypatch):
     first, _ = add_neighbors(rows, clip, cache=EmbeddingCache(tmp_path))
 
-    def refused(*args, **kwargs):
+    def fail_on_search(*args, **kwargs):
         raise AssertionError("searched again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(neighbors, "neighbor_columns", refused)
-        patch.setattr(Embedder, "backbone", property(refused))
+        patch.setattr(neighbors, "neighbor_columns", fail_on_search)
+        patch.setattr(Embedder, "backbone", property(fail_on_search))
         second, _ = add_neighbors(rows, clip, cache=EmbeddingCache(tmp_path))
         with pytest.raises(AssertionError, match="searched again"):
             add_neighbors(rows, clip, number=2, cache=EmbeddingCache(tmp_path))

@@ -32,7 +32,7 @@ def negative(text: str) -> Negative:
     return Negative(text, "other", "a", "b", "object", ((0, 1),))
 
 
-def made(captions=CAPTIONS, **settings):
+def make_negatives(captions=CAPTIONS, **settings):
     """Texts and kinds of each row, without masked ones."""
     settings = {"kinds": ["keyword"], "num_negatives": 3} | settings
     columns = TextNegatives(**settings)({"caption": list(captions)})
@@ -73,14 +73,14 @@ def test_a_generator_is_asked_for_more_only_where_it_has_more():
 
 
 def test_one_kind_alone_gives_what_its_generator_gives():
-    rows, _ = made()
+    rows, _ = make_negatives()
     assert [[text for text, _ in row] for row in rows] == [
         [entry.text for entry in keyword_negatives(caption, num_negatives=3)] for caption in CAPTIONS
     ]
 
 
 def test_all_kinds_in_turn(everything):
-    rows, columns = made([*CAPTIONS, LONG], **everything)
+    rows, columns = make_negatives([*CAPTIONS, LONG], **everything)
     assert [kind for _, kind in rows[0]] == ["keyword_color", "swap_obj", "mask_noun"]
     assert rows[1] == rows[5] and rows[2] == rows[6] == []
     assert columns["negative_captions"][2] == ["", "", ""] and columns["negative_spans"][2] == [[], [], []]
@@ -90,18 +90,18 @@ def test_all_kinds_in_turn(everything):
 
 
 def test_rows_beside_a_caption_change_nothing(everything):
-    rows, _ = made(**everything)
+    rows, _ = make_negatives(**everything)
     order = random.Random(0).sample(range(len(CAPTIONS)), len(CAPTIONS))
-    shuffled, _ = made([CAPTIONS[place] for place in order], **everything)
+    shuffled, _ = make_negatives([CAPTIONS[place] for place in order], **everything)
     assert shuffled == [rows[place] for place in order]
-    assert made(CAPTIONS[3:4], **everything)[0] == rows[3:4]
+    assert make_negatives(CAPTIONS[3:4], **everything)[0] == rows[3:4]
 
 
 def test_fewer_are_the_first_of_more_also_behind_a_filter(everything):
     settings = everything | {"checks": [drop_every_third]}
-    most, _ = made(num_negatives=6, **settings)
+    most, _ = make_negatives(num_negatives=6, **settings)
     for number in (1, 4):
-        assert made(num_negatives=number, **settings)[0] == [row[:number] for row in most]
+        assert make_negatives(num_negatives=number, **settings)[0] == [row[:number] for row in most]
 
 
 def drop_every_third(batch, places, texts):
@@ -109,7 +109,7 @@ def drop_every_third(batch, places, texts):
 
 
 def test_drops_are_made_up_and_counted():
-    rows, columns = made(checks=[drop_every_third], num_negatives=5, kinds=["keyword:object"])
+    rows, columns = make_negatives(checks=[drop_every_third], num_negatives=5, kinds=["keyword:object"])
     kept = [text for row in rows for text, _ in row]
     assert kept and not any(sum(map(ord, text)) % 3 == 0 for text in kept)
     assert len(rows[0]) == 5  # of 158 for two objects
@@ -119,17 +119,19 @@ def test_drops_are_made_up_and_counted():
 
 
 def test_a_filter_that_drops_all_ends():
-    rows, columns = made(checks=[lambda batch, places, texts: ["never"] * len(texts)], kinds=["keyword:object"])
+    rows, columns = make_negatives(
+        checks=[lambda batch, places, texts: ["never"] * len(texts)], kinds=["keyword:object"]
+    )
     assert not any(rows)
     assert columns[COUNTS][0]["dropped: never"] == MOST_PROPOSALS
 
 
 def test_swaps_are_flagged_and_dropped_on_request(everything):
     settings = everything | {"kinds": ["swap"]}
-    rows, columns = made(**settings)
+    rows, columns = make_negatives(**settings)
     assert rows[0] and all(has_same_words(CAPTIONS[0], text) for text, _ in rows[0])
     assert columns[COUNTS][0]["flagged: the caption's words in another order"] == len(rows[0])
-    rows, columns = made(drop_same_words=True, **settings)
+    rows, columns = make_negatives(drop_same_words=True, **settings)
     assert rows[0] == [] and columns[COUNTS][0]["dropped: same_words"] > 0
 
 
@@ -137,31 +139,31 @@ def test_broken_grammar_is_dropped(tmp_path):
     sentences = [caption for caption in CAPTIONS[:2] for _ in range(4)]
     model = str(language_models.gpt2(tmp_path / "gpt2", sentences, noise=0.02, steps=30))
     settings = {"kinds": ["keyword:color"], "num_negatives": 2, "grammar_model": model, "device": "cpu"}
-    strict, columns = made(CAPTIONS[:1], grammar_tolerance=0.0, **settings)
+    strict, columns = make_negatives(CAPTIONS[:1], grammar_tolerance=0.0, **settings)
     assert strict == [[]] and columns[COUNTS][0]["dropped: grammar"] == 16
-    assert len(made(CAPTIONS[:1], grammar_tolerance=100.0, **settings)[0][0]) == 2
+    assert len(make_negatives(CAPTIONS[:1], grammar_tolerance=100.0, **settings)[0][0]) == 2
 
 
 def test_keywords_of_your_own(tmp_path):
     table = tmp_path / "fruit.yaml"
     table.write_text("fruit: {any_other: [apple, pear], category: object}")
     settings = {"keyword_table": str(table), "kinds": ["keyword:fruit"]}
-    assert made(["an apple"], **settings)[0] == [[("an pear", "other")]]
-    assert made(["An apple"], keyword_matching="extended", **settings)[0] == [[("A pear", "other")]]
+    assert make_negatives(["an apple"], **settings)[0] == [[("an pear", "other")]]
+    assert make_negatives(["An apple"], keyword_matching="extended", **settings)[0] == [[("A pear", "other")]]
 
 
 def test_what_only_looks_like_a_negative_is_dropped_and_counted(tmp_path):
     table = tmp_path / "spelling.yaml"
     table.write_text('spelling: {one_way: [["caf\\u00e9", "cafe\\u0301"], [bar, pub]], category: object}')
-    rows, columns = made(["a bar in a café", "a café"], keyword_table=str(table))
+    rows, columns = make_negatives(["a bar in a café", "a café"], keyword_table=str(table))
     assert rows == [[("a pub in a café", "other")], []]
     assert [count["dropped: same_sentence"] for count in columns[COUNTS]] == [1, 1]
 
 
 def test_rows_without_a_negative_can_be_set_aside():
-    _, columns = made(["a dog", "hello"], only_with_negative=True)
+    _, columns = make_negatives(["a dog", "hello"], only_with_negative=True)
     assert columns[SET_ASIDE] == [None, NO_NEGATIVE]
-    assert SET_ASIDE not in made(["a dog", "hello"])[1]
+    assert SET_ASIDE not in make_negatives(["a dog", "hello"])[1]
 
 
 def test_it_maps_over_a_data_set():

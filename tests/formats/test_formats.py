@@ -41,16 +41,16 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory) -> Path:
+def unpacked_folder(tmp_path_factory) -> Path:
     with tarfile.open(ALL) as archive:
         archive.extractall(tmp_path_factory.mktemp("unpacked"), filter="data")
     return next(tmp_path_factory.getbasetemp().glob("unpacked*/formats"))
 
 
 @pytest.fixture
-def here(unpacked, tmp_path, monkeypatch) -> Path:
+def here(unpacked_folder, tmp_path, monkeypatch) -> Path:
     """A copy of all files, which paths of commands begin at."""
-    shutil.copytree(unpacked, tmp_path / "formats")
+    shutil.copytree(unpacked_folder, tmp_path / "formats")
     monkeypatch.chdir(tmp_path / "formats")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     return tmp_path / "formats"

@@ -100,7 +100,7 @@ def check(name: str, actual: Any, *, write: bool) -> None:
     path = FOLDER / f"{name}.json"
     golden = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     if write:
-        path.write_text(_text(written(golden, actual)) + "\n", encoding="utf-8")
+        path.write_text(_text(round_values(golden, actual)) + "\n", encoding="utf-8")
         return
     lines = list(differences(golden, actual))
     if len(lines) > MOST_LINES:
@@ -151,15 +151,15 @@ def _short(values: dict[Any, Any], key: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def written(golden: Any, actual: Any, path: str = "") -> Any:
+def round_values(golden: Any, actual: Any, path: str = "") -> Any:
     """What was found, in 10 digits; a number within its tolerance stays as it was, and a diff does not show it."""
     if isinstance(actual, dict):
         before = golden if isinstance(golden, dict) else {}
-        return {key: written(before.get(key), inner, f"{path}/{key}") for key, inner in actual.items()}
+        return {key: round_values(before.get(key), inner, f"{path}/{key}") for key, inner in actual.items()}
     if isinstance(actual, list):
         before = golden if isinstance(golden, list) and len(golden) == len(actual) else [None] * len(actual)
         pairs = enumerate(zip(before, actual, strict=True))
-        return [written(previous, inner, f"{path}/{index}") for index, (previous, inner) in pairs]
+        return [round_values(previous, inner, f"{path}/{index}") for index, (previous, inner) in pairs]
     if isinstance(actual, float):
         return golden if _same(golden, actual, path) else float(f"{actual:.10g}")
     return actual

@@ -37,7 +37,7 @@ def run(root: Path, name: str, command: str) -> Path:
     return root / name
 
 
-def written(root: Path, name: str, **values: object) -> str:
+def write_config(root: Path, name: str, **values: object) -> str:
     path = root / f"{name}.yaml"
     path.write_text(yaml.safe_dump(values, sort_keys=False))
     return str(path)
@@ -55,7 +55,7 @@ def test_the_main_job_with_all_controls(main_job, root):
 
 @pytest.mark.slow
 def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
-    sweep = written(
+    sweep = write_config(
         root,
         "margins",
         seeds=[1, 2, 3],
@@ -75,7 +75,7 @@ def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
 
 @pytest.mark.slow
 def test_a_sweep_of_ahnpl_that_follows_embeddings(root):
-    sweep = written(
+    sweep = write_config(
         root,
         "ahnpl",
         seeds=[1],
@@ -96,7 +96,7 @@ def test_a_sweep_of_ahnpl_that_follows_embeddings(root):
 
 @pytest.mark.slow
 def test_the_study_of_concepts(root):
-    study = written(
+    study = write_config(
         root,
         "tradeoff",
         concepts={"color": [1, 2], "location": [1]},
@@ -113,7 +113,7 @@ def test_the_study_of_concepts(root):
 
 def test_a_search_on_a_set_of_ones_own(root):
     pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
-    search = written(
+    search = write_config(
         root,
         "search",
         maximize="own: *",

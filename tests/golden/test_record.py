@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def changed(**line: object) -> dict:
+def change_contents(**line: object) -> dict:
     contents = json.loads(json.dumps(FOUND))
     contents["results.json"]["lines"][0].update(line)
     return contents
@@ -33,11 +33,11 @@ def changed(**line: object) -> dict:
 @pytest.mark.parametrize(
     ("actual", "expected"),
     [
-        (changed(value=0.250001), "/results.json/lines/0/value: 0.25 -> 0.250001"),
-        (changed(value=math.nan), "/results.json/lines/0/value: 0.25 -> NaN"),
-        (changed(p=1), "/results.json/lines/0/p: 1.0 -> 1"),
-        (changed(name="add"), '/results.json/lines/0/name: "swap" -> "add"'),
-        (changed(q=0.5), "/results.json/lines/0/q: nothing -> 0.5"),
+        (change_contents(value=0.250001), "/results.json/lines/0/value: 0.25 -> 0.250001"),
+        (change_contents(value=math.nan), "/results.json/lines/0/value: 0.25 -> NaN"),
+        (change_contents(p=1), "/results.json/lines/0/p: 1.0 -> 1"),
+        (change_contents(name="add"), '/results.json/lines/0/name: "swap" -> "add"'),
+        (change_contents(q=0.5), "/results.json/lines/0/q: nothing -> 0.5"),
         ({"results.json": {"lines": []}}, "/results.json/lines: 2 entries -> 0"),
         (
             {"results.json": dict(reversed(FOUND["results.json"].items()))},
@@ -52,7 +52,7 @@ def test_a_difference_is_named_with_its_place_and_both_values(folder, actual, ex
 
 
 def test_the_same_and_other_roundings_pass(folder):
-    actual = changed(value=0.25 + 1e-12)
+    actual = change_contents(value=0.25 + 1e-12)
     actual["results.json"]["stages"]["loss"] += 1e-5
     record.check("mine", actual, write=False)
     actual["results.json"]["stages"]["loss"] += 1e-2
@@ -69,7 +69,7 @@ def test_many_differences_are_cut_to_twenty_lines(folder):
 
 def test_what_is_written_anew_differs_in_nothing_but_what_moved(folder):
     before = (folder / "mine.json").read_text().splitlines()
-    actual = changed(p=0.5, value=0.25 + 1e-12)
+    actual = change_contents(p=0.5, value=0.25 + 1e-12)
     actual["results.json"]["stages"]["loss"] += 1e-5
     record.check("mine", actual, write=True)
     after = (folder / "mine.json").read_text().splitlines()

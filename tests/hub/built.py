@@ -54,7 +54,7 @@ def make_rated(**settings):
     return lambda batch: pairs(batch) | {"negative_concreteness": [[4.9]] * len(batch["caption"])}
 
 
-def built(
+def write_build(
     folder: Path, *, word: str = "cats", rows: int = 7, licenses: Any = ALLOWED, rated: bool = False, card: Any = None
 ) -> Path:
     """A finished build of shards of three rows, with its card.

@@ -150,7 +150,7 @@ def test_inpaintcoco_of_a_project_is_built_pushed_and_loaded_back(hub, tmp_path)
 
 def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hub, connect, tmp_path):
     rows = [sets.row(number, **({"inpaint_caption": ""} if number == 1 else {})) for number in range(4)]
-    source = sets.published(tmp_path / "source", rows)
+    source = sets.publish(tmp_path / "source", rows)
     api = connect(WRITE_TOKEN)
     api.create_repo("me/InpaintCOCO", repo_type="dataset")
     api.upload_folder(repo_id="me/InpaintCOCO", repo_type="dataset", folder_path=source)

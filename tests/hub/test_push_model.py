@@ -245,7 +245,7 @@ def test_a_hub_that_is_down_is_no_refusal(hub, connect, run):
     assert "auth login" not in str(raised.value)
 
 
-def refused(*words: object) -> str:
+def refusal_line(*words: object) -> str:
     """The line with which the command ends; it does not get as far as the Hub."""
     with pytest.raises(SystemExit) as stopped:
         cli.main(["push", *map(str, words), "--repo", "me/mine", "--dry_run"])
@@ -261,15 +261,15 @@ def test_a_dry_run_lists_files_and_sizes(run, capsys):
 
 
 def test_an_unfinished_run_and_what_is_no_run_are_refused(run, tmp_path, clip):
-    assert ": controls/plain, method." in refused(run, "--model", "control/plain")
+    assert ": controls/plain, method." in refusal_line(run, "--model", "control/plain")
     (run / "finished").unlink()
-    assert "is an unfinished run: it has no file 'finished'" in refused(run)
-    assert "nowhere is not a folder; relative paths start at" in refused(tmp_path / "nowhere")
-    assert ": mine/controls/plain, mine/method" in refused(run.parent)
+    assert "is an unfinished run: it has no file 'finished'" in refusal_line(run)
+    assert "nowhere is not a folder; relative paths start at" in refusal_line(tmp_path / "nowhere")
+    assert ": mine/controls/plain, mine/method" in refusal_line(run.parent)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "manifest.json").write_text("{}")
-    assert f"`hfcomp push-dataset {tmp_path / 'set'}`" in refused(tmp_path / "set")
-    assert "--model base needs a run folder" in refused(clip, "--model", "base")
+    assert f"`hfcomp push-dataset {tmp_path / 'set'}`" in refusal_line(tmp_path / "set")
+    assert "--model base needs a run folder" in refusal_line(clip, "--model", "base")
 
 
 def test_a_damaged_model_is_refused(run):
@@ -277,19 +277,19 @@ def test_a_damaged_model_is_refused(run):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert "model.safetensors is damaged" in refused(run)
+    assert "model.safetensors is damaged" in refusal_line(run)
     plain = run / "controls" / "plain"
     (plain / "model.safetensors").write_bytes(bytes(content)[:-9])
-    assert "plain: the weights are damaged" in refused(run, "--model", "controls/plain")
+    assert "plain: the weights are damaged" in refusal_line(run, "--model", "controls/plain")
     (plain / "model.safetensors").rename(plain / "pytorch_model.bin")
-    assert "has no weights in safetensors files" in refused(plain)
+    assert "has no weights in safetensors files" in refusal_line(plain)
 
 
 def test_a_model_without_its_processor_is_refused(clip, tmp_path):
     folder = shutil.copytree(clip, tmp_path / "model")
     for name in ("processor_config.json", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
-    assert "has no processor" in refused(folder) and "save_pretrained" in refused(folder)
+    assert "has no processor" in refusal_line(folder) and "save_pretrained" in refusal_line(folder)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_token_or_a_path_in_a_file_is_refused(clip, tmp_path, name, key, value
     folder = shutil.copytree(clip, tmp_path / "model")
     content = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps({**content, key: value}))
-    said = refused(folder)
+    said = refusal_line(folder)
     assert words in said and WRITE_TOKEN not in said
 
 
@@ -313,7 +313,7 @@ def test_an_adapter_is_pushed_if_others_have_its_base(hub, connect, clip, tmp_pa
     folder = tmp_path / "adapter"
     adapter.save_pretrained(folder)
     (folder / "README.md").unlink()
-    assert f"base_model_name_or_path is {str(clip)!r}" in refused(folder)
+    assert f"base_model_name_or_path is {str(clip)!r}" in refusal_line(folder)
     config = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "me/base"}))
     push(folder, connect(WRITE_TOKEN))

@@ -78,7 +78,7 @@ def total(image, text, negative_image, negative_text, scale, margin, kinds=KINDS
     )
 
 
-def weighted(tensors, weights, **arguments):
+def weighted_total(tensors, weights, **arguments):
     return total(*tensors, **dict(zip(WEIGHTS, weights, strict=True)), **arguments)
 
 
@@ -91,7 +91,7 @@ def plane(*degrees):
 def test_perturbed_images_equal_loops():
     image, text, _, negative = tensors = batch()
     weights = unit(4, 3, 5, seed=9).detach()
-    actual, expected = perturb_image(image, text, negative), reference.perturbed(image, text, negative)
+    actual, expected = perturb_image(image, text, negative), reference.perturb(image, text, negative)
     torch.testing.assert_close(actual, expected)
     assert_same((actual * weights).sum(), (expected * weights).sum(), tensors)
     torch.testing.assert_close(actual.detach().norm(dim=-1), torch.ones(4, 3, dtype=torch.float64))
@@ -284,7 +284,7 @@ def test_total_is_twice_info_nce_and_the_weighted_terms(weights):
         positive_margin_loss(image, text, margin=margin),
         negative_margin_loss(image, text, negative_text, threshold=THRESHOLD, negative_kind=KINDS, **negatives),
     )
-    actual, metrics = weighted(tensors, weights)
+    actual, metrics = weighted_total(tensors, weights)
     expected = 2 * plain + sum(weight * term for weight, (term, _) in zip(weights, terms, strict=True))
     assert_same(actual, expected, tensors)
     if not any(weights):
@@ -331,7 +331,7 @@ def test_negatives_of_other_rows_leave_a_rows_weight(weights):
     tensors = full_batch()
 
     def term(mask):
-        return weighted(tensors, weights, mask=mask)[0] - weighted(tensors, (0.0, 0.0, 0.0), mask=mask)[0]
+        return weighted_total(tensors, weights, mask=mask)[0] - weighted_total(tensors, (0.0, 0.0, 0.0), mask=mask)[0]
 
     alone = [term(MASK & (torch.arange(4) == i).unsqueeze(1)) for i in range(4)]
     assert alone[1] == 0 and sum(bool(x != 0) for x in alone) > 1

@@ -207,13 +207,13 @@ def test_gradcheck(form):
 def test_chunks_change_nothing(form, monkeypatch):
     sizes = set()
 
-    def noted(rows, chunk):
+    def record_sizes(rows, chunk):
         for part in chunks.parts(rows, chunk):
             sizes.add(part.stop - part.start)
             yield part
 
-    monkeypatch.setattr(row_sums, "parts", noted)
-    monkeypatch.setattr(cross_attention, "parts", noted)
+    monkeypatch.setattr(row_sums, "parts", record_sizes)
+    monkeypatch.setattr(cross_attention, "parts", record_sizes)
     tensors, results = batch(form), []
     # a small batch is one chunk: 5 images, and in InfoNCE's second direction 8 concepts
     for elements, expected in ((chunks.CPU_ELEMENTS, {5, 8}), (200, {1, 2, 3, 5}), (1, {1})):

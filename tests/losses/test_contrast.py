@@ -24,7 +24,7 @@ def inputs(dtype=torch.float64, scale=10.0):
     return query, keys, scalar(scale, dtype), positions, additions
 
 
-def weighted(result):
+def weighted_sum(result):
     """A loss that weighs every output differently; empty rows and columns are left out."""
     total = (result.entries * torch.arange(1.0, 1 + result.entries.numel()).view_as(result.entries).cos()).sum()
     for side in (result.row, result.column):
@@ -50,7 +50,7 @@ def run(tiles=None, dtype=torch.float64, scale=10.0):
         key_mask=KEY_MASK,
         tiles=tiles,
     )
-    return result, torch.autograd.grad(weighted(result), (query, keys, scale, additions))
+    return result, torch.autograd.grad(weighted_sum(result), (query, keys, scale, additions))
 
 
 @pytest.mark.parametrize("tiles", TILES)
@@ -77,9 +77,9 @@ def test_equals_loops(tiles):
     entries = (scale * query @ keys.T).gather(1, positions)
     torch.testing.assert_close(sums.entries, entries)
     expected = torch.autograd.grad(
-        weighted(sums._replace(row=row, column=column, entries=entries)), (query, keys, scale, additions)
+        weighted_sum(sums._replace(row=row, column=column, entries=entries)), (query, keys, scale, additions)
     )
-    actual = torch.autograd.grad(weighted(sums), (query, keys, scale, additions))
+    actual = torch.autograd.grad(weighted_sum(sums), (query, keys, scale, additions))
     for name, a, b in zip(("query", "keys", "scale", "additions"), actual, expected, strict=True):
         # the loops leave out an entry at -inf, and with it the gradient to that -inf, which is 0
         torch.testing.assert_close(a, torch.nan_to_num(b), msg=name)
@@ -205,7 +205,7 @@ def test_tiles_follow_memory_and_threads(monkeypatch):
 def test_backward_twice_and_inside_autocast():
     for tiles in (None, SOME):
         query, keys, scale, _, _ = inputs(torch.float32)
-        loss = weighted(contrast(query, keys, scale, tiles=tiles))
+        loss = weighted_sum(contrast(query, keys, scale, tiles=tiles))
         first = torch.autograd.grad(loss, (query, keys), retain_graph=True)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             second = torch.autograd.grad(loss, (query, keys))

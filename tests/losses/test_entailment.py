@@ -116,11 +116,11 @@ def test_without_a_text_there_is_nothing():
 def test_masked_texts_are_nobody():
     text, negative, root, start, negative_start = tensors = batch()
 
-    def poisoned(x, mask):
+    def poison(x, mask):
         return x.detach().masked_fill(~mask.unsqueeze(-1), torch.nan).requires_grad_()
 
     masks = (MASK, NEGATIVE_MASK)
-    others = *map(poisoned, (text, negative), masks), root, *map(poisoned, (start, negative_start), masks)
+    others = *map(poison, (text, negative), masks), root, *map(poison, (start, negative_start), masks)
     expected = value_and_gradients(radial_entailment_loss(*tensors, **MASKED, **WEIGHTS)[0], tensors)
     actual = value_and_gradients(radial_entailment_loss(*others, **MASKED, **WEIGHTS)[0], others)
     torch.testing.assert_close(actual, expected)

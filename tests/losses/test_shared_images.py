@@ -69,7 +69,7 @@ def info_nce(loss, i, t, ni, nt, s, b, c, *, negatives, **given):
     return loss(i, t, logit_scale=s, **negatives, **given)
 
 
-def replaced(loss, i, t, ni, nt, s, b, c, **given):
+def replaced_loss(loss, i, t, ni, nt, s, b, c, **given):
     return loss(i, t, nt, logit_scale=s, slots=SLOTS, **given)
 
 
@@ -106,7 +106,7 @@ def ahnpl(loss, i, t, ni, nt, s, b, c, **given):
     return loss(i, t, ni, nt, logit_scale=s, margin=torch.tensor(0.1, dtype=i.dtype), **shared, **given)
 
 
-def released(i, t, ni, nt, s, b, c, **given):
+def released_loss(i, t, ni, nt, s, b, c, **given):
     shared = {"threshold": LOGITS, "negative_kind": KINDS, "negative_mask": MASK}
     return ahnpl_released_loss(i, t, nt, logit_scale=s, **shared, **given)
 
@@ -156,12 +156,14 @@ WITH_NEGATIVES = {
     "dcl_negatives": Form(
         partial(info_nce, dcl_loss, negatives=True), partial(info_nce, reference.dcl, negatives=True)
     ),
-    "replaced": Form(partial(replaced, replaced_negative_loss), partial(replaced, reference.replaced_negative)),
+    "replaced": Form(
+        partial(replaced_loss, replaced_negative_loss), partial(replaced_loss, reference.replaced_negative)
+    ),
     "cement": Form(partial(cement, cement_loss, **MASKED), partial(cement, reference.cement, **LISTS)),
     "triplet": Form(partial(triplet, triplet_clip_loss, **MASKED), partial(triplet, reference.triplet_clip, **LISTS)),
     "ce_clip": Form(ce_clip, ce_clip_loops),
     "ahnpl": Form(partial(ahnpl, ahnpl_loss), partial(ahnpl, reference.ahnpl)),
-    "ahnpl_released": Form(released, released_loops),
+    "ahnpl_released": Form(released_loss, released_loops),
 }
 CONCEPTS = {
     f"concepts_{name}": Form(partial(concepts, name), partial(concepts_loops, name)) for name in test_c2lip.FORMS

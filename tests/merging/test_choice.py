@@ -16,7 +16,7 @@ def points(*scores: tuple[float, float]) -> list[Point]:
     return [Point(index / max(1, len(scores) - 1), *own) for index, own in enumerate(scores)]
 
 
-def dominated(point: Point, others: list[Point]) -> bool:
+def is_dominated(point: Point, others: list[Point]) -> bool:
     """As the definition has it, coordinate by coordinate."""
     return any(
         other.composition >= point.composition
@@ -34,8 +34,8 @@ def test_a_dominated_point_is_never_chosen(rule, tolerance):
         levels = draw.choice([2, 3, 5, 20, 10**6])  # few levels give many ties
         given = [Point(alpha, *(draw.randrange(levels) / levels for _ in range(2))) for alpha in ALPHAS]
         chosen = choose_point(draw.sample(given, len(given)), rule, tolerance)
-        assert not dominated(chosen, given)
-        assert [point for point in given if not dominated(point, given)] == non_dominated(given)
+        assert not is_dominated(chosen, given)
+        assert [point for point in given if not is_dominated(point, given)] == non_dominated(given)
         if rule == "mean":
             assert math.isclose(sum(chosen[1:]), max(sum(point[1:]) for point in given))
             continue

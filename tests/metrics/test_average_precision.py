@@ -17,7 +17,7 @@ def draw(images, classes, *, seed, signal=1.0, steps=None):
     return (np.round(scores * steps) / steps if steps else scores), labels
 
 
-def weighted(scores, labels, weights):
+def weighted_precision(scores, labels, weights):
     """AP of one class by plain loops, an image counted `weight` times."""
     total = 0.0
     for i in np.flatnonzero(labels):
@@ -112,7 +112,8 @@ def test_the_shares_are_the_derivative_of_a_weighted_map(steps):
         up, down = np.ones(25), np.ones(25)
         up[k], down[k] = 1 + small, 1 - small
         change = [
-            weighted(scores[:, c], labels[:, c], up) - weighted(scores[:, c], labels[:, c], down) for c in range(3)
+            weighted_precision(scores[:, c], labels[:, c], up) - weighted_precision(scores[:, c], labels[:, c], down)
+            for c in range(3)
         ]
         expected = average_precision(scores, labels).mean + 25 * np.mean(change) / (2 * small)
         assert influence[k] == pytest.approx(expected, abs=1e-7)

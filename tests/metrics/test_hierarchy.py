@@ -80,7 +80,7 @@ def test_a_random_scorer_is_at_chance():
     assert np.mean(declared, axis=0)[0] > 1 / 10  # shared texts raise it above one in ten images
 
 
-def by_loops(image, text, root, identity, thresholds):
+def measures_by_loops(image, text, root, identity, thresholds):
     flat, names = text.reshape(-1, text.shape[-1]), identity.ravel()
     radius = [math.dist(vector, root) for vector in flat]
     precision, recall = [], []
@@ -104,7 +104,7 @@ def test_equal_to_loops_in_chunks(chunk):
     text[5:, 0] = text[np.arange(15) % 5, 0]
     image = 0.5 * text[:, 3] + unit(20, 6, seed=2)
     measures = hierarchy(image, text, root, identity, thresholds=9, chunk=chunk)
-    precision, recall = by_loops(image, text, root, identity, 9)
+    precision, recall = measures_by_loops(image, text, root, identity, 9)
     assert measures.precision == pytest.approx(precision) and measures.recall == pytest.approx(recall)
     assert 0 < np.mean(precision) < 1
 

@@ -63,15 +63,15 @@ def norms() -> Path:
 
 
 @pytest.fixture(scope="module")
-def published(norms) -> ConcretenessRatings:
+def published_ratings(norms) -> ConcretenessRatings:
     return ConcretenessRatings.from_file(norms)
 
 
 # The published table
 
 
-def test_published_table_is_read_whole(published):
-    assert len(published) == 39_954
+def test_published_table_is_read_whole(published_ratings):
+    assert len(published_ratings) == 39_954
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_published_table_is_read_whole(published):
         ("stop signs", "sign", "head_lemma"),
     ],
 )
-def test_published_values(norms, published, expression, word, source):
+def test_published_values(norms, published_ratings, expression, word, source):
     """As the file has them: no value of the norms stands here, see NOTICE."""
-    match = published.match(expression)
+    match = published_ratings.match(expression)
     assert match is not None
     assert (match.rating, match.source) == (values_of(norms)[word], source)
 
@@ -116,9 +116,12 @@ def test_no_published_value_stands_in_the_project(norms):
     assert len(texts) > 500 and not leaks
 
 
-def test_the_keywords_without_a_published_rating_are_known(published):
+def test_the_keywords_without_a_published_rating_are_known(published_ratings):
     keywords = {keyword for concept in CONCEPTS for keyword in REPLACEMENTS[concept]}
-    assert {keyword for keyword in keywords if published.lookup(keyword) is None} == {"aeroplane", "in front of"}
+    assert {keyword for keyword in keywords if published_ratings.lookup(keyword) is None} == {
+        "aeroplane",
+        "in front of",
+    }
 
 
 # Looking up

@@ -332,7 +332,7 @@ def test_phrases_of_real_captions_lie_where_they_say(rules):
 # Columns
 
 
-def listed(**phrases_of):
+def make_extractor(**phrases_of):
     """An extractor that knows its captions: phrases as texts, found in the caption."""
 
     def extract(captions):
@@ -347,7 +347,7 @@ def listed(**phrases_of):
 
 
 def test_columns_of_any_extractor():
-    extract = listed(a_dog_a_cat_a_cow=["a dog", "a cat", "a cow"], here=[])
+    extract = make_extractor(a_dog_a_cat_a_cow=["a dog", "a cat", "a cow"], here=[])
     columns, counts = concept_columns(["a dog a cat a cow", "here"], extract, max_concepts=2)
     assert columns == {"concepts": [["a dog", "a cat"], []], "concept_spans": [[[[0, 5]], [[6, 11]]], []]}
     assert counts == ConceptCounts(captions=2, without_phrase=1, concepts=2, cut=1, left_out=Counter(place=2))
@@ -355,7 +355,7 @@ def test_columns_of_any_extractor():
 
 
 def test_columns_hold_no_phrase_twice():
-    extract = listed(a_dog_A_DOG_a_cat=["a dog", "A DOG", "a cat"])
+    extract = make_extractor(a_dog_A_DOG_a_cat=["a dog", "A DOG", "a cat"])
     columns, counts = concept_columns(["a dog A DOG a cat"], extract, max_concepts=2)
     assert columns["concepts"] == [["a dog", "a cat"]]
     assert (counts.concepts, counts.cut, counts.left_out["repeated"]) == (2, 0, 1)
@@ -397,8 +397,8 @@ def test_what_an_extractor_makes_up_is_refused(phrase, reason):
 
 def test_wrong_calls():
     with pytest.raises(TypeError, match="captions is the string 'a dog'"):
-        concept_columns("a dog", listed(), max_concepts=None)
+        concept_columns("a dog", make_extractor(), max_concepts=None)
     with pytest.raises(ValueError, match="max_concepts is 0"):
-        concept_columns([], listed(), max_concepts=0)
+        concept_columns([], make_extractor(), max_concepts=0)
     with pytest.raises(ValueError, match="0 results for 1 captions"):
         concept_columns(["a"], lambda captions: [], max_concepts=None)

@@ -57,7 +57,7 @@ def run(data, tmp_path, monkeypatch):
     return run
 
 
-def written(out: str) -> dict[str, str]:
+def written_files(out: str) -> dict[str, str]:
     """The list at the end, by what of the folder was written."""
     return dict(re.findall(r"^\S*/out/(\S+): (.+)$", out.rpartition("\nWritten\n")[2], re.MULTILINE))
 
@@ -65,7 +65,7 @@ def written(out: str) -> dict[str, str]:
 def test_the_hierarchy_is_of_all_captions_and_the_set_of_the_photographs(run, capsys):
     folder = run("set")
     out = capsys.readouterr().out
-    assert written(out) == {"magic": f"{PHOTOGRAPHS} photographs in groups of abstract concepts"}
+    assert written_files(out) == {"magic": f"{PHOTOGRAPHS} photographs in groups of abstract concepts"}
     assert "Plumbing, not quality: concepts come from words" in out
     concepts = read_hierarchy(folder / "magic").concepts
     assert {concept.name: concept.images for concept in concepts} == dict.fromkeys(WORDS, 20)
@@ -78,14 +78,14 @@ def test_concepts_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
     answers = {"address": ""}
 
     @contextmanager
-    def served(model):
+    def serve(model):
         yield answers["address"]
 
-    monkeypatch.setattr(factory, "transformers_serve", served)
+    monkeypatch.setattr(factory, "transformers_serve", serve)
     with serving(text("one two three four five six seven")) as server:
         answers["address"] = server.base_url
         folder = run("llm")
-    asked, files = factory.LLM_ROWS, written(capsys.readouterr().out)
+    asked, files = factory.LLM_ROWS, written_files(capsys.readouterr().out)
     (summary,) = files.values()
     assert re.match(f"{asked} of {asked} concepts .* rejected", summary)
     lines = (folder / next(iter(files))).read_text().splitlines()

@@ -17,15 +17,15 @@ SCENES = 12
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def sandbox_project(tmp_path_factory):
     lines = []
     summary = annotate_sandbox(tmp_path_factory.mktemp("sandbox") / "project", SCENES, seed=3, log=lines.append)
     return summary, lines
 
 
-def test_every_accepted_edit_is_the_exact_counterfactual(made):
+def test_every_accepted_edit_is_the_exact_counterfactual(sandbox_project):
     """The mask has all pixels that differ, so the feathered border of the composition mixes equal pixels."""
-    summary, _ = made
+    summary, _ = sandbox_project
     rows = {row[IMAGE_ID]: row for row in edited_pairs_set(SCENES, 3)}
     project = Project(summary.folder)
     accepted = list(project.decisions.accepted())
@@ -41,8 +41,8 @@ def test_every_accepted_edit_is_the_exact_counterfactual(made):
     project.decisions.close()
 
 
-def test_scenes_without_a_keyword_of_their_concept_are_left_out_and_logged(made):
-    summary, lines = made
+def test_scenes_without_a_keyword_of_their_concept_are_left_out_and_logged(sandbox_project):
+    summary, lines = sandbox_project
     project = Project(summary.folder)
     counts = {name: sum(project.decisions.counts(concept=name).values()) for name in ("object", "color", "size")}
     project.decisions.close()
@@ -51,6 +51,6 @@ def test_scenes_without_a_keyword_of_their_concept_are_left_out_and_logged(made)
     assert any(re.match(rf"{left} images.*keyword", line) for line in lines), lines
 
 
-def test_a_second_call_changes_nothing(made):
-    summary, _ = made
+def test_a_second_call_changes_nothing(sandbox_project):
+    summary, _ = sandbox_project
     assert annotate_sandbox(summary.folder, SCENES, seed=3, log=lambda line: None) == summary

@@ -50,7 +50,7 @@ class Coverage:
     independent: float
 
 
-def simulated(images: int, accuracy: float, *, sets: int, seed: int = 0, resamples: int = 2000) -> Iterator[Coverage]:
+def simulate(images: int, accuracy: float, *, sets: int, seed: int = 0, resamples: int = 2000) -> Iterator[Coverage]:
     """Coverage of the average of a model, and of the difference of two.
 
     Args:
@@ -117,7 +117,7 @@ def main(sets: int) -> None:
         for accuracy in ACCURACIES:
             shares = [
                 share
-                for coverage in simulated(images, accuracy, sets=sets)
+                for coverage in simulate(images, accuracy, sets=sets)
                 for share in (coverage.independent, coverage.joint)
             ]
             cells = [f"{100 * share:.1f} %" for share in shares]

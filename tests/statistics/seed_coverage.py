@@ -42,7 +42,7 @@ class Studies:
     width: float
 
 
-def simulated(seeds: int, points: float, *, studies: int, gain: float = 0.0, resamples: int = 1000) -> Studies:
+def simulate(seeds: int, points: float, *, studies: int, gain: float = 0.0, resamples: int = 1000) -> Studies:
     """Coverage and rejections of `difference_over_seeds`.
 
     Args:
@@ -80,7 +80,7 @@ def main(studies: int) -> None:
     print("| seeds | a seed's effect | coverage | false alarms | width |\n|---|---|---|---|---|")
     for seeds in SEEDS:
         for points in SEED_POINTS:
-            summary = simulated(seeds, points, studies=studies)
+            summary = simulate(seeds, points, studies=studies)
             cells = f"{100 * summary.coverage:.1f}% | {100 * summary.alarms:.1f}% | {summary.width:.2f}"
             print(f"| {seeds} | {points:g} points | {cells} |", flush=True)
 

@@ -31,7 +31,7 @@ def outcomes(generator, names, *, share, correlation, sets):
     return (generator.random((len(names), sets)) < rates[names]).astype(float)
 
 
-def clustered(generator, *, images, **facts):
+def cluster_outcomes(generator, *, images, **facts):
     names = image_ids(generator, images)
     return names, outcomes(generator, names, **facts)
 
@@ -45,7 +45,7 @@ def coverage(bounds, truth):
 )
 def test_the_interval_covers_the_truth_as_often_as_it_says(images, share, correlation):
     generator = np.random.default_rng(0)
-    names, values = clustered(generator, images=images, share=share, correlation=correlation, sets=1000)
+    names, values = cluster_outcomes(generator, images=images, share=share, correlation=correlation, sets=1000)
     covered = coverage(ImageBootstrap(names, resamples=1000).interval(values, names), share)
     assert 0.93 <= covered <= 0.97
     items = np.arange(len(names))  # items drawn as if each had its own image
@@ -53,7 +53,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(images, share, correl
 
 
 def test_percentiles_of_the_drawn_means_would_cover_too_seldom():
-    names, values = clustered(np.random.default_rng(1), images=60, share=0.95, correlation=0.6, sets=1000)
+    names, values = cluster_outcomes(np.random.default_rng(1), images=60, share=0.95, correlation=0.6, sets=1000)
     sums = np.stack([np.bincount(names, column) for column in values.T], axis=1)
     draws = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), size=1000).astype(float)
     means = draws @ sums / (draws @ np.bincount(names))[:, None]
@@ -126,7 +126,7 @@ def test_a_weight_of_two_is_a_subset_named_twice():
 
 
 def test_a_mean_of_one_subset_is_tested_as_its_items_are():
-    names, values = clustered(np.random.default_rng(13), images=40, share=0.6, correlation=0.5, sets=2)
+    names, values = cluster_outcomes(np.random.default_rng(13), images=40, share=0.6, correlation=0.5, sets=2)
     values -= 0.5
     np.testing.assert_allclose(macro_sign_flip_test([(values, names)]), sign_flip_test(values, names))
     np.testing.assert_allclose(macro_smallest_difference([(values, names)]), smallest_difference(values, names))
@@ -163,7 +163,7 @@ def test_weights_that_do_not_fit_are_refused():
 
 
 def test_models_that_share_draws_get_the_intervals_that_each_gets_alone():
-    names, values = clustered(np.random.default_rng(5), images=40, share=0.7, correlation=0.5, sets=3)
+    names, values = cluster_outcomes(np.random.default_rng(5), images=40, share=0.7, correlation=0.5, sets=3)
     bootstrap = ImageBootstrap(names)
     together = bootstrap.interval(values, names)
     alone = [bootstrap.interval(values[:, index], names) for index in range(3)]
@@ -323,12 +323,12 @@ def test_the_smallest_difference_is_known_where_no_item_differs():
 def differences(generator, names, plus, minus, alike, sets):
     """`[items, sets]` of +1 at a rate, -1 at another; of a share of images all items alike."""
 
-    def drawn(size):
+    def draw_values(size):
         chance = generator.random((size, sets))
         return (chance < plus).astype(float) - ((chance >= plus) & (chance < plus + minus))
 
     whole = (generator.random((names.max() + 1, sets)) < alike)[names]
-    return np.where(whole, drawn(names.max() + 1)[names], drawn(len(names)))
+    return np.where(whole, draw_values(names.max() + 1)[names], draw_values(len(names)))
 
 
 @pytest.mark.parametrize(("size", "alike"), [(1, 0.0), (5, 0.5), (5, 1.0)])

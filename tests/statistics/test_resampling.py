@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("correlation", [Pearson, Spearman])
 
 
 @pytest.fixture
-def drawn():
+def drawn_columns():
     """Two columns with ties, and how often each item is drawn, twice."""
     generator = np.random.default_rng(0)
     first = np.round(generator.normal(size=150), 1)
@@ -28,8 +28,8 @@ def drawn():
 
 
 @BOTH
-def test_a_weighted_correlation_is_that_of_repeated_items(drawn, correlation):
-    first, second, draws = drawn
+def test_a_weighted_correlation_is_that_of_repeated_items(drawn_columns, correlation):
+    first, second, draws = drawn_columns
     by_scipy = stats.spearmanr if correlation is Spearman else stats.pearsonr
     expected = [by_scipy(np.repeat(first, times), np.repeat(second, times))[0] for times in draws]
     assert correlation(first, second, ITEMS)(draws) == pytest.approx(expected, abs=1e-12)
@@ -37,8 +37,8 @@ def test_a_weighted_correlation_is_that_of_repeated_items(drawn, correlation):
     assert moved == pytest.approx(expected, abs=1e-6), "whatever the unit and the zero"
 
 
-def test_a_weighted_median_is_that_of_repeated_items(drawn):
-    first, _, draws = drawn
+def test_a_weighted_median_is_that_of_repeated_items(drawn_columns):
+    first, _, draws = drawn_columns
     assert Median(first, ITEMS)(draws).tolist() == [np.median(np.repeat(first, times)) for times in draws]
     for number in range(1, 8):
         assert Median(first[:number], ITEMS[:number])(ONCE) == np.median(first[:number])
@@ -46,8 +46,8 @@ def test_a_weighted_median_is_that_of_repeated_items(drawn):
 
 @BOTH
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e8 / 3])
-def test_a_constant_has_no_correlation(drawn, correlation, constant):
-    first = drawn[0]
+def test_a_constant_has_no_correlation(drawn_columns, correlation, constant):
+    first = drawn_columns[0]
     assert np.isnan(correlation(first, np.full(150, constant), ITEMS)(ONCE))
     assert np.isnan(correlation(first, first, ITEMS)(0 * ONCE)) and np.isnan(Median(first, ITEMS)(0 * ONCE))
     assert correlation(1e-9 * first, 2e-9 * first, ITEMS)(ONCE) == pytest.approx(1)

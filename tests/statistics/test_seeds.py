@@ -12,7 +12,7 @@ from scipy import stats
 from hfcomp.statistics import ImageBootstrap
 from hfcomp.statistics.bootstrap import difference_over_seeds
 from hfcomp.statistics.summary import summarize
-from tests.statistics.seed_coverage import SEED_POINTS, SEEDS, simulated
+from tests.statistics.seed_coverage import SEED_POINTS, SEEDS, simulate
 
 IMAGES = np.arange(400)
 
@@ -90,7 +90,7 @@ def test_interval_and_p_never_contradict_each_other(effects):
 
 def test_three_seeds_that_differ_are_covered():
     """A small run of the simulation below, at the number of seeds that Satterthwaite's interval covered too little."""
-    summary = simulated(3, 10.0, studies=40, resamples=200)
+    summary = simulate(3, 10.0, studies=40, resamples=200)
     assert summary.coverage >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 40) and summary.alarms <= 0.15
 
 
@@ -99,9 +99,9 @@ def test_three_seeds_that_differ_are_covered():
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_intervals_over_seeds_hold_the_truth_and_false_alarms_are_rare(seeds, points):
     """docs/statistics.md has the table of more studies: nowhere below 94%."""
-    summary, error = simulated(seeds, points, studies=400), 3 * math.sqrt(0.95 * 0.05 / 400)
+    summary, error = simulate(seeds, points, studies=400), 3 * math.sqrt(0.95 * 0.05 / 400)
     assert summary.coverage >= 0.95 - error and summary.alarms <= 0.05 + error
     # no wider than a t-interval of the seeds' means is when their variance is the only one
     mean_of_spread = math.sqrt(2 / (seeds - 1)) * math.gamma(seeds / 2) / math.gamma((seeds - 1) / 2)
     assert summary.width <= 1.15 * stats.t.ppf(0.975, seeds - 1) * mean_of_spread / stats.norm.ppf(0.975)
-    assert simulated(seeds, points, studies=100, gain=0.7).alarms > (0.2 if points > 5 else 0.9)
+    assert simulate(seeds, points, studies=100, gain=0.7).alarms > (0.2 if points > 5 else 0.9)

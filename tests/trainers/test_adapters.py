@@ -18,7 +18,7 @@ from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.hierarcaps import HierarCapsTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.objectives import BASES, SETTINGS, trainer_class
 from tests.trainers.runs import (
     CHECKPOINTING,
@@ -37,7 +37,7 @@ PREFIX = "backbone.base_model.model."
 @pytest.fixture(scope="module")
 def rows(pairs):
     """What every objective reads."""
-    return in_groups(pairs)
+    return add_groups(pairs)
 
 
 def adapted_modules(trainer) -> dict[str, BaseTunerLayer]:
@@ -45,7 +45,7 @@ def adapted_modules(trainer) -> dict[str, BaseTunerLayer]:
     return {name.removeprefix(PREFIX): module for name, module in modules if isinstance(module, BaseTunerLayer)}
 
 
-def changed(before, after) -> set[str]:
+def changed_names(before, after) -> set[str]:
     return {name.removeprefix(PREFIX) for name in before if not torch.equal(before[name], after[name])}
 
 
@@ -97,7 +97,7 @@ def test_each_adapted_module_changes_and_nothing_else(name, model, kind, request
     trainer.train()
     own = {name for name in before if ".lora_" in name or name.startswith("objective_state.")}
     scalars = {name for name in SCALARS if name in trainer.required_features}
-    assert changed(before, weights(trainer)) == {name.removeprefix(PREFIX) for name in own} | scalars
+    assert changed_names(before, weights(trainer)) == {name.removeprefix(PREFIX) for name in own} | scalars
 
     modules = adapted_modules(trainer)
     towers = ["text"] if name in ("HierarCapsTrainer", "TextAlignmentTrainer") else ["text", "vision"]
@@ -121,7 +121,7 @@ def test_the_other_families_have_the_same_adapters(model, kind, request, rows, t
     before = weights(trainer)
     trainer.train()
     expected = {name.removeprefix(PREFIX) for name in before if ".lora_" in name} | {"logit_scale"}
-    assert changed(before, weights(trainer)) == expected
+    assert changed_names(before, weights(trainer)) == expected
     assert len(modules_with_an_effect(trainer)) == 24
 
 
@@ -150,7 +150,7 @@ def test_targets_are_what_they_name(model, targets, expected, request, rows, tmp
     assert set(adapted_modules(trainer)) == expected
     before = weights(trainer)
     trainer.train()
-    moved = changed(before, weights(trainer))
+    moved = changed_names(before, weights(trainer))
     own = {name for name in moved if "lora_" not in name}
     assert own == ({"logit_scale"} if model == "clip" else set(SCALARS))
     assert modules_with_an_effect(trainer) == expected
@@ -195,7 +195,9 @@ def test_a_frozen_tower_has_no_adapter(clip, rows, tmp_path):
     assert {name.partition(".")[0] for name in adapted_modules(trainer)} == {"text_model"}
     before = weights(trainer)
     trainer.train()
-    assert all(name == "logit_scale" or name.startswith("text_model.") for name in changed(before, weights(trainer)))
+    assert all(
+        name == "logit_scale" or name.startswith("text_model.") for name in changed_names(before, weights(trainer))
+    )
 
 
 @pytest.mark.parametrize("kind", ["lora", "dora"])
@@ -218,7 +220,7 @@ def test_bf16_keeps_the_adapter_in_single_precision(siglip, rows, tmp_path):
     before = weights(trainer)
     trainer.train()
     assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
-    assert {name for name in changed(before, weights(trainer)) if "lora_" not in name} == set(SCALARS)
+    assert {name for name in changed_names(before, weights(trainer)) if "lora_" not in name} == set(SCALARS)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_a_config_of_peft_may_be_given(clip, rows, tmp_path):
     assert len(adapted_modules(trainer)) == 8
     before = weights(trainer)
     trainer.train()
-    assert "logit_scale" in changed(before, weights(trainer))
+    assert "logit_scale" in changed_names(before, weights(trainer))
     assert config.base_model_name_or_path is None  # the user's own object stays as it is
 
 

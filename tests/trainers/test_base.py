@@ -163,7 +163,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(case, settings, clip_wi
 
 
 def test_a_resumed_run_counts_every_step_though_its_checkpoint_lies_between_two_lines(clip, pairs, tmp_path):
-    def encoded(trainer) -> float:
+    def count_encoded(trainer) -> float:
         return sum(line.get("images_encoded", 0) for line in trainer.state.log_history)
 
     run = {"max_steps": 5, "logging_steps": 4, "save_strategy": "steps", "save_steps": 3}
@@ -171,7 +171,7 @@ def test_a_resumed_run_counts_every_step_though_its_checkpoint_lies_between_two_
     whole.train()
     resumed = build(InfoNCETrainer, clip, pairs, tmp_path, **run)
     resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
-    assert encoded(resumed) == encoded(whole) == 5 * whole.args.train_batch_size
+    assert count_encoded(resumed) == count_encoded(whole) == 5 * whole.args.train_batch_size
 
 
 def test_the_last_checkpoint_is_found_by_itself(clip, pairs, tmp_path):
@@ -348,14 +348,14 @@ def test_scalars_and_vectors_have_no_weight_decay(model, request, pairs, tmp_pat
 def test_bf16_autocast_leaves_the_loss_in_fp32(clip, pairs, tmp_path, monkeypatch):
     seen = []
 
-    def watched(image, text, **settings):
+    def watch_loss(image, text, **settings):
         loss, metrics = info_nce_loss(image, text, **settings)
         with torch.autocast("cpu", enabled=False):
             again = info_nce_loss(image.detach(), text.detach(), **settings)[0]
         seen.append((image.dtype, settings["logit_scale"].dtype, loss.dtype, torch.equal(loss, again)))
         return loss, metrics
 
-    monkeypatch.setattr("hfcomp.trainers.info_nce.info_nce_loss", watched)
+    monkeypatch.setattr("hfcomp.trainers.info_nce.info_nce_loss", watch_loss)
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, bf16=True, mini_batch_size=3)
     types = set()
     trainer.model.backbone.visual_projection.register_forward_hook(lambda *args: types.add(args[2].dtype))

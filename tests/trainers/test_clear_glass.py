@@ -19,7 +19,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer
 from tests import tolerances
 from tests.trainers import runs
-from tests.trainers.group_rows import in_groups, names
+from tests.trainers.group_rows import add_groups, names
 from tests.trainers.runs import (
     arguments,
     assert_same_gradients,
@@ -50,7 +50,7 @@ def build(trainer_class, model, *args, **settings):
 
 @pytest.fixture(scope="module")
 def rows(pairs):
-    return in_groups(pairs)
+    return add_groups(pairs)
 
 
 def test_the_defaults_are_those_of_the_paper(tmp_path):

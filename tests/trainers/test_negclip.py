@@ -40,7 +40,7 @@ class Recorder(InfoNCETrainer):
         return super().compute_loss(model, inputs, *args, **kwargs)
 
 
-def recorded(clip, dataset, folder, **settings) -> Recorder:
+def build_recorder(clip, dataset, folder, **settings) -> Recorder:
     return build(Recorder, clip, dataset, folder, **{**NEGCLIP, "max_steps": 12, **settings})
 
 
@@ -97,7 +97,7 @@ def test_features_of_processes_are_gathered_as_any_others(clip, near, tmp_path, 
 
 
 def test_an_epoch_reads_every_row_once_with_others_beside_it(clip, near, tmp_path):
-    trainer = recorded(clip, near, tmp_path)
+    trainer = build_recorder(clip, near, tmp_path)
     trainer.train()
     assert len(trainer.batches) == 12 and trainer.state.epoch == 2
     epochs = [trainer.batches[:6], trainer.batches[6:]]
@@ -114,8 +114,8 @@ def test_an_epoch_reads_every_row_once_with_others_beside_it(clip, near, tmp_pat
 
 
 def test_the_rows_are_those_of_plain_in_the_same_order(clip, near, tmp_path):
-    trainer = recorded(clip, near, tmp_path, max_steps=7)
-    plain = recorded(clip, near, tmp_path, draw_negatives=False, num_neighbors=0, max_steps=7)
+    trainer = build_recorder(clip, near, tmp_path, max_steps=7)
+    plain = build_recorder(clip, near, tmp_path, draw_negatives=False, num_neighbors=0, max_steps=7)
     for instance in (trainer, plain):
         instance.train()
     assert [rows[::2] for rows, _ in trainer.batches] == [rows for rows, _ in plain.batches]
@@ -123,9 +123,9 @@ def test_the_rows_are_those_of_plain_in_the_same_order(clip, near, tmp_path):
 
 @pytest.mark.parametrize("workers", [{}, {"dataloader_num_workers": 2, "dataloader_persistent_workers": True}])
 def test_a_run_that_goes_on_within_an_epoch_draws_what_it_would_have_drawn(clip, near, tmp_path, workers):
-    whole = recorded(clip, near, tmp_path, save_strategy="steps", save_steps=8, max_steps=10)
+    whole = build_recorder(clip, near, tmp_path, save_strategy="steps", save_steps=8, max_steps=10)
     whole.train()
-    later = recorded(clip, near, tmp_path, max_steps=10, **workers)
+    later = build_recorder(clip, near, tmp_path, max_steps=10, **workers)
     later.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-8"))
     assert later.batches == whole.batches[8:]
     assert_same_weights(weights(later), weights(whole))
@@ -136,16 +136,16 @@ def test_on_several_processes_the_order_hears_of_its_epoch_within_one(clip, near
     from accelerate import skip_first_batches
     from accelerate.data_loader import BatchSamplerShard
 
-    trainer = recorded(clip, near, tmp_path, per_device_train_batch_size=2)
+    trainer = build_recorder(clip, near, tmp_path, per_device_train_batch_size=2)
     prepare = trainer.accelerator.prepare
 
-    def of_two_processes(loader):
+    def prepare_for_two(loader):
         prepared = prepare(loader)
         shard = BatchSamplerShard(prepared.batch_sampler, 2, 1)
         object.__setattr__(prepared, "batch_sampler", shard)
         return prepared
 
-    monkeypatch.setattr(trainer.accelerator, "prepare", of_two_processes)
+    monkeypatch.setattr(trainer.accelerator, "prepare", prepare_for_two)
     loader = trainer.get_train_dataloader()
     skip_first_batches(loader, 1).set_epoch(5)
     assert (trainer.neighbor_order.epoch, trainer.neighbor_order.order.epoch) == (5, 5)
@@ -163,7 +163,7 @@ def test_evaluation_sets_bring_nothing_along_and_keep_their_first_negatives(clip
 
 
 def test_negatives_are_drawn_without_neighbors_and_neighbors_without_negatives(clip, near, tmp_path):
-    drawn = recorded(clip, near, tmp_path, num_neighbors=0)
+    drawn = build_recorder(clip, near, tmp_path, num_neighbors=0)
     drawn.train()
     assert all(len(rows) == 4 for rows, _ in drawn.batches)
     first, second = negatives(drawn.batches[:6]), negatives(drawn.batches[6:])

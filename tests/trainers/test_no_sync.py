@@ -15,7 +15,7 @@ from transformers import TrainingArguments
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests.trainers import objectives
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import build
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ class CpuAutocast(torch.autocast):
 
 @pytest.fixture(scope="module")
 def rows(pairs):
-    return in_groups(pairs)
+    return add_groups(pairs)
 
 
 def step_on_meta(trainer: Any) -> torch.Tensor:

@@ -31,7 +31,7 @@ from tests.trainers.runs import assert_same_weights, batch_of, build, weights
 
 
 @pytest.fixture(scope="module")
-def profiled(clip, pairs, tmp_path_factory):
+def profiled_run(clip, pairs, tmp_path_factory):
     """A run of 17 steps with a profile, its folder, and the weights of the same run without one."""
     folder = tmp_path_factory.mktemp("profiled")
     settings = {"max_steps": 17, "dataloader_num_workers": 0}
@@ -42,13 +42,13 @@ def profiled(clip, pairs, tmp_path_factory):
     return trainer, folder / "run", weights(plain)
 
 
-def test_a_profiled_run_trains_the_same_weights(profiled):
-    trainer, _, expected = profiled
+def test_a_profiled_run_trains_the_same_weights(profiled_run):
+    trainer, _, expected = profiled_run
     assert_same_weights(weights(trainer), expected)
 
 
-def test_the_table_has_every_phase_and_its_shares_are_of_a_step(profiled):
-    _, folder, _ = profiled
+def test_the_table_has_every_phase_and_its_shares_are_of_a_step(profiled_run):
+    _, folder, _ = profiled_run
     text = (folder / PROFILE_FILE).read_text()
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("|")}
     assert set(PHASES) <= set(rows)
@@ -58,8 +58,8 @@ def test_the_table_has_every_phase_and_its_shares_are_of_a_step(profiled):
     assert "no peak for this device" in text
 
 
-def test_the_trace_has_a_range_for_each_phase_of_three_steps(profiled):
-    _, folder, _ = profiled
+def test_the_trace_has_a_range_for_each_phase_of_three_steps(profiled_run):
+    _, folder, _ = profiled_run
     events = json.loads(gzip.decompress((folder / TRACE_FILE).read_bytes()))["traceEvents"]
     ranges = [event["name"] for event in events if event.get("cat") == "user_annotation"]
     assert {phase: ranges.count(f"hfcomp: {phase}") for phase in PHASES} == dict.fromkeys(PHASES, 3)
@@ -67,8 +67,8 @@ def test_the_trace_has_a_range_for_each_phase_of_three_steps(profiled):
     assert sorted(path.name for path in folder.glob("profile*")) == [PROFILE_FILE, TRACE_FILE]
 
 
-def test_nothing_of_it_stays_in_the_trainer(profiled):
-    trainer, _, _ = profiled
+def test_nothing_of_it_stays_in_the_trainer(profiled_run):
+    trainer, _, _ = profiled_run
     assert "get_batch_samples" not in vars(trainer)
     assert "backward" not in vars(trainer.accelerator)
     assert not trainer.model._forward_hooks

@@ -48,7 +48,7 @@ def plain_of(model):
 
 
 @torch.no_grad()
-def by_hand(model, text: str) -> torch.Tensor:
+def embed_by_hand(model, text: str) -> torch.Tensor:
     """One text alone, by the plain model and its own processor."""
     tokenizer, plain = processor_of(model).tokenizer, plain_of(model)
     length = plain.config.text_config.max_position_embeddings
@@ -57,7 +57,7 @@ def by_hand(model, text: str) -> torch.Tensor:
 
 
 @pytest.fixture
-def encoded(monkeypatch) -> list[str]:
+def encoded_texts(monkeypatch) -> list[str]:
     """Texts that frozen towers were given."""
     texts: list[str] = []
     encode = FrozenText.encode
@@ -80,14 +80,14 @@ def test_every_text_lies_in_its_place_whatever_its_length(name, request, pairs, 
     for index in (0, 3, 8, 19):
         texts = [rows[index]["caption"], *rows[index]["negative_captions"]]
         for text, vector in zip(texts, table[index], strict=True):
-            expected = by_hand(model, text).numpy() if text else np.zeros_like(vector)
+            expected = embed_by_hand(model, text).numpy() if text else np.zeros_like(vector)
             np.testing.assert_allclose(vector, expected, atol=tolerances.embedding())
     assert not table[3, 2].any() and np.count_nonzero(table.any(-1)) == 60 - 4
 
 
-def test_only_the_first_negatives_are_encoded(clip, pairs, tmp_path, encoded):
+def test_only_the_first_negatives_are_encoded(clip, pairs, tmp_path, encoded_texts):
     assert table_of(clip, pairs, tmp_path, num_negatives=1).shape[:2] == (20, 2)
-    assert sorted(encoded) == sorted([*pairs["caption"], *(texts[0] for texts in pairs["negative_captions"])])
+    assert sorted(encoded_texts) == sorted([*pairs["caption"], *(texts[0] for texts in pairs["negative_captions"])])
 
 
 def test_half_precision_around_it_changes_nothing(clip, pairs, tmp_path):
@@ -127,18 +127,18 @@ def test_a_checkpoint_tells_of_its_copy(clip, tmp_path):
 # When it is made again
 
 
-def test_a_file_that_is_there_is_not_made_again(clip, pairs, tmp_path, encoded, caplog):
+def test_a_file_that_is_there_is_not_made_again(clip, pairs, tmp_path, encoded_texts, caplog):
     first = reference(clip, tmp_path)
     rows = TrainingRows(pairs, COLUMNS)
     path = first.feature_file(rows)
     assert path.parent == tmp_path / FOLDER and FOLDER.startswith("_")
     assert "60 texts of 20 rows" in caplog.text
-    assert len(encoded) == 60
+    assert len(encoded_texts) == 60
     assert first.feature_file(rows) == reference(clip, tmp_path).feature_file(TrainingRows(pairs, COLUMNS)) == path
-    assert len(encoded) == 60
+    assert len(encoded_texts) == 60
     path.unlink()
     assert first.feature_file(rows) == path and path.is_file()
-    assert len(encoded) == 120
+    assert len(encoded_texts) == 120
 
 
 def test_what_changes_a_feature_makes_another_file(clip, siglip, pairs, tmp_path):
@@ -173,14 +173,14 @@ def test_what_changes_no_feature_makes_none(clip, pairs, tmp_path):
     assert ReferenceText(frozen, reference(clip, tmp_path).args).feature_file(rows) == path
 
 
-def test_a_file_that_a_machine_lacks_is_made_by_all(clip, pairs, tmp_path, encoded, monkeypatch):
+def test_a_file_that_a_machine_lacks_is_made_by_all(clip, pairs, tmp_path, encoded_texts, monkeypatch):
     source = reference(clip, tmp_path)
     rows = TrainingRows(pairs, COLUMNS)
     path = source.feature_file(rows)
     other = (path.name, False)
     monkeypatch.setattr(reference_text, "gather_objects", lambda value: [value, value and other])
     assert source.feature_file(rows) == path
-    assert len(encoded) == 120
+    assert len(encoded_texts) == 120
     monkeypatch.setattr(reference_text, "gather_objects", lambda value: [value, ("other.npy", True)])
     with pytest.raises(ValueError, match="the processes .*texts or weights"):
         source.feature_file(rows)
@@ -245,7 +245,9 @@ def test_an_own_collator_gets_the_features_of_its_rows(clip, pairs, tmp_path):
     (batch, *_) = trainer.get_train_dataloader()
     for number, row in enumerate(batch["row"].tolist()):
         actual = batch["reference_text_embeds"][number]
-        torch.testing.assert_close(actual, by_hand(clip, pairs[row]["caption"]), atol=tolerances.embedding(), rtol=0)
+        torch.testing.assert_close(
+            actual, embed_by_hand(clip, pairs[row]["caption"]), atol=tolerances.embedding(), rtol=0
+        )
     trainer.train()
     assert isinstance(trainer.data_collator, Backwards)
 
@@ -257,7 +259,7 @@ def test_rows_with_negatives_of_others_have_features_of_these(clip, pairs, tmp_p
     partner = pairs[int(np.roll(np.arange(20), 1)[4])]["negative_captions"]
     for vector, text in zip(batch["reference_negative_text_embeds"][4], partner, strict=True):
         torch.testing.assert_close(
-            vector, by_hand(clip, text) if text else torch.zeros(16), atol=tolerances.embedding(), rtol=0
+            vector, embed_by_hand(clip, text) if text else torch.zeros(16), atol=tolerances.embedding(), rtol=0
         )
     trainer.train()
 

@@ -14,7 +14,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.losses import reference
 from tests.trainers import objectives
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import arguments, assert_same_weights, build, history, weights
 
 TEXTS_ONLY = ("HierarCapsTrainer", "TextAlignmentTrainer")
@@ -91,7 +91,7 @@ def test_the_loss_is_that_of_loops_over_both_sets_together(clip, task, tmp_path,
 
 @pytest.mark.parametrize("name", sorted(objectives.SETTINGS))
 def test_every_trainer_has_it_or_says_why_not(clip, task, tmp_path, name):
-    cls, rows = objectives.trainer_class(name), in_groups(task)
+    cls, rows = objectives.trainer_class(name), add_groups(task)
     settings = {"max_steps": 1, "replay_fraction": 0.5, "per_device_train_batch_size": 4, **objectives.SETTINGS[name]}
     if "groups_per_batch" in settings:
         settings["per_device_train_batch_size"] = 0
@@ -227,14 +227,14 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
     settings = {"groups_per_batch": 2, "pairs_per_group": 4, "per_device_train_batch_size": 0, "max_steps": 1}
     losses = {}
     for grouping in ("pairwise", "none"):
-        trainer = replaying(ClearGlassTrainer, clip, in_groups(task), tmp_path, grouping=grouping, **settings)
+        trainer = replaying(ClearGlassTrainer, clip, add_groups(task), tmp_path, grouping=grouping, **settings)
         batch = next(iter(trainer.get_train_dataloader()))
         trainer.model.train()
         losses[grouping] = trainer.compute_loss(trainer.model, batch).item()
         mask, rows = trainer.pair_mask(batch), trainer.split_groups(batch["row"])
         single = rows[:, 0] >= len(task)
         assert len(mask) == 10 and single.sum() == 8 and mask[single].sum(1).tolist() == [1] * 8
-        names = in_groups(task)["group"]
+        names = add_groups(task)["group"]
         for group in rows[~single].tolist():
             assert len({names[row] for row in group}) == 1
     assert all(0 < value < 10 for value in losses.values())

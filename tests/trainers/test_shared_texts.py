@@ -14,7 +14,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 from tests import tiny
 from tests.trainers.runs import batch_of, build, history, loss_and_gradients, with_row
-from tests.trainers.test_shared_images import SETTINGS, shared  # noqa: F401
+from tests.trainers.test_shared_images import SETTINGS, shared_rows  # noqa: F401
 
 LOGGER = "hfcomp.trainers._support.row_report"
 # rows 1 and 4 have one caption, which is in 5 too but for case and white space
@@ -31,7 +31,7 @@ def equal():
     return rows.add_column("negative_captions", NEGATIVES, feature=List(Value("string")))
 
 
-def by_hand(trainer, inputs, captions, negatives=None):
+def loss_by_hand(trainer, inputs, captions, negatives=None):
     """InfoNCE in float64 of rows with these captions, which are keys of each other where they differ."""
     trainer.model.eval()
     with torch.no_grad():
@@ -58,11 +58,11 @@ def test_an_equal_caption_is_true_of_both_images(num_negatives, clip, equal, tmp
     trainer = build(InfoNCETrainer, clip, equal, tmp_path, num_negatives=num_negatives)
     batch, negatives = batch_of(trainer, range(6)), [alike(row) for row in NEGATIVES] if num_negatives else None
     loss, _ = loss_and_gradients(trainer, range(6))
-    expected = by_hand(trainer, batch, alike(CAPTIONS), negatives)
+    expected = loss_by_hand(trainer, batch, alike(CAPTIONS), negatives)
     torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
     off = build(InfoNCETrainer, clip, equal, tmp_path, num_negatives=num_negatives, mask_equal_texts=False)
     assert not {"text_id", "negative_text_id"} & set(off.gather_features(off.model.eval(), batch))
-    plain = by_hand(off, batch, range(6), negatives)  # numbers equal no text
+    plain = loss_by_hand(off, batch, range(6), negatives)  # numbers equal no text
     torch.testing.assert_close(loss_and_gradients(off, range(6))[0].double(), plain, rtol=1e-6, atol=0)
     assert loss < plain - 1e-3
 
@@ -90,7 +90,7 @@ def test_off_nothing_is_counted_or_said(clip, equal, tmp_path, caplog):
 
 def test_evaluation_leaves_them_out_too(clip, equal, tmp_path):
     trainer = build(InfoNCETrainer, clip, equal, tmp_path)
-    expected = by_hand(trainer, batch_of(trainer, range(6)), alike(CAPTIONS))
+    expected = loss_by_hand(trainer, batch_of(trainer, range(6)), alike(CAPTIONS))
     assert trainer.evaluate(equal)["eval_loss"] == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -162,13 +162,13 @@ def test_a_bad_caption_is_named_as_before(clip, equal, tmp_path):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_trainer_counts_and_leaves_out(name, clip, shared, tmp_path):  # noqa: F811
+def test_every_trainer_counts_and_leaves_out(name, clip, shared_rows, tmp_path):  # noqa: F811
     """Twenty-one images of seven captions, in place of the seven images of the set."""
     trainer_class, settings = SETTINGS[name]
     if "clear_glass" in name:
         settings = {**settings, "groups_per_batch": 2, "pairs_per_group": 4}
-    said = shared["caption"][:7]
-    rows = shared.map(
+    said = shared_rows["caption"][:7]
+    rows = shared_rows.map(
         lambda row, index: {"image_id": str(index), "caption": said[index % 7], "concept_spans": [], "concepts": []},
         with_indices=True,
     )

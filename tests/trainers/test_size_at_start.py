@@ -9,7 +9,7 @@ from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.hierarcaps import HierarCapsTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import build
 
 
@@ -48,7 +48,7 @@ def test_neighbors_come_on_top(clip, pairs, tmp_path, capsys):
 
 def test_groups_are_named(clip, tmp_path, capsys):
     sizes = {"groups_per_batch": 2, "pairs_per_group": 3, "per_device_train_batch_size": 6}
-    trainer = build(ClearGlassTrainer, clip, in_groups(tiny.pairs(24)), tmp_path, **sizes)
+    trainer = build(ClearGlassTrainer, clip, add_groups(tiny.pairs(24)), tmp_path, **sizes)
     assert line(trainer, capsys).startswith("1 process x 6 = 6 pairs (2 groups of 3), 24 rows")
 
 

@@ -15,7 +15,7 @@ from hfcomp.modeling import encode_texts
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from tests import tolerances
 from tests.trainers import runs
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import arguments, batch_of, history, loss_and_gradients, weights
 
 VISION = ("vision_model", "visual_projection")
@@ -35,7 +35,7 @@ def build(model, *args, **settings):
 @pytest.fixture(scope="module")
 def rows(pairs):
     """Without images; some of the first eight generalized captions are equal."""
-    return in_groups(pairs).select_columns(["caption", "generalized_caption"])
+    return add_groups(pairs).select_columns(["caption", "generalized_caption"])
 
 
 def with_levels(rows, **columns):
@@ -204,15 +204,15 @@ def test_captions_are_paired_with_each_text_that_is_asked_for(clip, rows, tmp_pa
 
 
 def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, rows, tmp_path):
-    def checked(rows, **settings):
+    def check(rows, **settings):
         return TextAlignmentTrainer.check_rows(rows, arguments(TextAlignmentTrainer, tmp_path, **settings))
 
     levels = with_levels(rows, group=["thing"] * len(rows), level_4=[*["being"] * (len(rows) - 1), ""])
-    assert checked(levels) is None
-    assert checked(levels, aligned_with=["group", "level_4"]).startswith("Training on the names in group, level_4")
-    assert checked(levels, allow_levels=True).startswith("allow_levels: ")
+    assert check(levels) is None
+    assert check(levels, aligned_with=["group", "level_4"]).startswith("Training on the names in group, level_4")
+    assert check(levels, allow_levels=True).startswith("allow_levels: ")
     with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'level_1'"):
-        checked(levels, aligned_with=["level_1"])
+        check(levels, aligned_with=["level_1"])
     with pytest.raises(ValueError, match=f"column 'level_4', row {len(rows) - 1}: found '', expected a text"):
         build(clip, levels, tmp_path, aligned_with=["generalized_caption", "level_4"])
 

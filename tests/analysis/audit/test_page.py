@@ -10,7 +10,7 @@ from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.report import audit_page
 from tests.analysis.audit import sets
 from tests.analysis.gallery.pages import HOSTILE
-from tests.chromium import chromium, overflow, watched
+from tests.chromium import chromium, overflow, watch
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_it_opens_without_a_message_or_a_request_and_fits(result, browser, tmp_p
     file = tmp_path / "audit.html"
     file.write_text(audit_page(result, "own", []), encoding="utf-8")
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    seen = watched(page)
+    seen = watch(page)
     page.goto(file.as_uri())
     assert seen.messages == [] and seen.requests == [file.as_uri()]
     assert overflow(page) == 0

@@ -31,7 +31,7 @@ def photographs(tmp_path_factory):
     return folder
 
 
-def written(folder, rows, header=("image", "caption", "negative_captions")):
+def write_table(folder, rows, header=("image", "caption", "negative_captions")):
     with (folder / "own.csv").open("w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     return str(folder / "own.csv")
@@ -41,7 +41,7 @@ def test_rows_of_a_file_without_ids_are_of_one_photograph(photographs, tmp_path)
     rows = [
         (photographs / f"{number}.png", f"a {number} {row}", f"b {row}") for number in range(4) for row in range(3)
     ]
-    data = read_audit_set(written(tmp_path, rows), AuditOptions())
+    data = read_audit_set(write_table(tmp_path, rows), AuditOptions())
     assert data.image_ids == [f"{number}.png" for number in range(4) for _ in range(3)]
     assert len(data.first_rows) == 4 and len(folds(data.image_ids, 0)) == 4
     assert duplicate_images(data, folder=tmp_path / "hashes").value == 0
@@ -58,7 +58,7 @@ def test_images_and_captions_that_are_absent_or_broken_are_named_in_the_terminal
     (tmp_path / "broken.png").write_bytes(b"no image")
     files = [photographs / "0.png", tmp_path / "absent.png", photographs / "1.png", tmp_path / "broken.png"]
     captions = ["a dog", "a cat", "", "a bird"]
-    path = written(tmp_path, [(*both, "a horse") for both in zip(files, captions, strict=True)])
+    path = write_table(tmp_path, [(*both, "a horse") for both in zip(files, captions, strict=True)])
     options = AuditOptions(no_cache=True)
     render_terminal(audit_report(audit(path, options, hashes=tmp_path / "hashes"), "own", ()))
     shown = " ".join(capsys.readouterr().out.split())

@@ -28,14 +28,14 @@ from hfcomp.evaluation.blind.rules import CountedCaptions, words_of_text
 from tests.analysis.audit import sets
 
 
-def checked(data, note="the note"):
+def run_rules(data, note="the note"):
     return {
         check.name: check for check in rule_checks(data, rule_scores(data.pairs, own_bigram_scores(data, 0)), note)
     }
 
 
 def test_a_full_stop_on_negatives_alone_decides_all_pairs_and_is_the_best_rule():
-    checks = checked(sets.data())
+    checks = run_rules(sets.data())
     assert checks["full_stop"].value == 100 and checks["full_stop"].of == 24
     assert checks["full_stop"].facts == {"right": 24, "wrong": 0, "undecided": 0, "reversed": False}
     assert checks["blind"].value == 100 and checks["blind"].facts["rule"] in ("full_stop", "shorter")
@@ -46,13 +46,13 @@ def test_a_full_stop_on_negatives_alone_decides_all_pairs_and_is_the_best_rule()
 
 def test_a_rule_that_is_always_wrong_decides_as_much():
     longer = {row: [f"a {row}"] for row in range(24)}
-    checks = checked(sets.data(negative_captions=longer))
+    checks = run_rules(sets.data(negative_captions=longer))
     assert checks["shorter"].value == 100 and checks["shorter"].facts["reversed"]
     assert checks["shorter"].facts["wrong"] == 24 and "reversed" in checks["shorter"].reason
 
 
 def test_a_clean_set_decides_nothing_by_its_surface():
-    checks = checked(sets.data(ending=""))
+    checks = run_rules(sets.data(ending=""))
     assert checks["full_stop"].value == 50 and checks["full_stop"].facts["undecided"] == 24
     assert checks["shorter"].value == 50
 
@@ -61,7 +61,7 @@ def test_a_rule_that_ties_on_most_pairs_counts_as_right_as_with_a_coin():
     """Every second negative ends in a full stop: with a coin for the others three quarters are right."""
     texts = sets.rows(ending="")["negative_captions"][:]
     marked = {row: [f"{texts[row][0]}."] for row in range(0, 24, 2)}
-    checks = checked(sets.data(ending="", negative_captions=marked))
+    checks = run_rules(sets.data(ending="", negative_captions=marked))
     assert checks["full_stop"].value == 75
     assert checks["full_stop"].facts == {"right": 12, "wrong": 0, "undecided": 12, "reversed": False}
     assert checks["blind"].value >= 75 and checks["full_stop"].low > 60

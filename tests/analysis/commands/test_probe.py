@@ -123,7 +123,7 @@ def test_mistakes_end_in_one_line(words, tmp_path):
         "needs the column 'negative_captions'.*--column_names negative_captions=",
         *words[:2],
         "--dataset",
-        str(_saved(tmp_path, "bare", [])),
+        str(_save(tmp_path, "bare", [])),
     )
     none = models.pairs(4).map(lambda row: {"negative_captions": [""]})
     none.save_to_disk(tmp_path / "none")
@@ -143,6 +143,6 @@ def test_mistakes_end_in_one_line(words, tmp_path):
         cli.main([*words, "--margins", "high"])
 
 
-def _saved(tmp_path, name, kept):
+def _save(tmp_path, name, kept):
     models.pairs(4).select_columns(["image", "caption", *kept]).save_to_disk(tmp_path / name)
     return tmp_path / name

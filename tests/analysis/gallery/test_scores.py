@@ -8,7 +8,7 @@ import pytest
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling import load_backbone
 from tests import tiny
-from tests.analysis.gallery.pages import dataset, encoded, held, page, saved
+from tests.analysis.gallery.pages import dataset, encode, held, page, save_rows
 
 ROUNDED = 5e-7
 """Of a cosine with six decimals; half a last place, and what fp32 adds to it is less."""
@@ -16,7 +16,7 @@ ROUNDED = 5e-7
 
 def test_cosines_margins_and_verdicts_are_those_of_the_embeddings(clip, siglip, tmp_path):
     rows = dataset()
-    path = page(saved(tmp_path, rows), tmp_path, models=(f"one={clip}", f"two={siglip}"))
+    path = page(save_rows(tmp_path, rows), tmp_path, models=(f"one={clip}", f"two={siglip}"))
     about, data = held(path, "about"), held(path, "data")
     assert [model["name"] for model in about["models"]] == ["one", "two"]
     for model, folder in enumerate((clip, siglip)):
@@ -40,7 +40,7 @@ def test_cosines_margins_and_verdicts_are_those_of_the_embeddings(clip, siglip, 
 
 def test_the_negative_image_s_scores_are_its_own(clip, tmp_path):
     rows = dataset(2)
-    scores = held(page(saved(tmp_path, rows), tmp_path, models=(str(clip),)), "data")[1]["scores"][0]
+    scores = held(page(save_rows(tmp_path, rows), tmp_path, models=(str(clip),)), "data")[1]["scores"][0]
     embedder = Embedder(clip, device="cpu")
     image = embedder.images([rows["negative_image"][1]])[0]
     texts = embedder.texts([rows["caption"][1], rows["negative_captions"][1][0]]).vectors
@@ -54,9 +54,9 @@ def test_equal_texts_tie_and_a_row_without_caption_or_image_has_no_verdict(clip,
         negative_captions={0: [tiny.captions()[0], ""], 1: ["", ""]},
         caption={2: None},
         image={3: broken},
-        negative_image={1: encoded(tiny.image(1))},
+        negative_image={1: encode(tiny.image(1))},
     )
-    data = held(page(saved(tmp_path, rows), tmp_path, models=(str(clip),)), "data")
+    data = held(page(save_rows(tmp_path, rows), tmp_path, models=(str(clip),)), "data")
     first, second, third, last = (row["scores"][0] for row in data)
     assert first[4] == -1 and first[0] == first[1][0]
     assert second[1] == [] and second[4] is None and second[5] == -1  # image and negative image are the same
@@ -66,7 +66,7 @@ def test_equal_texts_tie_and_a_row_without_caption_or_image_has_no_verdict(clip,
 
 def test_a_second_run_encodes_nothing(clip, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
-    source, calls = saved(tmp_path), []
+    source, calls = save_rows(tmp_path), []
     first = held(page(source, tmp_path, models=(str(clip),), no_cache=False), "data")
     monkeypatch.setattr(Embedder, "_fill", lambda *parts: calls.append(len(parts[3])))
     again = held(page(source, tmp_path, models=(str(clip),), no_cache=False), "data")
@@ -75,6 +75,6 @@ def test_a_second_run_encodes_nothing(clip, tmp_path, monkeypatch):
 
 def test_a_set_without_negatives_has_cosines_and_no_verdict(clip, tmp_path):
     rows = dataset().select_columns(["image", "caption"])
-    path = page(saved(tmp_path, rows), tmp_path, models=(str(clip),))
+    path = page(save_rows(tmp_path, rows), tmp_path, models=(str(clip),))
     assert all(row["scores"][0][1:] == [[], None, None, None, None] for row in held(path, "data"))
     assert "Shown rows that are right" not in path.read_text("utf-8")

@@ -14,7 +14,7 @@ from hfcomp import cli
 from hfcomp.analysis.hierarchy.page import Members, read_members
 from hfcomp.factory.magic.hierarchy import read_hierarchy
 from tests.analysis.hierarchy.pages import HOSTILE, page
-from tests.factory.magic.sets import WORDS, built
+from tests.factory.magic.sets import WORDS, build_magic
 
 
 class Page(HTMLParser):
@@ -80,7 +80,7 @@ def test_only_the_pages_own_script_and_style_may_run():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("page")).folder
+    return build_magic(tmp_path_factory.mktemp("page")).folder
 
 
 def test_a_set_from_the_command_line(folder, tmp_path, capsys):

@@ -12,7 +12,7 @@ from hfcomp.analysis.pairs.items import named_sets, paper_config, published_numb
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from tests import tiny
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 RATINGS = ConcretenessRatings({"dog": 4.8, "fire hydrant": 4.9, "red": 4.2, "idea": 1.6})
 
@@ -160,8 +160,8 @@ def test_configurations_of_a_set_are_read(tmp_path):
 
 
 def test_a_set_with_a_configuration_that_is_not_finished_is_refused_and_the_finished_one_is_read(tmp_path):
-    built(tmp_path / "high_concreteness", rows=1)
-    built(tmp_path / "steps" / "random" / "targets", rows=1)
+    write_build(tmp_path / "high_concreteness", rows=1)
+    write_build(tmp_path / "steps" / "random" / "targets", rows=1)
     with pytest.raises(ValueError, match="lacks the captions of random. .*`hfcomp build concretebatch"):
         named_sets([str(tmp_path)])
     place = f"{tmp_path}::high_concreteness"

@@ -14,7 +14,7 @@ from hfcomp.analysis.pairs.summary import ScoredSet, Summary
 NUMBER = 80
 
 
-def scored(name, values, images=None, *, model="clip", ties=(), **columns):
+def scored_set(name, values, images=None, *, model="clip", ties=(), **columns):
     """A set whose pairs have these numbers."""
     number = len(next(iter(values.values())))
     ids = [f"image {image}" for image in (range(number) if images is None else images)]
@@ -47,7 +47,9 @@ def values():
 
 
 def test_the_difference_of_a_set_to_itself_moved_is_sure(values):
-    moved = Summary({"a": scored("a", {"concreteness": values}), "b": scored("b", {"concreteness": values - 0.25})})
+    moved = Summary(
+        {"a": scored_set("a", {"concreteness": values}), "b": scored_set("b", {"concreteness": values - 0.25})}
+    )
     for row in ("mean concreteness", "median concreteness"):
         estimate = difference(moved, row)
         assert (estimate["first"], estimate["second"], estimate["shared_images"]) == ("a", "b", NUMBER)
@@ -58,7 +60,7 @@ def test_means_are_of_the_pairs_that_have_the_number(values):
     some = np.where(np.arange(NUMBER) % 4 == 0, np.nan, values)
     tie = np.arange(NUMBER) % 8 == 1
     right = np.where(np.isnan(some), np.nan, (values > 3) & ~tie)
-    sets = {"a": scored("a", {"concreteness": some, "I2T accuracy": right}, ties={"I2T accuracy": tie})}
+    sets = {"a": scored_set("a", {"concreteness": some, "I2T accuracy": right}, ties={"I2T accuracy": tie})}
     summary = Summary(sets)
     mean = line(summary, "mean concreteness")["sets"]["a"]
     assert (mean["items"], mean["images"]) == (60, 60) and mean["value"] == np.nanmean(some)
@@ -70,8 +72,8 @@ def test_means_are_of_the_pairs_that_have_the_number(values):
 
 
 def test_pairs_of_an_image_are_one_draw(values):
-    once = Summary({"a": scored("a", {"concreteness": values})})
-    often = Summary({"a": scored("a", {"concreteness": np.repeat(values, 5)}, np.repeat(np.arange(NUMBER), 5))})
+    once = Summary({"a": scored_set("a", {"concreteness": values})})
+    often = Summary({"a": scored_set("a", {"concreteness": np.repeat(values, 5)}, np.repeat(np.arange(NUMBER), 5))})
     for row in ("mean concreteness", "median concreteness"):
         single, many = (line(summary, row)["sets"]["a"] for summary in (once, often))
         assert [single[key] for key in ("low", "high")] == pytest.approx([many[key] for key in ("low", "high")])
@@ -81,7 +83,9 @@ def test_pairs_of_an_image_are_one_draw(values):
 def test_correlations_are_of_each_set_and_model(values):
     generator = np.random.default_rng(2)
     gap = values + 0.2 * generator.normal(size=NUMBER)
-    sets = {"a": scored("a", {"concreteness": values, "T2I logit gap": gap, "BERTScore": -values, "CLIP-L": gap**3})}
+    sets = {
+        "a": scored_set("a", {"concreteness": values, "T2I logit gap": gap, "BERTScore": -values, "CLIP-L": gap**3})
+    }
     sets["a"].scores["second"] = Scores({"CLIP-L": gap[::-1]})
     correlations = {
         (correlation["model"], correlation["first"], correlation["second"]): correlation
@@ -104,7 +108,7 @@ def test_correlations_are_of_each_set_and_model(values):
 
 def test_one_pair_has_values_without_intervals():
     summary = Summary(
-        {"a": scored("a", {"concreteness": [4.0], "I2T accuracy": [1.0], "CLIP-L": [0.5]}, keyword="dog")}
+        {"a": scored_set("a", {"concreteness": [4.0], "I2T accuracy": [1.0], "CLIP-L": [0.5]}, keyword="dog")}
     )
     lines = {entry["row"]: entry["sets"]["a"] for entry in summary.lines()}
     assert lines["mean concreteness"]["value"] == lines["median concreteness"]["value"] == 4
@@ -117,7 +121,7 @@ def test_keywords_and_categories_are_counted(values):
     keywords = np.array(["Dog", "dog ", "fire  hydrant", "in front of", ""] * 16)
     words = np.array([1, 1, 2, 3, np.nan] * 16)
     numbers = {"words of the keyword": words, "BERTScore": words / 10 + 0.5}
-    scores = scored("a", numbers, keyword=keywords, category=["object", "object", "object", "relation", None] * 16)
+    scores = scored_set("a", numbers, keyword=keywords, category=["object", "object", "object", "relation", None] * 16)
     summary = Summary({"a": scores})
     assert line(summary, "unique keywords")["sets"]["a"] == {"value": 3, "items": 64}
     assert [(entry["words"], entry["share"]) for entry in summary.by_keyword()] == [
@@ -132,7 +136,7 @@ def test_keywords_and_categories_are_counted(values):
 
 def test_classes_hold_every_pair_once():
     rating = np.array([1, 1.49, 1.5, 4.5, 5, np.nan])
-    scores = scored("a", {"concreteness": rating, "T2I logit gap": np.arange(6)})
+    scores = scored_set("a", {"concreteness": rating, "T2I logit gap": np.arange(6)})
     (entry,) = Summary({"a": scores}).by_class(["T2I logit gap"], "concreteness")
     assert [(part["from"], part["to"], part["items"], part["value"]) for part in entry["classes"]] == [
         (1, 1.5, 2, 0.5),

@@ -18,7 +18,7 @@ NAMES = ("image", "text", "negative_image", "negative_text")
 N = 24
 
 
-def encoded(number=N, **more):
+def make_pairs(number=N, **more):
     tensors = {name: unit(number, 6, seed=seed).detach() for seed, name in enumerate(NAMES)}
     adaptive = torch.linspace(-2, 2, number, dtype=torch.float64)
     return EncodedPairs(
@@ -26,7 +26,7 @@ def encoded(number=N, **more):
     )
 
 
-def of_loss(pairs, rows, margin):
+def loss_magnitudes(pairs, rows, margin):
     """Magnitudes of a batch as `cement_loss` logs them: hard and easy, means over anchors and directions."""
     batch = {name: values[rows] for name, values in pairs.tensors.items()}
     given = torch.as_tensor(pairs.margins[margin]).double().expand(len(pairs))[rows]
@@ -38,10 +38,10 @@ def of_loss(pairs, rows, margin):
 @pytest.mark.parametrize("size", [5, 24])
 def test_equals_the_metrics_of_training(size, ids):
     texts = {"text_id": torch.arange(N) // 2, "negative_text_id": torch.arange(100, 100 + N)} if ids else {}
-    pairs = encoded(**texts)
+    pairs = make_pairs(**texts)
     batches = [slice(start, start + size) for start in range(0, N - size + 1, size)]
     for share in (share for share in gradient_shares(pairs, size) if share["direction"] == BOTH):
-        hard, easy = np.array([of_loss(pairs, rows, share["margin"]) for rows in batches]).T
+        hard, easy = np.array([loss_magnitudes(pairs, rows, share["margin"]) for rows in batches]).T
         assert share["batches"] == len(batches) and share["anchors"] == 4 * size * len(batches)
         assert share["value"] == pytest.approx(hard.sum() / (hard + easy).sum())
         assert (share["hard"], share["easy"]) == pytest.approx((hard.mean(), easy.mean()))
@@ -56,7 +56,7 @@ def test_equals_the_metrics_of_training(size, ids):
 
 
 def test_a_margin_raises_the_share_and_a_batch_lowers_it():
-    pairs = encoded(96)
+    pairs = make_pairs(96)
     share = {
         (size, line["margin"]): line["value"]
         for size in (4, 16, 96)
@@ -69,7 +69,7 @@ def test_a_margin_raises_the_share_and_a_batch_lowers_it():
 
 
 def test_without_negative_images_there_is_one_direction():
-    pairs = encoded(negative_image_mask=torch.zeros(N, dtype=torch.bool))
+    pairs = make_pairs(negative_image_mask=torch.zeros(N, dtype=torch.bool))
     shares = gradient_shares(pairs, 8, [0.0])
     assert [share["direction"] for share in shares] == [BOTH, "image to text"]
     assert shares[0]["value"] == shares[1]["value"] and shares[0]["anchors"] == N

@@ -32,7 +32,7 @@ def store(tmp_path, clock):
     decisions.close()
 
 
-def annotated(store, number=1, person="Ann"):
+def annotate(store, number=1, person="Ann"):
     store.add_items(items(number))
     for place in range(number):
         store.submit(person, f"{place}/color", edit(place))
@@ -222,7 +222,7 @@ def test_the_log_has_every_decision_with_its_time(store, clock):
 
 
 def test_finished_items_come_in_the_order_in_which_they_were_added(store):
-    annotated(store, 3)
+    annotate(store, 3)
     for place in (2, 0, 1):
         store.accept("Bob", f"{place}/color", "okay")
     assert [record.item.id for record in store.accepted()] == ["0/color", "1/color", "2/color"]
@@ -238,7 +238,7 @@ def test_skipped_items_are_not_given_again(store):
 
 @pytest.mark.parametrize("reason", ["", "  ", "x" * 2001])
 def test_a_reason_is_needed(store, reason):
-    annotated(store)
+    annotate(store)
     store.add_items(items(2))
     with pytest.raises(ValueError, match="expected 1 to 2,000"):
         store.skip("Ann", "1/color", reason)
@@ -277,7 +277,7 @@ def test_an_edit_that_cannot_be_read_again_is_not_saved(store, change, said):
 
 
 def test_nobody_reviews_their_own_edit(store):
-    annotated(store, 1, "José")
+    annotate(store, 1, "José")
     assert store.next_review("Jose\N{COMBINING ACUTE ACCENT} ") is None
     for decide in (lambda: store.accept("José", "0/color", "okay"), lambda: store.send_back("José", "0/color", "no")):
         with pytest.raises(ValueError, match="José annotated 0/color"):
@@ -303,7 +303,7 @@ def test_reviews_of_a_concept(store):
 
 
 def test_a_person_annotates_and_reviews_at_once(store):
-    annotated(store)
+    annotate(store)
     store.add_items(items(2))
     assert store.next_review("Bob")[0].id == "0/color"
     assert store.next_item("Bob").id == "1/color"
@@ -311,13 +311,13 @@ def test_a_person_annotates_and_reviews_at_once(store):
 
 
 def test_a_quality_is_checked(store):
-    annotated(store)
+    annotate(store)
     with pytest.raises(ValueError, match="'bad', expected .*very good, okay"):
         store.accept("Bob", "0/color", "bad")
 
 
 def test_what_was_sent_back_comes_first_for_its_annotator(store, clock):
-    annotated(store, 2)
+    annotate(store, 2)
     store.add_items(items(4))
     store.next_review("Bob")
     store.send_back("Bob", "0/color", "The bus has no wheels.")
@@ -329,7 +329,7 @@ def test_what_was_sent_back_comes_first_for_its_annotator(store, clock):
 
 
 def test_what_was_sent_back_goes_to_others_after_a_day(store, clock):
-    annotated(store, 1)
+    annotate(store, 1)
     store.send_back("Bob", "0/color", "no")
     clock.now += RESERVED_SECONDS - 1
     assert store.next_item("Cem") is None
@@ -341,7 +341,7 @@ def test_what_was_sent_back_goes_to_others_after_a_day(store, clock):
 
 
 def test_automatic_edits_are_reviewed_by_anybody_and_then_done_by_people(store):
-    annotated(store, 2, AUTOMATIC)
+    annotate(store, 2, AUTOMATIC)
     assert store.next_review("Ann")[0].id == "0/color"
     store.send_back("Ann", "0/color", "no change to be seen")
     assert store.next_item(AUTOMATIC) is None
@@ -381,7 +381,7 @@ def test_what_was_undone_is_leased_and_what_was_held_comes_after_it(store, clock
 
 
 def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
-    annotated(store)
+    annotate(store)
     store.accept("Bob", "0/color", "okay")
     with pytest.raises(ValueError, match="0/color was accepted by Bob after your decision"):
         store.undo("Ann")
@@ -395,7 +395,7 @@ def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
 
 
 def test_an_undone_send_back_is_to_be_reviewed_again(store):
-    annotated(store)
+    annotate(store)
     store.send_back("Bob", "0/color", "no")
     assert store.undo("Bob") == item(0)
     assert store.state("0/color") == "annotated"
@@ -408,7 +408,7 @@ def test_an_undone_send_back_is_to_be_reviewed_again(store):
 
 
 def test_a_second_edit_that_is_undone_leaves_the_item_sent_back(store, clock):
-    annotated(store)
+    annotate(store)
     store.send_back("Bob", "0/color", "no")
     store.submit("Ann", "0/color", edit(1))
     store.undo("Ann")
@@ -422,7 +422,7 @@ def test_a_second_edit_that_is_undone_leaves_the_item_sent_back(store, clock):
 
 
 def test_another_process_or_session_sees_the_same(store, tmp_path, clock):
-    annotated(store, 2)
+    annotate(store, 2)
     again = Decisions(tmp_path / "a.sqlite", clock=clock)
     again.accept("Bob", "0/color", "okay")
     assert store.counts() == again.counts() == {"open": 0, "annotated": 1, "accepted": 1, "skipped": 0}
@@ -430,7 +430,7 @@ def test_another_process_or_session_sees_the_same(store, tmp_path, clock):
 
 
 def test_a_lost_state_follows_from_the_log(store):
-    annotated(store, 4)
+    annotate(store, 4)
     store.accept("Bob", "0/color", "okay")
     store.send_back("Bob", "1/color", "no")
     store.undo("Ann")

@@ -18,7 +18,7 @@ def chains(rows):
     return [chain_of(row, COLUMNS, index) for index, row in enumerate(rows)]
 
 
-def drawn(rows, seed=0):
+def draw_chains(rows, seed=0):
     return draw_negatives(chains(rows), columns=3, seed=seed)
 
 
@@ -34,7 +34,7 @@ def test_what_is_no_text_is_named(value):
 
 
 def test_siblings_share_the_text_before_them():
-    chain_set = drawn(ROWS)
+    chain_set = draw_chains(ROWS)
     assert chain_set.texts[0] == ["plant", "cat", "dry dog"]
     assert chain_set.texts[1] == ["plant", "cat", "wet dog"]
     # the only wet cat and the only tree have no sibling
@@ -47,12 +47,12 @@ def test_siblings_share_the_text_before_them():
 def test_a_chain_is_not_contradicted_by_its_own_texts():
     rows = [("animal", "dog", "wet"), ("wet", "dog", "animal"), ("animal", "dog", "dry")]
     for seed in range(5):
-        texts = drawn(rows, seed).texts
+        texts = draw_chains(rows, seed).texts
         assert texts[0] == ["", "", "dry"]
         assert texts[1] == ["", "", "dry"]
 
 
 def test_draws_stay_and_follow_the_seed():
     rows = [("animal", f"kind {number}", f"one of kind {number}") for number in range(50)]
-    assert drawn(rows).texts == drawn(rows).texts != drawn(rows, 1).texts
-    assert drawn(rows[:1]).texts == [["", "", ""]] and drawn(rows[:1]).missing == 3
+    assert draw_chains(rows).texts == draw_chains(rows).texts != draw_chains(rows, 1).texts
+    assert draw_chains(rows[:1]).texts == [["", "", ""]] and draw_chains(rows[:1]).missing == 3

@@ -29,7 +29,7 @@ def spans_of(caption: str, *phrases: str) -> list[Concept]:
     return concepts
 
 
-def marked(tokenizer, caption: str, concepts: list[Concept]) -> list[tuple[str, bool]]:
+def mark_tokens(tokenizer, caption: str, concepts: list[Concept]) -> list[tuple[str, bool]]:
     """The letters of the tokens that each concept has, and whether all of it is there."""
     (ids,), _ = tokenizer([caption])
     (places,) = tokenizer.places([caption])
@@ -48,7 +48,7 @@ def test_punctuation_capitals_hyphens_and_repeated_words(name, request):
     tokenizer = tokenizer_of(request.getfixturevalue(name), max_length=64)
     concepts = spans_of(CAPTION, "A Red T-shirt", "a black-and-white DOG", "a red t-shirt", CAPTION[-6:])
     concepts.append(Concept(CAPTION, [(0, len(CAPTION))]))
-    marks = marked(tokenizer, CAPTION, concepts)
+    marks = mark_tokens(tokenizer, CAPTION, concepts)
     assert [letters for letters, _ in marks[:3]] == ["aredtshirt", "ablackandwhitedog", "aredtshirt"]
     # SigLIP's words are whole
     assert marks[3][0] == ("tshirt" if name == "siglip" else "shirt")
@@ -63,7 +63,7 @@ def test_punctuation_capitals_hyphens_and_repeated_words(name, request):
 def test_a_phrase_of_several_parts(name, request):
     caption = "a red, blue cube on a red ball"
     both = Concept("a red cube", [(0, 5), (12, 16)])
-    assert marked(tokenizer_of(request.getfixturevalue(name)), caption, [both]) == [("aredcube", True)]
+    assert mark_tokens(tokenizer_of(request.getfixturevalue(name)), caption, [both]) == [("aredcube", True)]
 
 
 @pytest.mark.parametrize("name", ONE_WORD_A_TOKEN)
@@ -74,7 +74,7 @@ def test_truncation_takes_a_part_or_the_whole(name, request):
     concepts = spans_of(caption, "a red cube", "blue ball", "ball")
     start = min(tokens_of(concepts, places)[2][0])
     tokenizer.max_length = start + 1  # one more for the end of the text
-    assert marked(tokenizer, caption, concepts) == [("aredcube", True), ("blue", False), ("", False)]
+    assert mark_tokens(tokenizer, caption, concepts) == [("aredcube", True), ("blue", False), ("", False)]
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -93,7 +93,7 @@ def test_truncation_inside_a_word(name, request):
 
 def test_what_the_tokenizer_does_not_read_has_no_tokens(siglip):
     caption = "a cube ... on a ball  "
-    marks = marked(tokenizer_of(siglip), caption, spans_of(caption, "a cube", "...", "  "))
+    marks = mark_tokens(tokenizer_of(siglip), caption, spans_of(caption, "a cube", "...", "  "))
     assert marks == [("acube", True), ("", False), ("", False)]
 
 
@@ -109,7 +109,7 @@ def test_characters_that_siglip_writes_otherwise(siglip):
         "\u0130",
     ):
         caption = f"a cube, {strange} and A Ball"
-        marks = marked(tokenizer, caption, spans_of(caption, "a cube", "A Ball"))
+        marks = mark_tokens(tokenizer, caption, spans_of(caption, "a cube", "A Ball"))
         assert marks == [("acube", True), ("aball", True)], strange
 
 

@@ -40,13 +40,13 @@ def members(number=12, *, images=None, texts=None, name="{:03}"):
     return files
 
 
-def shown(rows):
+def corner_pixels(rows):
     return [decode_image(row["image"]).getpixel((0, 0)) for row in TrainingRows(rows, ["image"])]
 
 
 def check(rows, number=12):
     assert rows["caption"][:] == [f"ball {index}" for index in range(number)]
-    assert shown(rows) == [tiny.image(index).convert("RGB").getpixel((0, 0)) for index in range(number)]
+    assert corner_pixels(rows) == [tiny.image(index).convert("RGB").getpixel((0, 0)) for index in range(number)]
 
 
 ARCHIVES = {

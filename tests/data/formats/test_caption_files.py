@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from hfcomp.data.formats.caption_files import FileCaptions, read_captions, with_captions_of
 from hfcomp.data.loading import load_training_set
-from tests.evaluation.webdatasets import encoded, write_tar
+from tests.evaluation.webdatasets import encode_image, write_tar
 
 KEYS = ("000000", "000001", "000010")
 TEXTS = {"000000": "a red dog", "000010": 'a "blue" cat, and a man', "000011": "nobody"}
@@ -23,7 +23,7 @@ def shards(tmp_path_factory) -> Path:
     for number, keys in enumerate((KEYS[:2], KEYS[2:])):
         members = {}
         for key in keys:
-            members[f"{key}.png"] = encoded(int(key), 0)
+            members[f"{key}.png"] = encode_image(int(key), 0)
             members[f"{key}.json"] = json.dumps({"url": f"http://x/{int(key)}", "caption": "alt"}).encode()
             members[f"{key}.txt"] = b"alt"
         write_tar(folder / f"{number:05d}.tar", members)

@@ -114,7 +114,7 @@ def test_a_split_of_two_years_has_to_be_named(coco):
         load_training_set(str(coco), split="train2014")
 
 
-def changed(change) -> dict:
+def change_content(change) -> dict:
     content = annotations((1, 2, 3))
     change(content)
     return content
@@ -125,24 +125,24 @@ def changed(change) -> dict:
     [
         ([1], r"expected a list under the key 'images', .*found: \[1\]"),
         ({"info": {}, "annotations": []}, "expected a list under the key 'images', .*found: 'info', 'annotations'"),
-        (changed(lambda content: content.pop("annotations")), "under the key 'annotations'"),
+        (change_content(lambda content: content.pop("annotations")), "under the key 'annotations'"),
         (
-            changed(lambda content: content["images"][1].pop("file_name")),
+            change_content(lambda content: content["images"][1].pop("file_name")),
             r"images\[1\]\['file_name'\] is None, expected a text",
         ),
-        (changed(lambda content: content["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
+        (change_content(lambda content: content["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
         (
-            changed(lambda content: content["annotations"][3].update(caption=5)),
+            change_content(lambda content: content["annotations"][3].update(caption=5)),
             r"annotations\[3\]\['caption'\] is 5, expected a t",
         ),
         (
-            changed(lambda content: content["annotations"][0].update(image_id="1")),
+            change_content(lambda content: content["annotations"][0].update(image_id="1")),
             r"annotations\[0\]\['image_id'\] is '1', expe",
         ),
-        (changed(lambda content: content["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
-        (changed(lambda content: content["images"][0].update(file_name="x.jpg")), None),
+        (change_content(lambda content: content["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
+        (change_content(lambda content: content["images"][0].update(file_name="x.jpg")), None),
         (
-            changed(lambda content: [two.update(file_name="x.jpg") for two in content["images"]]),
+            change_content(lambda content: [two.update(file_name="x.jpg") for two in content["images"]]),
             "none of its 3 images exists",
         ),
     ],

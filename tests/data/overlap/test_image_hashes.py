@@ -24,7 +24,7 @@ from hfcomp.data.overlap.image_hashes import (
     image_record,
     looks_alike,
 )
-from tests.data.photographs import cropped, resized, saved, texture
+from tests.data.photographs import crop_edges, recompress, resize, texture
 
 
 def records(images):
@@ -54,9 +54,9 @@ def test_a_copy_that_was_saved_resized_or_cropped_a_little_is_found_and_no_other
     images = [texture(seed) for seed in range(12)]
     known = records(images)
     for copy in (
-        [saved(image, 50) for image in images],
-        [resized(image, 90) for image in images],
-        [cropped(image, 0.03) for image in images],
+        [recompress(image, 50) for image in images],
+        [resize(image, 90) for image in images],
+        [crop_edges(image, 0.03) for image in images],
     ):
         nearest, bits = looks_alike(records(copy), known)
         assert nearest.tolist() == list(range(12)) and (bits <= MOST_BITS).all()
@@ -120,21 +120,21 @@ def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monke
         archive.write(tmp_path / "a.png", "a.png")
     cells = [str(tmp_path / "a.png"), f"zip://a.png::{tmp_path / 'set.zip'}"]
 
-    def hashed():
+    def hash_cells():
         stores = HashStore(tmp_path / "hashes"), HashStore(tmp_path / "hashes", FILE)
         return hash_images(cells, range(2), stores[0], name="image", files=stores[1])
 
-    first = hashed()
+    first = hash_cells()
     opened = []
     real = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or real(path))
     monkeypatch.setattr(image_hashes, "decode_image", lambda *given, **how: pytest.fail("decoded again"))
-    again = hashed()
+    again = hash_cells()
     assert again.records.tobytes() == first.records.tobytes() and len(again.records) == 2
     assert not [name for name in opened if not name.endswith(".safetensors")]
     monkeypatch.undo()
     texture(2).save(tmp_path / "a.png")
-    assert hashed().records[0]["pixels"] != first.records[0]["pixels"]
+    assert hash_cells().records[0]["pixels"] != first.records[0]["pixels"]
     url = "https://example.org/a.jpg"
     assert file_key(url) == file_key({"bytes": None, "path": url}) != file_key(url + "?b")
 
@@ -168,8 +168,8 @@ def test_on_photographs_copies_are_found_and_no_two_are_taken_for_one():
     known = records(images)
     rows, columns, _ = close_pairs(known["hash"], known["hash"], MOST_BITS)
     assert (rows == columns).all() and len(rows) == 449
-    for copy in (lambda image: saved(image, 30), lambda image: saved(resized(image, 112), 75)):
+    for copy in (lambda image: recompress(image, 30), lambda image: recompress(resize(image, 112), 75)):
         assert looks_alike(records(map(copy, images)), known)[0].tolist() == list(range(449))
-    nearest, _ = looks_alike(records(cropped(image, 0.04) for image in images), known)
+    nearest, _ = looks_alike(records(crop_edges(image, 0.04) for image in images), known)
     right = nearest == np.arange(449)
     assert right.mean() > 0.99 and (nearest[~right] == -1).all()

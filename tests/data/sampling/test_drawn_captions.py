@@ -13,7 +13,7 @@ from hfcomp.data.sampling.draws import DrawnCaptions, DrawnNegatives, EpochOrder
 ROWS = 8
 
 
-def named(row: int, captions: int) -> dict:
+def named_row(row: int, captions: int) -> dict:
     """Of each caption two negatives and a concept that name it."""
     texts = [f"caption {row}.{number}" for number in range(captions)]
     return {
@@ -26,7 +26,7 @@ def named(row: int, captions: int) -> dict:
 
 @pytest.fixture(scope="module")
 def dataset():
-    return Dataset.from_list([named(row, 2 + row % 3) for row in range(ROWS)])
+    return Dataset.from_list([named_row(row, 2 + row % 3) for row in range(ROWS)])
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def batches(order, epoch=0):
     return [rows[start : start + order.batch_size] for start in range(0, len(rows), order.batch_size)]
 
 
-def drawn(number, *, texts, images, seed=0):
+def draw_texts(number, *, texts, images, seed=0):
     """Captions of a few texts, images of a few, and two negatives that may be a caption."""
     draw = random.Random(seed)
     captions = [f"text {draw.randrange(texts)}" for _ in range(number)]
@@ -43,7 +43,7 @@ def assert_apart(batch, captions, ids=None, negatives=None):
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_no_batch_has_a_text_or_an_image_twice(epoch):
-    captions, ids, negatives = drawn(203, texts=24, images=60)
+    captions, ids, negatives = draw_texts(203, texts=24, images=60)
     order = order_of(RowKeys.from_columns(captions, ids, negatives), batch_size=16)
     epoch_batches = batches(order, epoch)
     assert [len(batch) for batch in epoch_batches] == [16] * 12 + [11]
@@ -80,7 +80,7 @@ def test_where_nothing_is_equal_the_order_is_that_of_the_rows():
 
 
 def test_epochs_differ_and_are_the_same_again():
-    captions, *_ = drawn(50, texts=20, images=50)
+    captions, *_ = draw_texts(50, texts=20, images=50)
     keys = RowKeys.from_columns(captions)
     first = [batches(order_of(keys), epoch) for epoch in range(3)]
     again = order_of(keys)
@@ -120,7 +120,7 @@ def test_too_few_different_rows_are_refused():
 
 
 def test_many_rows_take_seconds():
-    captions, ids, _ = drawn(8000, texts=1200, images=8000)
+    captions, ids, _ = draw_texts(8000, texts=1200, images=8000)
     keys = RowKeys.from_columns(captions + ["a dog"] * 1000, [*ids, *map(str, range(-1000, 0))])
     order = order_of(keys, batch_size=128)
     assert len(order.plan(0)) == 9000

@@ -26,7 +26,7 @@ def order(neighbors: Neighbors, rows: list[int] | None = None, **settings) -> Ne
     return NeighborOrder(rows if rows is not None else range(len(neighbors.image)), neighbors, **settings)
 
 
-def in_epoch(drawn, epoch: int) -> list:
+def rows_in_epoch(drawn, epoch: int) -> list:
     drawn.set_epoch(epoch)
     return list(drawn)
 
@@ -62,9 +62,9 @@ def test_each_row_is_followed_by_one_of_its_neighbors():
 def test_draws_differ_between_epochs_and_seeds_and_use_every_neighbor():
     neighbors, rows = ring(40), list(range(0, 40, 5))
     drawn = order(neighbors, rows)
-    epochs = [in_epoch(drawn, epoch) for epoch in range(30)]
-    assert in_epoch(drawn, 7) == epochs[7]
-    assert in_epoch(order(neighbors, rows, seed=1), 7) != epochs[7]
+    epochs = [rows_in_epoch(drawn, epoch) for epoch in range(30)]
+    assert rows_in_epoch(drawn, 7) == epochs[7]
+    assert rows_in_epoch(order(neighbors, rows, seed=1), 7) != epochs[7]
     steps = Counter((other - row) % 40 for epoch in epochs for row, other in zip(epoch[::2], epoch[1::2], strict=True))
     assert set(steps) == {1, 2, 3}
     assert min(steps.values()) > 240 / 3 * 0.7
@@ -75,7 +75,7 @@ def test_no_image_is_twice_in_a_global_batch():
     neighbors = ring(40, captions=2)
     for epoch in range(5):
         drawn = order(neighbors, [2 * image for image in (0, 1, 2, 3, 4, 5, 20, 21)] * 2, batch_size=8)
-        rows = in_epoch(drawn, epoch)
+        rows = rows_in_epoch(drawn, epoch)
         for batch in (rows[:16], rows[16:]):
             assert len(set(neighbors.image[batch].tolist())) == 16
         assert 0 < drawn.unrelated < drawn.brought == 16
@@ -85,12 +85,12 @@ def test_a_neighbor_with_a_caption_of_the_batch_is_not_drawn():
     neighbors = Neighbors.from_columns([["b", "c"], [], [], []], list("abcd"), ["same", "same", "other", "last"])
     for epoch in range(10):
         drawn = order(neighbors, [0], batch_size=1)
-        assert in_epoch(drawn, epoch) == [0, 2]
+        assert rows_in_epoch(drawn, epoch) == [0, 2]
 
 
 def test_a_row_without_neighbors_brings_any_other_image_along():
     neighbors = Neighbors.from_columns([["b"], [], [], []], list("abcd"), list("1234"))
-    drawn_rows = {in_epoch(order(neighbors, [3], batch_size=1), epoch)[1] for epoch in range(40)}
+    drawn_rows = {rows_in_epoch(order(neighbors, [3], batch_size=1), epoch)[1] for epoch in range(40)}
     assert drawn_rows == {0, 1, 2}
     drawn = order(neighbors, [3], batch_size=1)
     list(drawn)
@@ -99,7 +99,7 @@ def test_a_row_without_neighbors_brings_any_other_image_along():
 
 def test_each_caption_of_a_neighbor_is_drawn():
     neighbors = ring(20, captions=3)
-    drawn_rows = {in_epoch(order(neighbors, [0], batch_size=1), epoch)[1] for epoch in range(120)}
+    drawn_rows = {rows_in_epoch(order(neighbors, [0], batch_size=1), epoch)[1] for epoch in range(120)}
     assert drawn_rows == set(range(3, 12))
 
 

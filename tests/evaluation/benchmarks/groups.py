@@ -39,7 +39,7 @@ def examples(folder: Path, names: list[tuple[str, str]], ending: str = ".png", *
     return folder
 
 
-def packed(folder: Path) -> Path:
+def pack(folder: Path) -> Path:
     """The same folder with its images in `images.zip`."""
     with zipfile.ZipFile(folder / "images.zip", "w") as archive:
         archive.writestr("images/", "")

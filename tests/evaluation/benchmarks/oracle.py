@@ -75,11 +75,11 @@ def random(photos: int, seed: int = 0) -> Fake:
     generator = np.random.default_rng(seed)
 
     @cache
-    def drawn(key: int | str) -> np.ndarray:
+    def draw_vector(key: int | str) -> np.ndarray:
         vector = generator.standard_normal(64)
         return vector / np.linalg.norm(vector)
 
-    return Fake(photos, drawn, drawn)
+    return Fake(photos, draw_vector, draw_vector)
 
 
 def run(benchmark: Benchmark, folder: Path | None, encoder: Any, **own: Path) -> Report:

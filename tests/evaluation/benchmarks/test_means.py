@@ -23,7 +23,7 @@ from tests.evaluation import small_sugarcrepe
 from tests.evaluation.benchmarks.classification.test_linear_probes import raw_folder
 from tests.evaluation.benchmarks.composition.test_image_pairs import raw
 from tests.evaluation.benchmarks.retrieval.test_retrieval import FLICKR30K, karpathy
-from tests.evaluation.webdatasets import encoded, write_set
+from tests.evaluation.webdatasets import encode_image, write_set
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -103,7 +103,7 @@ def test_the_rows_of_the_papers_tables(source, table):
             assert abs(off) <= ROUNDING + 1e-9, name
 
 
-def of_sugarcrepe_pp(folder: Path) -> None:
+def write_sugarcrepe_pp(folder: Path) -> None:
     """Items about the photographs of the small SugarCrepe, more in each subset than in the last."""
     (folder / "sugarcrepe_pp").mkdir()
     captions, keys = tiny.captions(), ("caption", "caption2", "negative_caption")
@@ -118,7 +118,7 @@ def of_sugarcrepe_pp(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     root = small_sugarcrepe.write(tmp_path_factory.mktemp("compositional"))
-    of_sugarcrepe_pp(root)
+    write_sugarcrepe_pp(root)
     (root / "winoground").mkdir()
     raw(root / "winoground")
     return root
@@ -192,7 +192,7 @@ def sun397(folder: Path) -> None:
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=list("abcd"))})
     (folder / "data").mkdir(parents=True)
     for split in ("train", "test"):
-        cells = [{"image": {"bytes": encoded(row % 4, row)}, "label": row % 4} for row in range(12)]
+        cells = [{"image": {"bytes": encode_image(row % 4, row)}, "label": row % 4} for row in range(12)]
         datasets.Dataset.from_list(cells, features).to_parquet(folder / "data" / f"{split}-00000-of-00001.parquet")
 
 

@@ -12,18 +12,19 @@ from hfcomp.evaluation.protocols.classification import ZeroShot
 from hfcomp.evaluation.spec import COMPOSITIONAL, GENERAL, Benchmark
 
 
-def named(name: str, suite: str = GENERAL) -> Benchmark:
+def make_benchmark(name: str, suite: str = GENERAL) -> Benchmark:
     return Benchmark(name, name, suite, ZeroShot(), data=(), paper="", license="", obtain="")
 
 
-OWN = named("own")
+OWN = make_benchmark("own")
 
 
 @pytest.fixture
-def known(monkeypatch):
+def known_benchmarks(monkeypatch):
     """A package with a few benchmarks of our own."""
     by_name = {
-        name: named(name) for name in ("pair_one", "pair_two", "pair", "trio_a", "trio_b_c", "tri_o", "lone_one")
+        name: make_benchmark(name)
+        for name in ("pair_one", "pair_two", "pair", "trio_a", "trio_b_c", "tri_o", "lone_one")
     }
     monkeypatch.setattr(registry, "benchmarks", lambda: by_name)
     return by_name
@@ -52,28 +53,28 @@ def test_a_suite_is_all_of_its_benchmarks():
         suite("compo")
 
 
-def test_a_beginning_stands_for_all_that_have_it(known):
+def test_a_beginning_stands_for_all_that_have_it(known_benchmarks):
     assert [benchmark.name for benchmark in find_benchmarks(["trio"])] == ["trio_a", "trio_b_c"]
 
 
-def test_a_name_of_its_own_goes_before_the_group(known):
-    assert find_benchmarks(["pair"]) == [known["pair"]]
+def test_a_name_of_its_own_goes_before_the_group(known_benchmarks):
+    assert find_benchmarks(["pair"]) == [known_benchmarks["pair"]]
 
 
-def test_each_is_there_once(known):
+def test_each_is_there_once(known_benchmarks):
     names = [benchmark.name for benchmark in find_benchmarks(["trio_b_c", "trio", "trio_a"])]
     assert names == ["trio_b_c", "trio_a"]
 
 
 @pytest.mark.parametrize("name", ["lone", "trio_b", "tri", "trio_"])
-def test_less_than_a_group_is_refused(known, name):
+def test_less_than_a_group_is_refused(known_benchmarks, name):
     with pytest.raises(ValueError, match=f"unknown benchmark {name!r}"):
         find_benchmarks([name])
 
 
-def test_a_benchmark_of_a_user(known):
+def test_a_benchmark_of_a_user(known_benchmarks):
     place = f"{__name__}:OWN"
-    assert find_benchmarks([place, "pair", place]) == [OWN, known["pair"]]
+    assert find_benchmarks([place, "pair", place]) == [OWN, known_benchmarks["pair"]]
     with pytest.raises(ValueError, match="is a function, expected a Benchmark"):
         find_benchmarks([f"{__name__}:named"])
     with pytest.raises(ValueError, match="cannot be imported"):

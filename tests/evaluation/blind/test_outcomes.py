@@ -38,13 +38,13 @@ def data(protocol, **more) -> BenchmarkData:
     return validate(benchmark(protocol), BenchmarkData(rows, Origin("here"), images=images))
 
 
-def titled(entry: Benchmark, items: BenchmarkData) -> tuple[str, Benchmark, BenchmarkData]:
+def with_title(entry: Benchmark, items: BenchmarkData) -> tuple[str, Benchmark, BenchmarkData]:
     return entry.title, entry, items
 
 
 def outcomes(protocol, **more) -> dict[tuple[str, str], tuple[list[float], list[bool]]]:
     rules = BlindRules(None, Folders())
-    tables = rules.score([titled(benchmark(protocol), data(protocol, **more))])
+    tables = rules.score([with_title(benchmark(protocol), data(protocol, **more))])
     return {
         (table["arm"].iloc[0], metric): (part["value"].tolist(), part["tie"].tolist())
         for table in tables
@@ -89,33 +89,33 @@ def test_keywords_and_rows_with_some_negatives():
 def test_a_benchmark_without_a_choice_among_texts_is_named():
     rules = BlindRules(None, Folders())
     items = data(Retrieval(), captions=[["a"], ["b"], ["c"], ["d"]])
-    assert rules.score([titled(benchmark(Retrieval()), items)]) == []
+    assert rules.score([with_title(benchmark(Retrieval()), items)]) == []
     assert rules.not_applicable == ["Own"] and not rules.skipped  # no captions are looked for
 
 
 def test_bigrams_are_skipped_by_name_without_captions_and_scored_with_them(tmp_path):
     without = BlindRules(None, Folders())
-    without.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])
+    without.score([with_title(benchmark(CaptionChoice()), data(CaptionChoice()))])
     assert set(without.skipped) == {BIGRAM, BIGRAM_SENTENCE}
     assert all("--blind_captions FILE" in reason for reason in without.skipped.values())
     (tmp_path / "captions.txt").write_text("a dog runs\na cat sits here\ntwo birds fly\na dog\n")
     rules = BlindRules(tmp_path / "captions.txt", Folders())
-    tables = rules.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])
+    tables = rules.score([with_title(benchmark(CaptionChoice()), data(CaptionChoice()))])
     assert {table["arm"].iloc[0] for table in tables} == {*RULES, BIGRAM, BIGRAM_SENTENCE}
     counts = rules.captions["Own"]["own"]
     assert (counts["captions"], counts["of_its_images"], counts["equal_texts"]) == (3, 0, 1)
     (tmp_path / "captions.txt").write_text("a dog\n")
     rules = BlindRules(tmp_path / "captions.txt", Folders())
-    assert len(rules.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])) == len(RULES)
+    assert len(rules.score([with_title(benchmark(CaptionChoice()), data(CaptionChoice()))])) == len(RULES)
     assert str(tmp_path / "captions.txt") in rules.skipped[BIGRAM]
 
 
 def test_items_that_cannot_be_scored_cost_their_benchmark_alone():
     rules = BlindRules(None, Folders())
-    good = titled(benchmark(KeywordRanking()), data(KeywordRanking()))
+    good = with_title(benchmark(KeywordRanking()), data(KeywordRanking()))
     rows = Dataset.from_dict({**ROWS, "negative_captions": [["a"], [], ["b"], ["c"]], "item": list("0123")})
     items = BenchmarkData(rows, Origin("here"), images={"image": [tiny.image(0)] * 4})
-    bad = titled(replace(benchmark(CaptionChoice()), title="Bad"), items)
+    bad = with_title(replace(benchmark(CaptionChoice()), title="Bad"), items)
     tables = rules.score([bad, good])
     assert "no other candidate" in rules.skipped["Bad"] and len(tables) == len(RULES)
 

@@ -24,7 +24,7 @@ from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin
 from hfcomp.statistics import Outcomes
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.evaluations import crepe, recall, stored
+from tests.evaluation.evaluations import crepe, recall, store_folder
 
 REAL = os.environ.get("HFCOMP_REAL_DATA")
 PLACE = {"device": "cpu", "cache": False}
@@ -180,7 +180,7 @@ RULE = crepe(SHORTER, 0.25, seed=1)
 PRIOR = crepe(prior_of("clip"), 0.5, seed=2)
 
 
-def counted(place: str) -> dict:
+def caption_counts(place: str) -> dict:
     return {"SugarCrepe": {"sugarcrepe": {"captions": 9, "place": place, "of_its_images": 0, "equal_texts": 0}}}
 
 
@@ -189,9 +189,9 @@ def folder_combined(path: Path, *rules: pd.DataFrame, model: pd.DataFrame | None
     table = crepe("clip", 0.5) if model is None else model
     blind = None
     if rules:
-        about = {"captions": counted(captions) if captions else {}, "not_applicable": ["COCO"]}
+        about = {"captions": caption_counts(captions) if captions else {}, "not_applicable": ["COCO"]}
         blind = BlindResults(blind_outcomes(rules), {} if captions else {BIGRAM: "no captions"}, **about)
-    run = stored(path, table, recall("clip", 0.6), blind=blind)
+    run = store_folder(path, table, recall("clip", 0.6), blind=blind)
     write_blind(run, blind)
     return str(run)
 

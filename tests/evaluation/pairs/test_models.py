@@ -14,7 +14,7 @@ from hfcomp.evaluation.models import pair_model, pair_model_class
 from hfcomp.evaluation.pairs.models import BlipMatcher, VQAScorer
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers
-from tests.evaluation.pairs.asked import asked
+from tests.evaluation.pairs.asked import ask_pairs
 
 TEXTS = ["a red cube", "a blue ball on a green ring, and a white star on a black cross", "a cone"]
 
@@ -36,7 +36,7 @@ def scorer(folder):
     return VQAScorer(folder, device="cpu")
 
 
-def by_hand(folder, image, prompt, token):
+def probability_by_hand(folder, image, prompt, token):
     """The probability of a token after a prompt, by one forward pass of one pair."""
     model = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
     inputs = AutoProcessor.from_pretrained(folder)(images=image, text=prompt, return_tensors="pt")
@@ -60,7 +60,7 @@ def test_the_score_is_the_probability_of_yes_after_the_chat_prompt(folder, score
     assert sorted(words) == ["Yes", "ĠYes"]
     with torch.inference_mode():
         probability = scorer.log_probabilities([tiny.image(0)], ["a red cube"]).exp().item()
-    expected = by_hand(folder, tiny.image(0), prompt, scorer.yes_tokens)
+    expected = probability_by_hand(folder, tiny.image(0), prompt, scorer.yes_tokens)
     assert probability == pytest.approx(expected, rel=tolerance(scorer))
 
 
@@ -71,7 +71,7 @@ def test_without_a_chat_template_the_question_follows_the_image(plain):
     with torch.inference_mode():
         probability = scorer.log_probabilities([tiny.image(1)], ["a cone"]).exp().item()
     assert probability == pytest.approx(
-        by_hand(plain, tiny.image(1), prompt, scorer.yes_tokens), rel=tolerance(scorer)
+        probability_by_hand(plain, tiny.image(1), prompt, scorer.yes_tokens), rel=tolerance(scorer)
     )
 
 
@@ -91,7 +91,7 @@ def test_a_batch_of_prompts_of_several_lengths_is_as_one_by_one(scorer, tmp_path
 
 
 def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
-    pairs = asked([(0, "a cone"), (1, "a cone"), (0, "a cone"), (0, "a ring")])
+    pairs = ask_pairs([(0, "a cone"), (1, "a cone"), (0, "a cone"), (0, "a ring")])
     first = VQAScorer(folder, device="cpu", cache=EmbeddingCache(tmp_path), batch_size=16)
     scores = first.score_pairs(pairs)
     assert (scores.computed, first.scored_pairs) == (3, 3)
@@ -105,7 +105,7 @@ def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
 
 
 def test_a_module_is_scored_as_its_folder_is(folder, scorer):
-    pairs = asked([(0, "a cone"), (1, "a ring")])
+    pairs = ask_pairs([(0, "a cone"), (1, "a ring")])
     module = LlavaForConditionalGeneration.from_pretrained(folder).train()
     own = VQAScorer(module, AutoProcessor.from_pretrained(folder))
     np.testing.assert_array_equal(own.score_pairs(pairs).values, scorer.score_pairs(pairs).values)
@@ -187,11 +187,11 @@ def test_an_image_with_several_texts_is_encoded_once_a_batch(matcher, monkeypatc
     monkeypatch.setattr(
         matcher.backbone.vision_model, "forward", lambda pixels: (seen.append(len(pixels)), encode(pixels))[1]
     )
-    matcher.score_pairs(asked([(number % 2, text) for number, text in enumerate(tiny.captions()[:24])]))
+    matcher.score_pairs(ask_pairs([(number % 2, text) for number, text in enumerate(tiny.captions()[:24])]))
     assert seen == [2]
 
 
 def test_long_texts_are_cut_and_counted(matcher):
-    pairs = asked([(0, "a red cube " * 20), (0, "a cone")])
+    pairs = ask_pairs([(0, "a red cube " * 20), (0, "a cone")])
     scores = matcher.score_pairs(pairs)
     assert scores.truncated == 1 and np.isfinite(scores.values).all()

@@ -30,7 +30,7 @@ def score(value: float, *, model="CLIP ViT-B/32", line=LINE, decimals=1, **chang
     return PublishedScore(model, *line, value, rounding, decimals, "Paper", "Somebody 2026", "Table 1", **changes)
 
 
-def compared(published: PublishedScore, low=0.70, high=0.80) -> PublishedComparison:
+def compare_score(published: PublishedScore, low=0.70, high=0.80) -> PublishedComparison:
     line = {"models": {"clip": {"value": 0.75, "low": low, "high": high}}}
     return PublishedComparison("clip", line, published)
 
@@ -51,7 +51,7 @@ def compared(published: PublishedScore, low=0.70, high=0.80) -> PublishedCompari
 @pytest.mark.parametrize("interval", [{}, {"low": None, "high": None}])
 def test_a_tolerance_decides_and_not_the_interval(published, verdict, interval):
     """Both numbers score the same items: what other images would change says nothing about a reproduction."""
-    entry = compared(published, **interval)
+    entry = compare_score(published, **interval)
     assert entry.verdict == verdict
     assert entry.difference == pytest.approx(0.75 - published.value)
 

@@ -38,7 +38,7 @@ VALUES = {
 }
 
 
-def written(folder: Path, **changes: object) -> str:
+def write_plan(folder: Path, **changes: object) -> str:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
     return str(path)
@@ -59,12 +59,12 @@ def written(folder: Path, **changes: object) -> str:
 )
 def test_a_wrong_plan_is_refused(tmp_path, values, message):
     with pytest.raises(ValueError) as caught:
-        read_plan("slipform", ["--report", written(tmp_path, embeddings=values)])
+        read_plan("slipform", ["--report", write_plan(tmp_path, embeddings=values)])
     assert message in str(caught.value) and "mine.yaml" in str(caught.value)
 
 
 def test_without_held_out_negatives_nothing_is_followed(tmp_path):
-    words = ["--report", written(tmp_path), "--config", "slipform/vit_b32_coco", "--dataset", "any"]
+    words = ["--report", write_plan(tmp_path), "--config", "slipform/vit_b32_coco", "--dataset", "any"]
     words += ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrepe"]
     with pytest.raises(ValueError, match="no held-out rows with negative captions. Set evaluation: own"):
         read_plan("slipform", words)
@@ -147,7 +147,7 @@ def words(clip, tmp_path_factory) -> list[str]:
     fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 3"
     machine = "--bf16 false --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
     machine += " --evaluation own --evaluation_split test"
-    output = f"--mini_batch_size 8 --learning_rate 1e-2 --warmup_steps 0 --report {written(folder)}"
+    output = f"--mini_batch_size 8 --learning_rate 1e-2 --warmup_steps 0 --report {write_plan(folder)}"
     # the rows that are followed are rows of training
     return f"{fields} {machine} {output} --overlap allow --output_dir {folder / 'run'}".split()
 
@@ -161,7 +161,7 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
     kept, trained, stored = tmp_path_factory.mktemp("kept") / "checkpoint", [], []
     train, store, remove = CompositionalTrainer.train, study.write_table, study.remove_checkpoint
 
-    def counted(self, *arguments, **keywords):
+    def count_training(self, *arguments, **keywords):
         trained.append(f"{type(self).__name__} {'/'.join(Path(self.args.output_dir).parts[-3:])}")
         return train(self, *arguments, **keywords)
 
@@ -176,15 +176,15 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
         store(path, *rest)
         stored.append(name)
 
-    def copied(checkpoint: Path) -> None:
+    def copy_checkpoint(checkpoint: Path) -> None:
         if checkpoint.match("cement/checkpoint-1") and not kept.exists():
             shutil.copytree(checkpoint, kept)
         remove(checkpoint)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(CompositionalTrainer, "train", counted)
+        patched.setattr(CompositionalTrainer, "train", count_training)
         patched.setattr(study, "write_table", stored_once)
-        patched.setattr(study, "remove_checkpoint", copied)
+        patched.setattr(study, "remove_checkpoint", copy_checkpoint)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(read_plan("slipform", words))
         return run_sweep(read_plan("slipform", words)), kept, trained, stored
@@ -206,7 +206,7 @@ def test_keeping_checkpoints_changes_no_weight(swept):
         assert identity(folder / "followed/1" / variant) == identity(folder / "alike/1" / variant)
 
 
-def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], float]:
+def distances_by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], float]:
     """Means of the distances over rows and their negatives, from the equations, in loops."""
     model, processor = CLIPModel.from_pretrained(place).eval().double(), CLIPProcessor.from_pretrained(place)
 
@@ -237,7 +237,7 @@ def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], floa
 def test_distances_are_those_of_the_base_and_of_the_saved_checkpoint(swept, clip, step):
     folder, kept, *_ = swept
     points = json.loads((folder / "embeddings.json").read_text())["variants"]["cement"]["points"]
-    values, nearest = by_hand(clip if step == 0 else kept, tiny.pairs(6))
+    values, nearest = distances_by_hand(clip if step == 0 else kept, tiny.pairs(6))
     assert [point["step"] for point in points] == [0, 1, 2, 3]
     assert {name: points[step][name]["value"] for name in PAIRS} == pytest.approx(values, abs=tolerances.cosine())
     assert points[step]["nearest"]["value"] == pytest.approx(nearest)
@@ -275,11 +275,11 @@ def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_pat
     shutil.rmtree(folder / "evaluation/embeddings/plain")
     before, trained, train = (folder / "embeddings.json").read_text(), [], CompositionalTrainer.train
 
-    def counted(self, *arguments, **keywords):
+    def count_training(self, *arguments, **keywords):
         trained.append("/".join(Path(self.args.output_dir).parts[-3:]))
         return train(self, *arguments, **keywords)
 
-    monkeypatch.setattr(CompositionalTrainer, "train", counted)
+    monkeypatch.setattr(CompositionalTrainer, "train", count_training)
     figures: list[Figure] = []
     monkeypatch.setattr(saving, "draw", lambda figure: figures.append(figure) or b"")
     assert run_sweep(read_plan("slipform", [*words[:-1], str(folder)])) == folder

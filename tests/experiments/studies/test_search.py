@@ -43,7 +43,7 @@ VALUES = {
 SHIPPED = [path for path in sorted(recipes_folder().glob("*/*.yaml")) if "ranges" in yaml.safe_load(path.read_text())]
 
 
-def written(folder: Path, **changes: Any) -> str:
+def write_search(folder: Path, **changes: Any) -> str:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
     return str(path)
@@ -125,12 +125,14 @@ def test_what_a_range_holds():
 )
 def test_a_wrong_search_is_refused(tmp_path, changes, message):
     with pytest.raises(ValueError) as caught:
-        read_plan("slipform", ["--search", written(tmp_path, **changes)])
+        read_plan("slipform", ["--search", write_search(tmp_path, **changes)])
     assert message in str(caught.value)
 
 
 def test_an_end_that_the_trainer_refuses_takes_no_folder(tmp_path):
-    search = read_plan("slipform", ["--search", written(tmp_path, ranges={"margin": {"choices": ["none", "odd"]}})])
+    search = read_plan(
+        "slipform", ["--search", write_search(tmp_path, ranges={"margin": {"choices": ["none", "odd"]}})]
+    )
     search.recipe.trainer_arguments["output_dir"] = str(tmp_path / "run")
     with pytest.raises(ValueError, match="mine.yaml: ranges: with margin='odd': margin='odd'"):
         run_search(search)
@@ -139,20 +141,20 @@ def test_an_end_that_the_trainer_refuses_takes_no_folder(tmp_path):
 
 def test_the_command_line_does_not_set_what_is_searched(tmp_path):
     with pytest.raises(ValueError, match="command line: --margin is set by .*mine.yaml"):
-        read_plan("slipform", ["--search", written(tmp_path), "--margin", "none"])
+        read_plan("slipform", ["--search", write_search(tmp_path), "--margin", "none"])
     with pytest.raises(SystemExit, match="--report and --search"):
-        main("slipform", ["--search", written(tmp_path), "--report", "margins"])
+        main("slipform", ["--search", write_search(tmp_path), "--report", "margins"])
 
 
 def test_an_unknown_search_is_told_and_one_is_no_recipe(tmp_path):
     with pytest.raises(FileNotFoundError, match="search: slipform has no such search"):
         read_plan("slipform", ["--search"])
     with pytest.raises(ValueError, match="mine.yaml: 'objective' .*--search mine"):
-        read_recipe(written(tmp_path))
+        read_recipe(write_search(tmp_path))
 
 
 def test_products_follow_the_values_and_what_is_only_in_the_search_ends_with_it(tmp_path):
-    path = written(
+    path = write_search(
         tmp_path, products={"batch_size": ["warmup_steps", "logging_steps"]}, only_in_search={"max_steps": 5}
     )
     search = read_plan("slipform", ["--search", path, "--logging_steps", "4"])
@@ -184,14 +186,14 @@ def words(clip, tmp_path_factory) -> list[str]:
     machine = "--evaluation own --evaluation_split test --bf16 false --disable_tqdm true --dataloader_num_workers 0"
     machine += " --overlap allow"  # the few rows of the test are those of training
     saved = "--save_strategy steps --save_steps 1 --mini_batch_size 8 --logging_steps 1"
-    return f"{fields} {machine} {saved} --search {written(folder)}".split()
+    return f"{fields} {machine} {saved} --search {write_search(folder)}".split()
 
 
 Outcome = tuple[Path, list[str]]
 
 
 @pytest.fixture(scope="module")
-def searched(words, tmp_path_factory) -> Callable[[str], Outcome]:
+def start_search(words, tmp_path_factory) -> Callable[[str], Outcome]:
     """A search: its folder and the folder and step of every training step; with `stop` stopped in trial 1's second.
 
     In trial 2 the loss is no longer finite.
@@ -201,7 +203,7 @@ def searched(words, tmp_path_factory) -> Callable[[str], Outcome]:
         folder = tmp_path_factory.mktemp("runs") / "run"
         step, steps, stopped = CementTrainer.training_step, [], []
 
-        def counted(self, *arguments: Any, **keywords: Any) -> Any:
+        def count_step(self, *arguments: Any, **keywords: Any) -> Any:
             place = f"{Path(self.args.output_dir).name}/{self.state.global_step}"
             if stop and not stopped and place == "0001/1":
                 stopped.append(place)
@@ -212,7 +214,7 @@ def searched(words, tmp_path_factory) -> Callable[[str], Outcome]:
             return step(self, *arguments, **keywords)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CementTrainer, "training_step", counted)
+            patch.setattr(CementTrainer, "training_step", count_step)
             search = read_plan("slipform", [*words, "--output_dir", str(folder)])
             if stop:
                 with pytest.raises(KeyboardInterrupt):
@@ -225,18 +227,18 @@ def searched(words, tmp_path_factory) -> Callable[[str], Outcome]:
 
 
 @pytest.fixture(scope="module")
-def whole(searched) -> Outcome:
-    return searched(False)
+def whole(start_search) -> Outcome:
+    return start_search(False)
 
 
 @pytest.fixture(scope="module")
-def stopped(searched) -> Outcome:
-    return searched(True)
+def stopped_search(start_search) -> Outcome:
+    return start_search(True)
 
 
-def test_a_stopped_search_repeats_no_step_and_ends_in_the_same_trials(whole, stopped):
-    assert whole[1] == stopped[1] == ["0000/0", "0000/1", "0001/0", "0001/1"]
-    tables = [pd.read_csv(folder / "trials.csv").drop(columns="seconds") for folder, _ in (whole, stopped)]
+def test_a_stopped_search_repeats_no_step_and_ends_in_the_same_trials(whole, stopped_search):
+    assert whole[1] == stopped_search[1] == ["0000/0", "0000/1", "0001/0", "0001/1"]
+    tables = [pd.read_csv(folder / "trials.csv").drop(columns="seconds") for folder, _ in (whole, stopped_search)]
     pd.testing.assert_frame_equal(*tables)
     assert len(tables[0]["learning_rate"].unique()) == 3
 
@@ -306,7 +308,7 @@ def test_a_search_whose_first_trials_all_fail_ends(words, tmp_path, monkeypatch)
         raise ValueError("no batch")
 
     monkeypatch.setattr(Arm, "train", fail)
-    path = written(tmp_path, trials=9)
+    path = write_search(tmp_path, trials=9)
     words = [*words, "--search", path, "--output_dir", str(tmp_path / "run")]
     with pytest.raises(ValueError, match="the first 3 trials failed.*: ValueError: no batch"):
         run_search(read_plan("slipform", words))
@@ -316,7 +318,7 @@ def test_a_search_whose_first_trials_all_fail_ends(words, tmp_path, monkeypatch)
 
 def test_a_measure_that_does_not_exist_costs_no_training(words, tmp_path, monkeypatch):
     monkeypatch.setattr(CementTrainer, "train", lambda *_, **__: pytest.fail("trained"))
-    path = written(tmp_path, maximize="own: recall@5")
+    path = write_search(tmp_path, maximize="own: recall@5")
     with pytest.raises(ValueError, match="'own: recall@5' is not scored by this evaluation"):
         run_search(read_plan("slipform", [*words, "--search", path, "--output_dir", str(tmp_path / "run")]))
 
@@ -328,7 +330,7 @@ def test_rows_without_the_negative_images_that_trials_need_cost_no_training(word
         "--keyword_negatives",
         "color",
         "--search",
-        written(tmp_path),
+        write_search(tmp_path),
         "--output_dir",
         str(tmp_path / "r"),
     ]

@@ -427,7 +427,7 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
 
     with serving(late) as server:
 
-        def chosen(folder: Path, until: str) -> ConcreteBatchOptions:
+        def choose_options(folder: Path, until: str) -> ConcreteBatchOptions:
             asked = {"writer": "endpoint", "base_url": server.base_url, "answer_cache": f"{folder} answers"}
             return options(output=folder, until=until, shard_size=1, concurrency=1, **asked)
 
@@ -435,7 +435,7 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
             if not folder.exists():
                 shutil.copytree(tmp_path / "before", folder)
             receiver, sender = context.Pipe(duplex=False)
-            arguments = (chosen(folder, step), sender)
+            arguments = (choose_options(folder, step), sender)
             process = context.Process(target=build_and_say_when_the_last_step_begins, args=arguments)
             process.start()
             sender.close()
@@ -444,7 +444,7 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
 
         (tmp_path / "before").mkdir()
         for before in STEPS[: STEPS.index(step)][-1:]:
-            build_set(chosen(tmp_path / "before", before), log=[].append)
+            build_set(choose_options(tmp_path / "before", before), log=[].append)
         finished = survive_kills(start, tmp_path, kills=20)
     assert sum(number > 0 for number in finished) >= 5  # in the middle too
 

@@ -57,7 +57,7 @@ def settings(folder, base_url=None, **changed):
     return {"mode": "high", "seed": 0, "attempts": 3, "writer": writer, **changed}
 
 
-def counted(columns) -> Counter:
+def count_reasons(columns) -> Counter:
     return sum((Counter(counts) for counts in columns[COUNTS]), Counter())
 
 
@@ -122,7 +122,7 @@ def test_what_is_refused_is_asked_again_with_another_seed_and_counted(tmp_path):
 
     with serving(late) as server:
         columns = make_negative_captions(**settings(tmp_path, server.base_url))(batch(ROWS[:3]))
-    assert columns[SET_ASIDE] == [None] * 3 and counted(columns)["dropped: other words changed"] == 3
+    assert columns[SET_ASIDE] == [None] * 3 and count_reasons(columns)["dropped: other words changed"] == 3
     first, second = (
         next(body for body in some if caption_of(body)[1] == "dog") for some in (server.bodies[:3], server.bodies[3:])
     )
@@ -147,7 +147,7 @@ def test_answers_that_are_never_right_set_the_row_aside(tmp_path, answer, reason
     with serving(answer) as server:
         columns = make_negative_captions(**settings(tmp_path, server.base_url, attempts=2))(batch(ROWS[:1]))
     assert columns[SET_ASIDE] == [f"no negative caption, {reason}"] and columns["negative_captions"] == [[""]]
-    assert counted(columns) == {f"dropped: {reason}": 2}
+    assert count_reasons(columns) == {f"dropped: {reason}": 2}
 
 
 def test_rows_without_a_good_target_are_set_aside(tmp_path):
@@ -167,7 +167,7 @@ def test_a_language_model_judges_and_the_next_substitute_is_tried(tmp_path):
     row = [("a dog on a red mat", "dog", "object", "NN", "dog")]
     judged = {"attempts": 30, "grammar_model": str(model), "grammar_tolerance": 0.05, "device": "cpu"}
     columns = make_negative_captions(**settings(tmp_path, **judged))(batch(row))
-    assert columns["negative_captions"] == [["a cat on a red mat"]] and counted(columns)["dropped: grammar"] > 0
+    assert columns["negative_captions"] == [["a cat on a red mat"]] and count_reasons(columns)["dropped: grammar"] > 0
     facts = caption_stage(options(tmp_path, **judged), "high").facts()
     assert facts["grammar_tolerance"] == 0.05 and facts["lexicon"].startswith("lexicon.yaml sha256:")
 
@@ -209,13 +209,13 @@ def test_killed_builds_resume_to_the_same_bytes_though_the_server_samples(tmp_pa
     """A build is killed 20 times at random moments; a question that is asked again has another answer."""
     numbers = iter(range(10**6))
 
-    def sampled(body):
+    def sample_answer(body):
         caption, keyword = caption_of(body)
         word = ["horse", "boat", "cup", "tent", "clock"][next(numbers) % 5]
         return Answer(completion(json.dumps({"caption": caption.replace(keyword, word, 1)})), seconds=0.05)
 
     rng = random.Random(0)
-    with serving(sampled) as server:
+    with serving(sample_answer) as server:
         killed = tmp_path / "killed", tmp_path, server.base_url, 400
         moments = 0
         for _ in range(20):

@@ -35,26 +35,26 @@ def images(editor) -> list[Image.Image]:
     return [editor.fit(decode_image(photograph(number))) for number in range(14)]
 
 
-def edited(editor: ImageEditor, images: list[Image.Image], numbers: list[int]) -> dict[int, bytes]:
+def edit_images(editor: ImageEditor, images: list[Image.Image], numbers: list[int]) -> dict[int, bytes]:
     edits = editor.edit([images[n] for n in numbers], [f"{n} cats" for n in numbers], [1000 + n for n in numbers])
     return {number: edit.image.tobytes() for number, edit in zip(numbers, edits, strict=True)}
 
 
 def test_other_images_of_a_batch_change_nothing(editor, images):
-    whole = edited(editor, images, list(range(14)))
+    whole = edit_images(editor, images, list(range(14)))
     assert len(set(whole.values())) == 14
-    backwards = edited(editor, images, list(reversed(range(14))))
+    backwards = edit_images(editor, images, list(reversed(range(14))))
     assert backwards == whole
-    assert all(edited(editor, images, [number])[number] == whole[number] for number in range(0, 14, 3))
+    assert all(edit_images(editor, images, [number])[number] == whole[number] for number in range(0, 14, 3))
 
 
 def test_the_number_of_threads_changes_nothing(sdxl):
     editor, before = open_editor(sdxl, size=128), torch.get_num_threads()  # large enough to be split between threads
     images = [editor.fit(decode_image(photograph(number))) for number in range(2)]
-    whole = edited(editor, images, [0, 1])
+    whole = edit_images(editor, images, [0, 1])
     try:
         torch.set_num_threads(2)
-        assert edited(editor, images, [0, 1]) == whole
+        assert edit_images(editor, images, [0, 1]) == whole
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -60,7 +60,7 @@ def mask(size: tuple[int, int] = SIZE) -> Mask:
     return pixels
 
 
-def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
+def encode(image: Image.Image, kind: str = "PNG") -> bytes:
     """The bytes of a file."""
     stream = io.BytesIO()
     image.save(stream, kind)
@@ -87,13 +87,13 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "inpaint_details": {"duration": 30, "guidance_scale": 7.5, "num_inference_steps": 50},
     } | changes
     images = {
-        name: None if columns[name] is None else {"bytes": encoded(columns[name]), "path": f"{number}.png"}
+        name: None if columns[name] is None else {"bytes": encode(columns[name]), "path": f"{number}.png"}
         for name in ("coco_image", "inpaint_image", "mask")
     }
     return columns | images
 
 
-def published(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
+def publish(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
     """A copy of the published set: two Parquet files of one split, and a card."""
     (folder / "data").mkdir(parents=True)
     half = (len(rows) + 1) // 2
@@ -107,7 +107,7 @@ def published(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 def item(project: Project, number: int, **changes: Any) -> Item:
     """A candidate, whose image is a JPEG as those of COCO."""
-    file = project.save_bytes(encoded(photo(number), "JPEG"), "jpg")
+    file = project.save_bytes(encode(photo(number), "JPEG"), "jpg")
     concept = CONCEPTS[number % 3]
     facts = {"image_id": str(139 + number // 2), "license": ALLOWED, "source": "coco"}
     columns = {

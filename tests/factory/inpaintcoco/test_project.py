@@ -58,7 +58,7 @@ def test_rows_are_the_edits_with_the_bytes_of_the_project(project, tmp_path):
         "reviewer": "annotator 2",
         "reviewed_quality": "okay",
     }
-    assert rows["coco_image"][0]["bytes"] == sets.encoded(sets.photo(0), "JPEG")
+    assert rows["coco_image"][0]["bytes"] == sets.encode(sets.photo(0), "JPEG")
     assert all(rows[name][0]["bytes"].startswith(b"\x89PNG") for name in ("inpaint_image", "mask"))
 
 

@@ -25,14 +25,14 @@ from hfcomp.factory.magic.hierarchy import read_hierarchy
 from hfcomp.factory.magic.image_rows import image_rows
 from tests.factory.builds import hashes, png
 from tests.factory.kills import survive_kills
-from tests.factory.magic.sets import ALLOWED, PER_CONCEPT, TAXONOMY, WORDS, built, options, source
+from tests.factory.magic.sets import ALLOWED, PER_CONCEPT, TAXONOMY, WORDS, build_magic, options, source
 
 LEVELS = ["level_1", "level_2", "level_3", "level_4"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    return built(tmp_path_factory.mktemp("magic")).folder
+    return build_magic(tmp_path_factory.mktemp("magic")).folder
 
 
 def test_rows_have_the_names_of_their_concepts_and_their_own_images(folder):
@@ -138,7 +138,7 @@ def test_rows_are_left_out_with_their_reason(tmp_path):
         image={4: None, 5: {"bytes": b"no image", "path": "5.png"}},
         license={6: "No license", 7: "Attribution-NoDerivs License"},
     )
-    built_set = built(tmp_path, only_adaptable=True)
+    built_set = build_magic(tmp_path, only_adaptable=True)
     aside = [json.loads(line) for path in built_set.folder.rglob(SET_ASIDE_FILE) for line in path.open()]
     reasons = {record.get("source_row", record["row"]): record["reason"] for record in aside}
     assert reasons == {
@@ -155,7 +155,7 @@ def test_rows_are_left_out_with_their_reason(tmp_path):
 def test_small_concepts_and_their_images_are_left_out(tmp_path):
     captions = {row: ["a kitten"] for row in range(1, 33, 4)} | {row: ["unheard of"] for row in range(0, 28, 4)}
     source(tmp_path / "source", caption=captions)
-    built_set = built(tmp_path)
+    built_set = build_magic(tmp_path)
     hierarchy = read_hierarchy(built_set.folder)
     assert [concept.name for concept in hierarchy.concepts] == ["cake", "cat", "pizza"]
     assert [(removal.name, removal.images) for removal in hierarchy.removed] == [("dog", 3)]
@@ -179,28 +179,28 @@ def load_rows(pairs):
 
 
 def test_a_second_build_keeps_everything_and_deleted_steps_are_made_again(tmp_path):
-    folder = built(tmp_path).folder
+    folder = build_magic(tmp_path).folder
     before = hashes(folder)
-    again = built(tmp_path)
+    again = build_magic(tmp_path)
     assert hashes(folder) == before and all(stage.made == 0 for stage in again.chains["default"])
     shutil.rmtree(folder / "steps")
     (folder / "hierarchy.json").unlink()
-    built(tmp_path)
+    build_magic(tmp_path)
     assert hashes(folder) == before
     with pytest.raises(ValueError, match="other settings: .*taxonomy"):
         (tmp_path / "taxonomy.yaml").write_text(TAXONOMY + "\n# another\n")
-        built(tmp_path)
+        build_magic(tmp_path)
 
 
 def test_steps_can_be_run_one_by_one(tmp_path):
-    whole = hashes(built(tmp_path / "whole").folder)
+    whole = hashes(build_magic(tmp_path / "whole").folder)
     (tmp_path / "steps").mkdir()
     source(tmp_path / "steps" / "source")
     for until in ("concepts", "hierarchy", "captions"):
-        folder = built(tmp_path / "steps", until=until).folder
+        folder = build_magic(tmp_path / "steps", until=until).folder
         with pytest.raises(ValueError, match=r"views\.json.* missing.*`hfcomp build magic .*without --until"):
             load_training_set(str(folder))
-    assert hashes(built(tmp_path / "steps").folder) == whole
+    assert hashes(build_magic(tmp_path / "steps").folder) == whole
 
 
 @pytest.mark.parametrize("name", ["README.md", "steps/high_concreteness/x"])
@@ -208,7 +208,7 @@ def test_files_of_something_else_are_not_written_over(tmp_path, name):
     (tmp_path / "magic" / name).parent.mkdir(parents=True)
     (tmp_path / "magic" / name).write_text("mine")
     with pytest.raises(ValueError, match=f"other files .*{name.rpartition('/x')[0] or name}"):
-        built(tmp_path)
+        build_magic(tmp_path)
     assert (tmp_path / "magic" / name).read_text() == "mine"
 
 

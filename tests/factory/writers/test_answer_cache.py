@@ -203,10 +203,10 @@ def test_a_repaired_server_is_asked_again_and_at_most_attempts_times_a_slot(buil
 def test_answers_that_led_to_a_usable_one_are_kept_for_every_process(tmp_path, build):
     numbers = count()
 
-    def at_random(body):
+    def answer_at_random(body):
         return text("no")(body) if next(numbers) % 3 else right(body)
 
-    with serving(at_random) as server:
+    with serving(answer_at_random) as server:
         negatives, _ = build("first", server, "--concurrency", "1", "--attempts", "9")
         asked = len(server.bodies)
     assert all(negatives) and asked > 12

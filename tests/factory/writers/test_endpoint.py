@@ -186,7 +186,7 @@ def test_an_empty_answer_is_an_empty_text():
     assert reply(lambda _: Answer(completion(None))) == Reply("")
 
 
-def numbered(number: int) -> list[Request]:
+def numbered_requests(number: int) -> list[Request]:
     return [Request(f"Input: a dog {n}\nKeyword: dog\nOutput:", n, 0.0, 50) for n in range(number)]
 
 
@@ -216,13 +216,13 @@ def test_a_failure_that_passes_loses_no_caption(bad):
 def test_a_limit_of_requests_loses_no_caption(caplog):
     windows = Counter()
 
-    def limited(body):
+    def limit_rate(body):
         window = int(time.monotonic() / 0.05)
         windows[window] += 1
         return right(body) if windows[window] <= 5 else Answer(b"slow down", 429)
 
-    with serving(limited) as server:
-        replies = dict(client(server.base_url, concurrency=64, retries=1).replies(numbered(150)))
+    with serving(limit_rate) as server:
+        replies = dict(client(server.base_url, concurrency=64, retries=1).replies(numbered_requests(150)))
     assert [json.loads(replies[n].text)["caption"] for n in range(150)] == [f"a cat {n}" for n in range(150)]
     assert len(server.bodies) < 150 * 4 and caplog.text.count("limits requests (code 429)") == 1
 
@@ -234,7 +234,7 @@ def test_a_dripping_reply_is_read_to_its_end():
 def test_a_failure_of_one_request_that_does_not_pass_stops_after_the_others(monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 0.3)
     with serving(lambda body: Answer(b"crash", 500) if body["seed"] == 3 else right(body)) as server:
-        answers = client(server.base_url).replies(numbered(40))
+        answers = client(server.base_url).replies(numbered_requests(40))
         replies = []
         with pytest.raises(EndpointError, match="answered for 0 seconds: code 500.* Repeat the command later"):
             replies += [next(answers) for _ in range(40)]
@@ -252,7 +252,7 @@ def test_a_failure_of_one_request_that_does_not_pass_stops_after_the_others(monk
 )
 def test_a_limit_that_lasts_stops_at_once(answer, said):
     with serving(lambda _: answer) as server, pytest.raises(EndpointError, match=said):
-        list(client(server.base_url, retries=5).replies(numbered(40)))
+        list(client(server.base_url, retries=5).replies(numbered_requests(40)))
     assert len(server.bodies) <= 41
 
 
@@ -261,7 +261,7 @@ def test_one_small_request_stands_for_many_failures():
         return right(body) if "Write" in body["messages"][0]["content"] else Answer(b"no", 400)
 
     with serving(refusing) as server:
-        replies = dict(client(server.base_url, concurrency=32).replies(numbered(64)))
+        replies = dict(client(server.base_url, concurrency=32).replies(numbered_requests(64)))
     assert all(entry.problem for entry in replies.values()) and len(server.bodies) == 65
 
 
@@ -273,7 +273,7 @@ def test_bad_bodies_count_in_a_row_only():
 
 def test_an_interrupted_build_does_not_wait_for_the_server():
     with serving([right, lambda _: Answer(b"slow down", 429, {"Retry-After": "60"})]) as server:
-        answers = client(server.base_url, concurrency=4).replies(numbered(20))
+        answers = client(server.base_url, concurrency=4).replies(numbered_requests(20))
         next(answers)
         start = time.monotonic()
         answers.close()

@@ -55,7 +55,7 @@ def test_thinking_is_off_and_a_model_without_a_template_gets_the_prompt(model, t
     assert InProcessWriter(str(plain), device="cpu")._encode("a dog") == [3, 4]
 
 
-def refused(options: WriterOptions) -> tuple[list, Counter]:
+def refusals(options: WriterOptions) -> tuple[list, Counter]:
     """Reasons and counts of a build of 20 captions by a model that knows nothing; 50 answers would stop it."""
     rows = [(f"a dog under a red table in street {n}", "dog", "object", "NN", "dog") for n in range(20)]
     stage = make_negative_captions(mode="high", seed=0, attempts=2, writer=options.writer_settings(), device="cpu")
@@ -66,31 +66,31 @@ def refused(options: WriterOptions) -> tuple[list, Counter]:
 @pytest.mark.slow
 def test_a_model_that_knows_nothing_is_refused_nearly_always_and_counted(model, tmp_path):
     options = WriterOptions(writer="transformers", llm=str(model), answer_cache=str(tmp_path), temperature=1.0)
-    reasons, counts = refused(options)
+    reasons, counts = refusals(options)
     assert sum(reason is not None for reason in reasons) >= 19
     assert sum(number for name, number in counts.items() if name.startswith("dropped: ")) >= 38
     assert all(reason.startswith("no negative caption, ") for reason in reasons if reason)
 
 
 @pytest.fixture
-def served(model):
+def served_address(model):
     with transformers_serve(model) as address:
         yield address
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
-def test_transformers_serve_answers_and_nearly_everything_is_refused(model, served, tmp_path, plain):
+def test_transformers_serve_answers_and_nearly_everything_is_refused(model, served_address, tmp_path, plain):
     """About 20 s. It has no structured output, so that JSON is refused as none and text by its words."""
     options = WriterOptions(
-        base_url=served,
+        base_url=served_address,
         llm=str(model),
         answer_cache=str(tmp_path),
         temperature=1.0,
         plain_answers=plain,
         concurrency=4,
     )
-    reasons, counts = refused(options)
+    reasons, counts = refusals(options)
     assert sum(reason is not None for reason in reasons) >= 19
     dropped = {name.removeprefix("dropped: "): number for name, number in counts.items() if name.startswith("dropped")}
     assert sum(dropped.values()) >= 38 and "no reply from the server" not in dropped

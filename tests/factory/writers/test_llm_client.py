@@ -41,7 +41,7 @@ def edit(body) -> Answer:
     return Answer(completion(json.dumps({"caption": way(caption)})))
 
 
-def made(folder, address, **settings):
+def make_negatives(folder, address, **settings):
     options = NegativeOptions(
         source="x", output=folder, kinds=("llm",), base_url=address, answer_cache=str(folder / "answers"), retries=0
     )
@@ -53,7 +53,7 @@ def made(folder, address, **settings):
 
 def test_each_part_is_asked_in_turn(tmp_path):
     with serving(edit) as server:
-        rows, columns = made(tmp_path, server.base_url)
+        rows, columns = make_negatives(tmp_path, server.base_url)
     assert {kind for _, kind in rows[0]} == {
         *("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att")
     }
@@ -66,14 +66,14 @@ def test_each_part_is_asked_in_turn(tmp_path):
 
 def test_fewer_are_the_first_of_more(tmp_path):
     with serving(edit) as server:
-        most, _ = made(tmp_path, server.base_url)
+        most, _ = make_negatives(tmp_path, server.base_url)
         for number in (1, 3):
-            assert made(tmp_path, server.base_url, num_negatives=number)[0] == [row[:number] for row in most]
+            assert make_negatives(tmp_path, server.base_url, num_negatives=number)[0] == [row[:number] for row in most]
 
 
 def test_a_model_that_is_always_wrong_costs_a_bounded_number_of_questions(tmp_path):
     with serving(text("no")) as server:
-        rows, columns = made(tmp_path, server.base_url, num_negatives=2, attempts=2)
+        rows, columns = make_negatives(tmp_path, server.base_url, num_negatives=2, attempts=2)
     assert rows == [[], [], []] and len(server.bodies) == 2 * 2  # two captions, and one of them twice
     assert columns["_counts"][0]["answers refused: not the JSON that was asked for"] == 4
 

@@ -46,7 +46,7 @@ def test_neither_the_facts_nor_the_card_name_a_place_on_a_machine(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_card_is_what_the_template_makes_of_the_run(name):
-    assert examples.rendered(name) == card(name)
+    assert examples.render_example(name) == card(name)
 
 
 @pytest.mark.parametrize("name", NAMES)

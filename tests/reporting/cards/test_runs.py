@@ -149,7 +149,7 @@ def test_a_run_without_a_base_has_a_card_too(folder):
 
 
 def test_the_verdict_stands_in_front_and_the_limits_behind(folder):
-    text = card(folder, verdict=["Slipform beats same-batch here."], skipped=[skipped()]).text
+    text = card(folder, verdict=["Slipform beats same-batch here."], skipped=[skipped_benchmark()]).text
     assert text.index("**Slipform beats same-batch here.**") < text.index("## Use")
     limits = section(text, "## Limits")
     assert "drawn scenes" in limits and "not between seeds" in limits
@@ -157,7 +157,7 @@ def test_the_verdict_stands_in_front_and_the_limits_behind(folder):
     assert "Not scored: Winoground, gated" in limits
 
 
-def skipped() -> dict[str, str]:
+def skipped_benchmark() -> dict[str, str]:
     return {"benchmark": "Winoground", "reason": "gated", "how_to_fix": "accept its terms"}
 
 

@@ -83,14 +83,14 @@ def test_a_text_of_another_direction_turns_no_word_around_it():
     assert "\u202e" not in markup and markup.count("<bdi>") == 4
 
 
-def opened(picture):
+def open_picture(picture):
     return Image.open(io.BytesIO(base64.b64decode(picture.uri.partition(",")[2])))
 
 
 def test_a_photograph_is_shrunk_to_a_jpeg_and_its_shape_is_kept():
     picture = thumbnail(Image.effect_noise((640, 480), 50).convert("RGB"), 224)
     assert picture.uri.startswith("data:image/jpeg;base64,")
-    assert (picture.width, picture.height) == opened(picture).size == (224, 168)
+    assert (picture.width, picture.height) == open_picture(picture).size == (224, 168)
 
 
 def test_a_small_drawing_keeps_its_size_and_every_pixel():
@@ -98,13 +98,13 @@ def test_a_small_drawing_keeps_its_size_and_every_pixel():
     image.paste((200, 10, 10), (5, 5, 20, 20))
     picture = thumbnail(image, 224)
     assert picture.uri.startswith("data:image/png") and picture[1:] == (36, 36)
-    assert np.array_equal(np.asarray(opened(picture).convert("RGB")), np.asarray(image))
+    assert np.array_equal(np.asarray(open_picture(picture).convert("RGB")), np.asarray(image))
 
 
 def test_a_mask_covers_its_area_alone():
     mask = Image.new("L", (100, 50))
     mask.paste(255, (20, 10, 60, 40))
-    overlay = opened(mask_overlay(mask, (200, 100))).convert("RGBA")
+    overlay = open_picture(mask_overlay(mask, (200, 100))).convert("RGBA")
     alpha = np.asarray(overlay)[..., 3]
     assert overlay.size == (200, 100)
     assert (alpha[30:70, 50:110] == 38).all() and not alpha[:, :30].any()

@@ -23,7 +23,7 @@ from tests.evaluation.webdatasets import (
     FirstPixelEncoder,
     check_known_encoders,
     class_encoders,
-    encoded,
+    encode_image,
     means,
     write_set,
 )
@@ -42,7 +42,7 @@ def sets_of_labels(split: str) -> list[list[int]]:
 
 def picture(split: str, row: int, row_labels: list[int]) -> bytes:
     """An image whose first pixel holds its labels as bits."""
-    return encoded(sum(1 << int(label) for label in row_labels), row + MARKS[split] * 1000, MARKS[split])
+    return encode_image(sum(1 << int(label) for label in row_labels), row + MARKS[split] * 1000, MARKS[split])
 
 
 def hub_folder(folder):

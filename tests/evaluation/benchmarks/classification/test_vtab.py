@@ -15,7 +15,7 @@ from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.statistics import missing_averages, summarize
-from tests.evaluation.webdatasets import TRAIN, class_encoders, encoded, means, write_set
+from tests.evaluation.webdatasets import TRAIN, class_encoders, encode_image, means, write_set
 
 TEST, TRAINING = [row % 4 for row in range(120)], [row % 4 for row in range(60)]
 
@@ -66,7 +66,7 @@ def test_1000_training_images_of_which_200_are_held_out(tmp_path):
     items = load_items(benchmark, Folders(own={benchmark.name: folder}))
     assert len(items.train.rows) == len(items.train.images["image"]) == len(HELD_OUT) == 1000
     assert HELD_OUT.sum() == 200
-    contents = {encoded(label, row + TRAIN * 1000, TRAIN): label for row, label in enumerate(training)}
+    contents = {encode_image(label, row + TRAIN * 1000, TRAIN): label for row, label in enumerate(training)}
     pairs = zip(items.train.images["image"], items.train.rows["label"], strict=True)
     assert all(contents.pop(cell["bytes"]) == label for cell, label in pairs)
     again = load_items(benchmark, Folders(own={benchmark.name: folder}))
@@ -95,7 +95,7 @@ def test_a_repository_without_training_images_is_skipped(tmp_path, monkeypatch, 
 def test_sun397_is_read_from_parquet(tmp_path, monkeypatch):
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=list("abcd"))})
     for split, labels, mark in (("train", TRAINING, TRAIN), ("test", TEST, 0)):
-        rows = [{"image": {"bytes": encoded(at, n, mark)}, "label": at} for n, at in enumerate(labels)]
+        rows = [{"image": {"bytes": encode_image(at, n, mark)}, "label": at} for n, at in enumerate(labels)]
         (tmp_path / "data").mkdir(exist_ok=True)
         datasets.Dataset.from_list(rows, features).to_parquet(tmp_path / "data" / f"{split}-00000-of-00001.parquet")
     benchmark, asked = find_benchmark("vtab_sun397"), []

@@ -29,7 +29,7 @@ from tests.evaluation.webdatasets import (
     FirstPixelEncoder,
     check_known_encoders,
     class_encoders,
-    encoded,
+    encode_image,
     means,
     write_set,
 )
@@ -128,7 +128,7 @@ OBJECTNET_LABELS = {
 }
 
 
-def bordered(content: bytes) -> bytes:
+def add_border(content: bytes) -> bytes:
     """An image with a red border of one pixel, and one more of its own."""
     inner = Image.open(io.BytesIO(content))
     image = Image.new("RGB", (inner.width + 4, inner.height + 4), (255, 0, 0))
@@ -146,12 +146,12 @@ def class_folders(name: str, folder: Path, images: int = 3) -> Path:
         write_mappings(folder)
         other = folder / place / "air_freshener"
         other.mkdir(parents=True)
-        (other / "0.png").write_bytes(bordered(encoded(0, 99)))
+        (other / "0.png").write_bytes(add_border(encode_image(0, 99)))
     for label, class_name in enumerate(classes):
         (folder / place / class_name).mkdir(parents=True)
         for number in range(images):
-            content = encoded(label, 10 * label + number)
-            content = bordered(content) if name == "objectnet" else content
+            content = encode_image(label, 10 * label + number)
+            content = add_border(content) if name == "objectnet" else content
             (folder / place / class_name / f"{number}.{'JPEG' if name == 'imagenet_sketch' else 'png'}").write_bytes(
                 content
             )
@@ -169,7 +169,7 @@ def write_mappings(folder: Path) -> None:
     (place / "objectnet_to_imagenet_1k.json").write_text(json.dumps(dict.fromkeys(OBJECTNET_LABELS.values(), "one")))
 
 
-def loaded(name: str, folder: Path):
+def load(name: str, folder: Path):
     return validate(BY_NAME[name], load_items(BY_NAME[name], Folders(own={name: folder})))
 
 
@@ -192,7 +192,7 @@ def seeing_inset(encoder: FirstPixelEncoder) -> FirstPixelEncoder:
 def test_known_encoders_on_folders_of_classes(tmp_path, name):
     """A label that is off by one, or a border that stays, would cost the perfect encoder everything."""
     folder = class_folders(name, tmp_path)
-    items = loaded(name, folder)
+    items = load(name, folder)
     assert (items.rows["label"][:], items.classes) == ([0] * 3 + [1] * 3 + [2] * 3 + [3] * 3, CLASS_NAMES)
     results = {
         kind: run_benchmark(BY_NAME[name], items, seeing_inset(encoder)).items.groupby("metric")["value"].mean()
@@ -215,12 +215,12 @@ def test_known_encoders_on_the_layout_of_the_hub(tmp_path, name):
 def test_the_border_of_objectnet_goes_in_both_layouts(tmp_path, clip):
     """A tiny CLIP sees the image as if the border had never been there."""
     raw = class_folders("objectnet", tmp_path / "raw")
-    items = loaded("objectnet", raw)
+    items = load("objectnet", raw)
     assert items.left_out == {OTHER_CLASS: 1}
     pixels = [np.asarray(decoded(cell, "image")) for cell in items.images["image"]]
-    expected = [np.asarray(Image.open(io.BytesIO(encoded(n // 3, 10 * (n // 3) + n % 3)))) for n in range(12)]
+    expected = [np.asarray(Image.open(io.BytesIO(encode_image(n // 3, 10 * (n // 3) + n % 3)))) for n in range(12)]
     assert all((array == expected_array).all() for array, expected_array in zip(pixels, expected, strict=True))
-    packed = loaded("objectnet", write_set(tmp_path / "packed", [0, 1]))
+    packed = load("objectnet", write_set(tmp_path / "packed", [0, 1]))
     with pytest.raises(ValueError, match="4 x 4 pixels are all within 2 of an edge"):
         decoded(packed.images["image"][0], "image")
     seen = Embedder(clip, device="cpu").images([items.images["image"][0], items.images["image"][0].cell, expected[0]])
@@ -234,7 +234,7 @@ def test_names_and_prompts_come_from_the_hub_where_the_folder_lacks_them(tmp_pat
     asked = []
     monkeypatch.setattr(hub, "repository", lambda repo, patterns, revision: asked.append((repo, patterns)) or names)
     # the authors' own folder, which holds neither file
-    assert loaded("imagenet_a", folder).classes == CLASS_NAMES
+    assert load("imagenet_a", folder).classes == CLASS_NAMES
     files = ["classnames.txt", "zeroshot_classification_templates.txt"]
     assert asked == [("clip-benchmark/wds_imagenet-a", files)]
 
@@ -243,17 +243,17 @@ def test_names_and_prompts_come_from_the_hub_where_the_folder_lacks_them(tmp_pat
 
     monkeypatch.setattr(hub, "repository", offline)
     with pytest.raises(Unavailable, match=r"has no classnames.txt .*Copy both files from https://huggingface.co/data"):
-        loaded("imagenet_a", folder)
+        load("imagenet_a", folder)
 
 
 def test_a_class_that_is_missing_would_shift_all_labels_and_is_an_error(tmp_path):
     folder = class_folders("imagenet_r", tmp_path)
     (folder / "imagenet-r" / "n01484850").rename(tmp_path / "away")
     with pytest.raises(ValueError, match="found 3 class folders, expected 4, one for each line of .*classnames.txt"):
-        loaded("imagenet_r", folder)
+        load("imagenet_r", folder)
     (folder / "imagenet-r" / "n01484850").mkdir()
     with pytest.raises(ValueError, match="n01484850 has no images; expected files that end in webp, jpg"):
-        loaded("imagenet_r", folder)
+        load("imagenet_r", folder)
 
 
 def test_the_suite_has_what_can_be_fetched():

@@ -26,7 +26,7 @@ from tests.evaluation.encoders import (
     Sighted,
     check_chance,
     check_known_scorers,
-    framed,
+    frame_photo,
     hub_folder,
     items,
     scores,
@@ -49,7 +49,7 @@ def captions(number: int) -> dict[str, list[str]]:
 def relation_on_hub(folder: Path, **changes: list) -> Path:
     """Photo k in the box of image k, with the columns of `mteb/ARO-Visual-Relation`; its boxes are floats."""
     columns = {
-        "image": [framed(row, BOX) for row in range(len(RELATIONS))],
+        "image": [frame_photo(row, BOX) for row in range(len(RELATIONS))],
         **captions(len(RELATIONS)),
         "relation_name": list(RELATIONS),
         "bbox": [{"x": 40.0, "y": 30.0, "w": float(SIZE), "h": float(SIZE)}] * len(RELATIONS),
@@ -62,7 +62,7 @@ def raw(folder: Path, part: str, subsets: list, key: str, **changes: object) -> 
     (folder / "images").mkdir(parents=True)
     records = []
     for row, subset in enumerate(subsets):
-        (folder / "images" / f"{row}.jpg").write_bytes(framed(row, BOX))
+        (folder / "images" / f"{row}.jpg").write_bytes(frame_photo(row, BOX))
         texts = {"true_caption": f"true {row}", "false_caption": f"false {row}", key: subset, "image_id": str(row)}
         box = {"bbox_x": BOX[0], "bbox_y": BOX[1], "bbox_w": SIZE, "bbox_h": SIZE}
         records.append({"image_path": f"{row}.jpg", **box, **texts, **changes})
@@ -104,7 +104,7 @@ def test_a_box_without_an_area_and_gaps_are_left_out(tmp_path):
         relation_on_hub(
             tmp_path / "r",
             bbox=[whole | {"w": 0.0}, whole, whole, whole, whole],
-            image=[*(framed(row, BOX) for row in range(3)), None, framed(4, BOX)],
+            image=[*(frame_photo(row, BOX) for row in range(3)), None, frame_photo(4, BOX)],
             false_caption=["false 0", "", "false 2", "false 3", "false 4"],
         ),
     )
@@ -121,7 +121,7 @@ def test_attributes_are_paired_in_order_and_rare_pairs_left_out(tmp_path):
     """26 items of one pair, 3 of its mirror image."""
     pairs = [["red", "small"]] * 26 + [["small", "red"]] * 3
     columns = {
-        "image": [framed(row % 4, BOX) for row in range(29)],
+        "image": [frame_photo(row % 4, BOX) for row in range(29)],
         **captions(29),
         "attributes": pairs,
         "obj1": ["cat"] * 29,
@@ -137,7 +137,7 @@ def test_attributes_are_paired_in_order_and_rare_pairs_left_out(tmp_path):
 
 
 def test_other_columns_and_entries_are_named(tmp_path):
-    columns = captions(2) | {"image": [framed(0, BOX)] * 2}
+    columns = captions(2) | {"image": [frame_photo(0, BOX)] * 2}
     with pytest.raises(ValueError, match="has no column 'attributes', 'bbox'; it has 'true_caption'"):
         items(ARO_ATTRIBUTION, hub_folder(tmp_path / "hub", "test", columns, images=["image"]))
     place = relation_raw(tmp_path / "raw")
@@ -190,7 +190,7 @@ def test_all_four_come_from_the_hub_at_pinned_commits(tmp_path, monkeypatch, cli
         tmp_path / "attribution",
         "test",
         {
-            "image": [framed(0, BOX)] * 25,
+            "image": [frame_photo(0, BOX)] * 25,
             **captions(25),
             "attributes": [["a", "b"]] * 25,
             "bbox": [{"x": 1.0, "y": 1.0, "w": 9.0, "h": 9.0}] * 25,

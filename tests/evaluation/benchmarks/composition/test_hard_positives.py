@@ -17,7 +17,7 @@ from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import (
     Sighted,
     check_chance,
-    framed,
+    frame_photo,
     items,
     numbered_texts,
     photos,
@@ -55,7 +55,7 @@ def folder(tmp_path) -> Path:
     images = place / "visual_genome"
     photos(images / "VG_100K", {"3.jpg": 3})
     photos(images / "VG_100K_2", {"2.jpg": 2})
-    (images / "VG_100K" / "1.jpg").write_bytes(framed(1, (40, 30)))
+    (images / "VG_100K" / "1.jpg").write_bytes(frame_photo(1, (40, 30)))
     return place
 
 

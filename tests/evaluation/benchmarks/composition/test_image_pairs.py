@@ -63,12 +63,12 @@ def raw(folder: Path) -> Path:
     return groups.examples(folder, names, **more)
 
 
-def packed(folder: Path) -> Path:
+def pack(folder: Path) -> Path:
     """The same with the images in an archive."""
-    return groups.packed(raw(folder))
+    return groups.pack(raw(folder))
 
 
-@pytest.mark.parametrize("layout", [on_hub, raw, packed])
+@pytest.mark.parametrize("layout", [on_hub, raw, pack])
 def test_known_scorers_on_every_layout(tmp_path, layout):
     rows = items(WINOGROUND, layout(tmp_path / "winoground"))
     assert rows.rows["subset"][:] == list(TAGS) and rows.rows["item"][:] == ["0", "1", "2", "3"]
@@ -105,7 +105,7 @@ def test_a_loading_script_leads_to_the_files_beside_it(tmp_path, monkeypatch):
         raise RuntimeError("Dataset scripts are no longer supported, but found winoground.py")
 
     monkeypatch.setattr(hub, "load_dataset", script)
-    asked = repositories(monkeypatch, {WEB: packed(tmp_path / "w")})
+    asked = repositories(monkeypatch, {WEB: pack(tmp_path / "w")})
     rows = items(WINOGROUND, None)
     assert asked == [(WEB, ("examples.jsonl", "images.zip"))] and rows.origin.commit == COMMIT
     check_known_scorers(WINOGROUND, rows, TRUE)
@@ -115,10 +115,10 @@ def test_a_loading_script_leads_to_the_files_beside_it(tmp_path, monkeypatch):
     ("benchmark", "repo"), [(WINOGROUND, "facebook/winoground"), (COLORSWAP, "stanfordnlp/colorswap")]
 )
 def test_without_consent_it_says_where_to_give_it(benchmark, repo, monkeypatch):
-    def refused(name, **options):
+    def raise_gated(name, **options):
         raise datasets.exceptions.DatasetNotFoundError(f"'{repo}' is a gated dataset on the Hub.")
 
-    monkeypatch.setattr(hub, "load_dataset", refused)
+    monkeypatch.setattr(hub, "load_dataset", raise_gated)
     monkeypatch.setattr(hub, "_newest", lambda repo: None)
     repositories(monkeypatch, {})
     with pytest.raises(Unavailable, match=f"is gated.*Accept its terms at https://huggingface.co/datasets/{repo}"):
@@ -138,7 +138,7 @@ def test_what_is_missing_is_left_out_or_named(tmp_path):
     (place / "examples.jsonl").write_text('{"id": 0}\n')
     with pytest.raises(ValueError, match="examples.jsonl, line 1: has no 'image_0'"):
         items(WINOGROUND, place)
-    cut = packed(tmp_path / "packed")
+    cut = pack(tmp_path / "packed")
     (cut / "images.zip").write_bytes((cut / "images.zip").read_bytes()[:100])
     with pytest.raises(ValueError, match=r"images.zip is not .*Download it again"):
         items(WINOGROUND, cut)
@@ -148,7 +148,7 @@ def test_a_real_model_reads_all_three_layouts_alike(tmp_path, clip):
     embedder = Embedder(clip)
     tables = [
         run_benchmark(WINOGROUND, items(WINOGROUND, layout(tmp_path / layout.__name__)), embedder).items["value"]
-        for layout in (on_hub, raw, packed)
+        for layout in (on_hub, raw, pack)
     ]
     assert tables[0].tolist() == tables[1].tolist() == tables[2].tolist()
 
@@ -270,7 +270,7 @@ def raw_counterfactuals(folder: Path) -> Path:
     return groups.examples(folder, [(f"{n}_img_0", f"{n}_img_1") for n in NAMES], ending=".jpg", id=list(NAMES))
 
 
-@pytest.mark.parametrize("layout", [raw_counterfactuals, lambda folder: groups.packed(raw_counterfactuals(folder))])
+@pytest.mark.parametrize("layout", [raw_counterfactuals, lambda folder: groups.pack(raw_counterfactuals(folder))])
 def test_known_scorers_on_both_layouts(tmp_path, layout):
     rows = items(COCO_COUNTERFACTUALS, layout(tmp_path / "c"))
     assert rows.rows["item"][:] == NAMES
@@ -280,7 +280,7 @@ def test_known_scorers_on_both_layouts(tmp_path, layout):
 
 
 def test_coco_counterfactuals_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch):
-    groups.packed(raw_counterfactuals(tmp_path / COUNTERFACTUALS_AT / "data"))
+    groups.pack(raw_counterfactuals(tmp_path / COUNTERFACTUALS_AT / "data"))
     asked = {}
 
     def download(repo, **how):
@@ -297,7 +297,7 @@ def test_coco_counterfactuals_from_the_hub_at_the_pinned_commit(tmp_path, monkey
 
 def test_an_image_that_the_archive_lacks_is_left_out(tmp_path):
     (raw_counterfactuals(tmp_path / "c") / "images" / "9891_0_img_1.jpg").unlink()
-    assert items(COCO_COUNTERFACTUALS, groups.packed(tmp_path / "c")).left_out == {NO_IMAGE: 1}
+    assert items(COCO_COUNTERFACTUALS, groups.pack(tmp_path / "c")).left_out == {NO_IMAGE: 1}
 
 
 PATTERNS = ("Orientation", "Camera Perspective")
@@ -347,20 +347,20 @@ def test_what_mmvp_vlm_lacks_is_left_out_or_named(tmp_path):
     assert items(MMVP_VLM, tmp_path).left_out == {NO_IMAGE: 1}
     lines = (tmp_path / "Questions.csv").read_text().splitlines(keepends=True)
 
-    def written(changed: list[str]) -> Path:
+    def write_folder(changed: list[str]) -> Path:
         (tmp_path / "Questions.csv").write_text("".join(changed))
         return tmp_path
 
     with pytest.raises(ValueError, match="Questions.csv: found 7 lines, expected pairs"):
-        items(MMVP_VLM, written(lines[:-1]))
+        items(MMVP_VLM, write_folder(lines[:-1]))
     with pytest.raises(ValueError, match="entries 2 and 3 .*'Orientation' and 'Camera Per"):
-        items(MMVP_VLM, written([*lines[:4], *lines[5:8]]))
+        items(MMVP_VLM, write_folder([*lines[:4], *lines[5:8]]))
     with pytest.raises(
         ValueError, match="Questions.csv, line 3: found 2 fields, .*; expected 3, as in the first line"
     ):
-        items(MMVP_VLM, written([*lines[:2], "2,Orientation\n"]))
+        items(MMVP_VLM, write_folder([*lines[:2], "2,Orientation\n"]))
     with pytest.raises(ValueError, match="Questions.csv, line 2: has no 'Type'; it has 'Question ID', 'Pattern'"):
-        items(MMVP_VLM, written([lines[0].replace("Type", "Pattern"), *lines[1:]]))
+        items(MMVP_VLM, write_folder([lines[0].replace("Type", "Pattern"), *lines[1:]]))
 
 
 COLA_PAIRS = ((0, 1), (2, 3), (4, 1))  # two of them share a photograph

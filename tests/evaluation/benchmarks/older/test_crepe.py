@@ -16,7 +16,15 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
 from tests import tiny
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, framed, items, repositories, scores
+from tests.evaluation.encoders import (
+    Sighted,
+    check_chance,
+    check_known_scorers,
+    frame_photo,
+    items,
+    repositories,
+    scores,
+)
 
 PRODUCTIVITY, LAION = CREPE[0], find_benchmarks(["crepe_systematicity_laion"])[0]
 BOX = (10, 20)
@@ -52,11 +60,11 @@ def raw(folder: Path) -> Path:
             )
     for number, part in enumerate(("VG_100K", "VG_100K_2")):
         (folder / "visual_genome" / part).mkdir(parents=True)
-        (folder / "visual_genome" / part / f"{2 + number}.jpg").write_bytes(framed(number, BOX))
+        (folder / "visual_genome" / part / f"{2 + number}.jpg").write_bytes(frame_photo(number, BOX))
     return folder
 
 
-def packed(folder: Path) -> Path:
+def pack(folder: Path) -> Path:
     raw(folder)
     for name in ("prod_hard_negatives", "syst_hard_negatives"):
         with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
@@ -68,7 +76,7 @@ def packed(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("benchmark", [PRODUCTIVITY, LAION], ids=lambda benchmark: benchmark.name)
-@pytest.mark.parametrize("layout", [raw, packed])
+@pytest.mark.parametrize("layout", [raw, pack])
 def test_known_scorers_on_regions_of_both_layouts(tmp_path, layout, benchmark):
     rows = items(benchmark, layout(tmp_path / "crepe"))
     assert len(rows.rows) == (27 if benchmark is PRODUCTIVITY else 6)
@@ -97,7 +105,7 @@ def test_averages_over_numbers_of_atoms(tmp_path):
 
 
 def test_one_folder_serves_all_and_texts_come_by_themselves(tmp_path, monkeypatch):
-    folder = packed(tmp_path / "crepe")
+    folder = pack(tmp_path / "crepe")
     assert [len(load_items(benchmark, Folders(root=tmp_path)).rows) for benchmark in CREPE] == [27, 6, 6, 6]
     asked = repositories(monkeypatch, {WEB: folder})
     assert len(items(LAION, None, visual_genome=folder / "visual_genome").rows) == 6

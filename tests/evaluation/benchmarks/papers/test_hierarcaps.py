@@ -47,7 +47,7 @@ def images(folder: Path, prefix: str = "") -> Path:
     return folder
 
 
-def ordered(step: float) -> Fake:
+def axis_encoder(step: float) -> Fake:
     """An image's own texts lie on its axis, `step` apart; the empty text at 0."""
 
     def text(words: str) -> np.ndarray:
@@ -66,9 +66,9 @@ def folder(tmp_path) -> Path:
 
 
 def test_scorers_against_chance(folder):
-    perfect = run(HIERARCAPS, folder, ordered(1.0))
+    perfect = run(HIERARCAPS, folder, axis_encoder(1.0))
     assert means(perfect) == {("all", name): 1.0 for name in ("precision", "recall", "rank correlation")}
-    assert means(run(HIERARCAPS, folder, ordered(-1.0)))["all", "rank correlation"] == -1
+    assert means(run(HIERARCAPS, folder, axis_encoder(-1.0)))["all", "rank correlation"] == -1
     assert set(means(run(HIERARCAPS, folder, constant(IMAGES))).values()) == {0.0}
     items = run(HIERARCAPS, folder, random(IMAGES)).items
     for _, line in items.groupby("metric"):
@@ -120,11 +120,11 @@ def test_images_of_val2017_are_whole_in_a_white_square_as_the_authors_own(tmp_pa
 def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):
     asked = []
 
-    def downloaded(web, names):
+    def download(web, names):
         asked.append((web, names))
         return write(tmp_path / "web")
 
-    monkeypatch.setattr(hub, "download_files", downloaded)
+    monkeypatch.setattr(hub, "download_files", download)
     items = load_items(HIERARCAPS, Folders(own={"val2017": images(tmp_path / "val2017")}))
     commit = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
     assert asked == [(f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{commit}/data", (FILE,))]

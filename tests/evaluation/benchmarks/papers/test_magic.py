@@ -15,7 +15,7 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.sandbox import levels_set
 from tests.evaluation.benchmarks.oracle import constant, knowing, means, photo, random, run
-from tests.factory.magic.sets import built
+from tests.factory.magic.sets import build_magic
 
 IMAGES = 60
 KINDS = ("choice of 2", "choice of 10", "retrieval")
@@ -165,7 +165,7 @@ def test_it_is_not_released():
 
 @pytest.fixture(scope="module")
 def built_set(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("built")).folder
+    return build_magic(tmp_path_factory.mktemp("built")).folder
 
 
 @pytest.mark.parametrize(
