@@ -42,7 +42,7 @@ def table() -> dict[str, list[str]]:
 
 
 def words(cell: str, number: int) -> str:
-    """What a cell says of a number of negatives or phrases."""
+    """Replaces a cell by its number for a row with this number of negatives or phrases."""
     return {"1 + negatives": str(1 + number), "1 + phrases, 9 at most": str(1 + number)}.get(cell, cell)
 
 

@@ -45,7 +45,7 @@ def smaller(name: str) -> Callable[[State], State]:
 
 
 def refusal(folder: Path) -> str:
-    """What is said by every way of loading, which is the same."""
+    """The message of every way of loading, which is the same."""
     messages = set()
     for load in (load_backbone, load_config, Embedder):
         with pytest.raises(ValueError) as caught:

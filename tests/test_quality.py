@@ -48,13 +48,13 @@ def trees() -> dict[Path, ast.Module]:
 
 @cache
 def calls() -> list[tuple[Path, str, ast.Call]]:
-    """Of all calls in the package the file, what is called, as it is written, and the node."""
+    """Yields the file, the called expression as written and the node of all calls in the package."""
     return [(path, name, node) for path, tree in trees().items() for name, node in called_names(tree)]
 
 
 @cache
 def imports() -> list[tuple[Path, str, ast.AST]]:
-    """Of all imports in the package the file, the name and the node; see `imported`."""
+    """Yields the file, the name and the node of all imports in the package; see `imported_names`."""
     return [(path, name, node) for path, tree in trees().items() for name, node in imported_names(tree)]
 
 
@@ -97,7 +97,7 @@ def imported_names(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def imported_on_load(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """As `imported`, without function bodies and `if TYPE_CHECKING:` blocks."""
+    """Yields like `imported_names`, without function bodies and `if TYPE_CHECKING:` blocks."""
     pending = list(tree.body)
     while pending:
         node = pending.pop()

@@ -1,4 +1,4 @@
-"""What audits, galleries, analyses and the annotator's page advise, done."""
+"""Follows the advice of audits, galleries, analyses and the annotator's page."""
 
 from __future__ import annotations
 

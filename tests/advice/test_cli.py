@@ -1,4 +1,4 @@
-"""What the commands advise when options do not go together, done."""
+"""Follows the advice of commands whose options do not go together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What conversions and models advise, done with files of tiny models."""
+"""Follows the advice of conversions and models, with files of tiny models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ follows = pytest.mark.follows
 
 
 class Unsafe:
-    """What a training script saves beside its tensors."""
+    """An object that a training script saves alongside its tensors."""
 
 
 @pytest.fixture

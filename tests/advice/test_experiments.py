@@ -1,4 +1,4 @@
-"""What `hfcomp train` advises, done on its command line; training itself is tested elsewhere."""
+"""Follows the advice of `hfcomp train` on its command line; training itself is tested elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hfcomp build` advises, done: options, sources and folders; no step needs a model."""
+"""Follows the advice of `hfcomp build`: options, sources and folders; no step needs a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pushes advise, done against the stand-in Hub."""
+"""Follows the advice of pushes, against the stand-in Hub."""
 
 from __future__ import annotations
 

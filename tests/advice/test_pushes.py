@@ -1,4 +1,4 @@
-"""What refused pushes of datasets advise, done against the stand-in Hub."""
+"""Follows the advice of refused dataset pushes, against the stand-in Hub."""
 
 from __future__ import annotations
 

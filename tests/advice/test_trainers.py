@@ -1,4 +1,4 @@
-"""What trainers advise about rows, models and runs, done with tiny models and at most two steps."""
+"""Follows the advice of trainers about rows, models and runs, with tiny models and at most two steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written in a picture."""
+"""The texts written in a picture."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def write_tsv(folder):
 
 
 def write_marked_csv(folder):
-    """As Excel writes it: with a byte order mark."""
+    """Writes the file as Excel does, with a byte order mark."""
     path = folder / "pairs.csv"
     datasets.Dataset.from_dict(OWN).to_csv(path)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())

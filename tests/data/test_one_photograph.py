@@ -72,7 +72,7 @@ def rows(request, table, embedded):
 
 
 def shares(ids):
-    """Which rows have one id, as pairs."""
+    """Compares the ids of all pairs of rows."""
     return [[image_id == other for other in ids] for image_id in ids]
 
 

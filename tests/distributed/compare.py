@@ -1,4 +1,4 @@
-"""How close several processes must come to one, in float32."""
+"""Tolerances in float32 between several processes and one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scale_of(single: Result) -> float:
 
 
 def weight_tolerances(single: Result, scale: float) -> dict[str, float]:
-    """What is allowed of each weight after the case's steps, by the gradients of the first one."""
+    """The tolerance of each weight after the case's steps, by the gradients of the first one."""
     gradients = tolerances.gradients(single.part("gradient"), scale)
     adam = single.facts["adam"]
     return {

@@ -27,7 +27,7 @@ TIMEOUT = 300
 
 
 class Result(NamedTuple):
-    """What a case found on one process."""
+    """The tensors and facts of a case on one process."""
 
     tensors: dict[str, torch.Tensor]
     facts: dict[str, Any]

@@ -21,7 +21,7 @@ from tests.docs.commands import check_command
 from tests.docs.snippets import ROOT, lines, snippets
 
 NEEDS = {"the Hub", "vLLM", "a finished run"}
-"""What no test has."""
+"""Needs that no test can meet."""
 UNCHECKED = {"", "text", "bibtex"}
 """Output, lists of files, citations."""
 RENDERED = "model_cards/"

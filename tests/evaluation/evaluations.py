@@ -59,7 +59,7 @@ def recall(model: str, share: float, items: int = 50) -> pd.DataFrame:
 
 
 def report_of(*tables: pd.DataFrame, **changes: Any) -> EvaluationResults:
-    """Of all models in the tables."""
+    """Results of all models in the tables."""
     items = pd.concat(tables, ignore_index=True)
     models = {name: {"path": f"models/{name}"} for name in items["arm"].unique()}
     return EvaluationResults(items, **{"models": models, "averages": AVERAGES, "versions": VERSIONS, **changes})

@@ -128,7 +128,7 @@ def recipe(case: str, folder: Path) -> None:
 
 
 def run(case: str, model: str, data: str, folder: Path) -> str:
-    """How the case ended: with nothing, or with an error in words."""
+    """Runs a case and returns how it ended: with nothing, or with an error in words."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "file").write_text("in the way of a folder")
     try:

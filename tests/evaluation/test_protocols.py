@@ -89,7 +89,7 @@ def test_text_and_image_score_are_told_apart():
 
 
 def two_positive(generator, **changes) -> tuple[ChoiceOutcome, ChoiceOutcome]:
-    """What came of the choice by the image, and of that by the texts alone."""
+    """Outcomes of the choice by the image, and of the choice by the texts only."""
     names = ("image", "caption", "paraphrase", "negative")
     image, caption, paraphrase, negative = ({name: unit(generator, ITEMS, 16) for name in names} | changes).values()
     texts = (caption, paraphrase), (caption, negative), (paraphrase, negative)

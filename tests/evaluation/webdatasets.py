@@ -120,7 +120,7 @@ def class_encoders(classes: Sequence[str] = CLASS_NAMES) -> dict[str, FirstPixel
 
 
 def check_known_encoders(benchmark, folder: Path, classes: Sequence[str]) -> None:
-    """Of 8 classes, equally often: a perfect encoder is always right, an inverted or constant one never."""
+    """Checks 8 equally frequent classes: a perfect encoder is always right, an inverted or constant one never."""
     results = {name: means(benchmark, folder, encoder) for name, encoder in class_encoders(classes).items()}
     assert list(results["perfect"]) == ["accuracy", "mean per class", "top-5 accuracy"]
     assert set(results["perfect"].values()) == {1.0}

@@ -99,7 +99,7 @@ def test_a_static_margin_is_the_mean_of_the_methods_own_as_the_loss_counts_it(cl
 
 
 def _margins_in_loss(arm: Arm, clip: str) -> float:
-    """What `cement_loss` says of all rows in one batch."""
+    """The margins that `cement_loss` logs for all rows in one batch."""
     config = stage_config(arm.trainer_class, Path("unused"), arm.arguments, arm.batch_size)
     collator = CompositionalCollator(
         AutoProcessor.from_pretrained(clip), AutoConfig.from_pretrained(clip), num_negatives=1, negative_image=True

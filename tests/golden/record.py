@@ -135,7 +135,7 @@ def _same(golden: Any, actual: Any, path: str) -> bool:
 
 
 def _tolerance(keys: list[str]) -> float:
-    """How far apart the numbers at a path may lie, relative to those above 1."""
+    """Tolerance of the numbers at a path, relative to those above 1."""
     if "embeddings.json" in keys and "nearest" not in keys:
         # both embeddings are off, one of them as a sum of three that is about as long as one
         return (1 + math.sqrt(3)) * tolerances.trained_embedding(SCALE)
@@ -152,7 +152,7 @@ def _short(values: dict[Any, Any], key: Any) -> str:
 
 
 def round_values(golden: Any, actual: Any, path: str = "") -> Any:
-    """What was found, in 10 digits; a number within its tolerance stays as it was, and a diff does not show it."""
+    """The new value in 10 digits; a number within its tolerance stays as it was, so a diff does not show it."""
     if isinstance(actual, dict):
         before = golden if isinstance(golden, dict) else {}
         return {key: round_values(before.get(key), inner, f"{path}/{key}") for key, inner in actual.items()}

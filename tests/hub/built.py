@@ -49,7 +49,7 @@ def make_pairs(*, word: str, number: int = 0):
 
 
 def make_rated(**settings):
-    """As `make_pairs`, with ratings in the set, which none may have."""
+    """Calls `make_pairs` with ratings in the set, which no set may have."""
     pairs = make_pairs(**settings)
     return lambda batch: pairs(batch) | {"negative_concreteness": [[4.9]] * len(batch["caption"])}
 

@@ -49,7 +49,7 @@ class File:
         return self.sha256 if self.lfs else self.git_oid
 
     def facts(self, path: str) -> dict[str, Any]:
-        """As `tree` and `paths-info` list it."""
+        """The entry that `tree` and `paths-info` list."""
         facts = {"type": "file", "path": path, "oid": self.git_oid, "size": len(self.content)}
         if self.lfs:
             facts["lfs"] = {"oid": self.sha256, "size": len(self.content), "pointerSize": 134}
@@ -143,7 +143,7 @@ class Repository:
             raise Refused(403, f"You don't have the rights to write to {self.name}. Your token may be read-only.")
 
     def facts(self, revision: str = "main") -> dict[str, Any]:
-        """As the API describes a repository."""
+        """The API's description of a repository."""
         commit = self.at(revision)
         facts: dict[str, Any] = {"_id": "0" * 24, "id": self.name, "author": self.owner, "sha": commit.oid}
         facts |= {"private": self.private, "gated": "manual" if self.gated else False, "disabled": False, "tags": []}

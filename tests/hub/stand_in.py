@@ -81,7 +81,7 @@ class StandInHub(ThreadingHTTPServer):
             return self._break_status if self._uploads_left < 0 else None
 
     def count(self, start: str) -> int:
-        """How many requests began so, such as `PUT /lfs/`."""
+        """Number of requests that begin with a text such as `PUT /lfs/`."""
         return sum(request.startswith(start) for request in self.requests)
 
     def repository(self, kind: str | None, name: str) -> Repository:

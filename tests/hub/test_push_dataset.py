@@ -250,7 +250,7 @@ CONFIGS = [
 
 @pytest.fixture
 def several(tmp_path) -> Path:
-    """As `hfcomp build` leaves it: a folder for each configuration, and one card that names them."""
+    """A build as `hfcomp build` leaves it: a folder for each configuration, and one card that names them."""
     for entry in CONFIGS:
         write_build(tmp_path / entry["config_name"], rows=3, licenses=None)
         (tmp_path / entry["config_name"] / "README.md").unlink()

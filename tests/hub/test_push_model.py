@@ -92,7 +92,7 @@ def test_sentence_transformers_embeds_as_the_model_does(pulled):
 
 
 def embeddings(folder: Path) -> Any:
-    """What the model makes of the texts and an image, its texts padded as it was trained."""
+    """The model's outputs for the texts and an image, with texts padded as in training."""
     model, processor = AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
     padding = "max_length" if model.config.model_type == "siglip" else True
     with torch.no_grad():

@@ -17,7 +17,7 @@ def points(*scores: tuple[float, float]) -> list[Point]:
 
 
 def is_dominated(point: Point, others: list[Point]) -> bool:
-    """As the definition has it, coordinate by coordinate."""
+    """Applies the definition, coordinate by coordinate."""
     return any(
         other.composition >= point.composition
         and other.general >= point.general

@@ -11,7 +11,7 @@ from hfcomp.metrics.retrieval import map_at_r_chance, precision_at_r, r_precisio
 
 
 def plain(order: list[int], right: set[int]) -> tuple[float, float]:
-    """As the authors of ECCV Caption count them: precision at each of the first R places."""
+    """Counts like the authors of ECCV Caption: precision at each of the first R places."""
     number = len(right)
     precisions = [len(right & set(order[:place])) / place for place in range(1, number + 1)]
     hits = [precision if order[place] in right else 0.0 for place, precision in enumerate(precisions)]

@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 
 
 def plain(vectors: np.ndarray, number: int, groups) -> list[list[int]]:
-    """By a loop; equal similarities are decided by the index."""
+    """Neighbors by a loop; equal similarities are decided by the index."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = []
     for row, unit in enumerate(units):

@@ -116,7 +116,7 @@ def train_pipeline(folder: Path) -> list[Any]:
 
 
 def annotations(doc) -> list[tuple]:
-    """What a parser promises of a `Doc`, comparable."""
+    """The annotations that a parser promises for a `Doc`, in a comparable form."""
     rows = [(token.text, token.idx, token.pos_, token.tag_, token.lemma_, token.head.i, token.dep_) for token in doc]
     return [*rows, *((chunk.start, chunk.end) for chunk in doc.noun_chunks)]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hfcomp.statistics import ImageBootstrap
 
 TAKEN = (0.9, 0.7, 0.5, 0.5, 0.4, 0.3, 0.3)
-"""How many of the images each subset has."""
+"""Share of the images in each subset."""
 SPREAD = (-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3)
 """How much easier each subset is, in standard deviations."""
 OF_IMAGE, OF_IMAGE_IN_SUBSET, OF_MODEL_ON_IMAGE, OF_ITEM, OF_MODEL_ON_ITEM = 0.6, 0.2, 0.3, 0.5, 0.4

@@ -36,7 +36,7 @@ PREFIX = "backbone.base_model.model."
 
 @pytest.fixture(scope="module")
 def rows(pairs):
-    """What every objective reads."""
+    """Rows with all columns that objectives read."""
     return add_groups(pairs)
 
 

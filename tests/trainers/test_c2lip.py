@@ -49,7 +49,7 @@ def read(folder):
 
 
 def build(trainer_class, model, *args, **settings):
-    """As in `runs`, but a folder is read once: that takes longer than most tests."""
+    """Builds as in `runs`, but reads a folder once: that takes longer than most tests."""
     if isinstance(model, Path):
         model, settings["processing_class"] = copy.deepcopy(read(model)[0]), read(model)[1]
     return runs.build(trainer_class, model, *args, **settings)

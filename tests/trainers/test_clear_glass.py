@@ -42,7 +42,7 @@ def read(folder):
 
 
 def build(trainer_class, model, *args, **settings):
-    """As in `runs`, with two groups of four, and a model's folder read once."""
+    """Builds as in `runs`, with two groups of four, and reads a model's folder once."""
     groups = {"pairs_per_group": 4} if issubclass(trainer_class, ClearGlassTrainer) else {}
     settings = {**groups, **settings, "processing_class": read(model)[1]}
     return runs.build(trainer_class, copy.deepcopy(read(model)[0]), *args, **settings)

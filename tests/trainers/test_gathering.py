@@ -10,7 +10,7 @@ from hfcomp.trainers._support.gathering import first_rows
 
 
 def features(rows: slice) -> Features:
-    """Of 6 rows with 2 concepts each; the tokens are those of `rows`."""
+    """Features of 6 rows with 2 concepts each; the tokens are those of `rows`."""
     image, concepts = torch.arange(6.0).unsqueeze(1), torch.arange(12.0).unsqueeze(1)
     tokens = image[rows].unsqueeze(1)
     return Features(

@@ -45,13 +45,13 @@ def build_recorder(clip, dataset, folder, **settings) -> Recorder:
 
 
 def beside(rows: list[int]) -> dict[int, int]:
-    """What each row brought along."""
+    """The rows that each row brought along."""
     return dict(zip(rows[::2], rows[1::2], strict=True))
 
 
 def negatives(batches: list) -> dict[int, int]:
     """The negative that each row came with."""
-    return {row: own_texts for rows, texts in batches for row, own_texts in zip(rows, texts, strict=True)}
+    return {row: negative for rows, texts in batches for row, negative in zip(rows, texts, strict=True)}
 
 
 def negclip_loss(image, text, negative_text, scale):

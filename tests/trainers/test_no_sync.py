@@ -42,7 +42,7 @@ def rows(pairs):
 
 
 def step_on_meta(trainer: Any) -> torch.Tensor:
-    """What the Trainer's loop does with a batch, on the `meta` device."""
+    """Processes a batch like the Trainer's loop, on the `meta` device."""
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.model.to("meta").train()
     trainer.create_optimizer()

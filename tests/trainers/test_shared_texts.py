@@ -197,6 +197,6 @@ def test_every_trainer_counts_and_leaves_out(name, clip, shared_rows, tmp_path):
 
 
 def left_out(trainer):
-    """Of each line, the negatives and phrases that are left out for their texts."""
+    """The negatives and phrases of each line that are left out because of their texts."""
     lines = [line for line in trainer.state.log_history if "loss" in line]
     return [line.get("same_text_negatives", 0) + line.get("same_text_concepts", 0) for line in lines]

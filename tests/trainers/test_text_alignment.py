@@ -27,7 +27,7 @@ def read(folder):
 
 
 def build(model, *args, **settings):
-    """As in `runs`, but a folder is read once."""
+    """Builds as in `runs`, but reads a folder once."""
     settings["processing_class"] = read(model)[1]
     return runs.build(TextAlignmentTrainer, copy.deepcopy(read(model)[0]), *args, **settings)
 

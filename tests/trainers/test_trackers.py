@@ -66,7 +66,7 @@ def folder(tmp_path_factory, clip) -> Path:
 
 
 def logged_keys(stage: Path) -> set[str]:
-    """What a training logged at its steps, as the trackers call it."""
+    """The keys that a training logged at its steps, under the trackers' names."""
     lines = [line for line in json.loads((stage / "history.json").read_text()) if "loss" in line]
     keys = {f"train/{key}" for line in lines for key in line if key not in ("step", ELAPSED)}
     assert keys >= {f"train/{name}" for name in NAMES}

@@ -28,13 +28,13 @@ def flip(batch: dict) -> dict:
 
 
 def tensor(image, size: int = tiny.IMAGE_SIZE) -> torch.Tensor:
-    """What torchvision's Resize, ToTensor and Normalize give."""
+    """The output of torchvision's Resize, ToTensor and Normalize."""
     array = np.asarray(image.convert("RGB").resize((size, size)))
     return (torch.from_numpy(array.copy()).permute(2, 0, 1) / 255 - MEAN) / STD
 
 
 def pixel_values(batch: dict) -> dict:
-    """As `transform_images` of transformers' run_clip.py."""
+    """Transforms like `transform_images` of transformers' run_clip.py."""
     batch["pixel_values"] = [tensor(image) for image in batch["image"]]
     return batch
 

@@ -84,6 +84,6 @@ def page(source: str, folder: Path, **options: Any) -> Path:
 
 
 def held(path: Path, name: str) -> Any:
-    """What a page holds under a name: `about`, `data` or `pictures`."""
+    """Returns the data that a page holds under a name: `about`, `data` or `pictures`."""
     text = path.read_text("utf-8")
     return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', text)[1])

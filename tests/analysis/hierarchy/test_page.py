@@ -18,7 +18,7 @@ from tests.factory.magic.sets import WORDS, build_magic
 
 
 class Page(HTMLParser):
-    """What a page holds."""
+    """The tags, ids and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a person does in the page, in a browser of `tests.chromium`."""
+"""The actions of a person in the page, in a browser of `tests.chromium`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Visit:
         self.page.locator(f'#{name} input[value="{value}"]').click()
 
     def chosen(self, name: str) -> str | None:
-        """What is chosen in a group."""
+        """The value chosen in a group."""
         choice = self.page.locator(f"#{name} input:checked")
         return choice.get_attribute("value") if choice.count() else None
 
@@ -103,7 +103,7 @@ class Visit:
         return item
 
     def problems(self) -> list[str]:
-        """What is wrong with the layout: controls that overlap, or that reach beyond the window."""
+        """Layout errors: controls that overlap, or that reach beyond the window."""
         return self.page.evaluate(LAYOUT)
 
     def leave(self) -> None:

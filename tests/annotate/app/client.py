@@ -35,7 +35,7 @@ class Client:
         self.session = secrets.token_hex(6)
 
     def config(self) -> dict[str, Any]:
-        """What Gradio says of the page."""
+        """Gradio's config of the page."""
         return self.http.get("/config").json()
 
     def call(self, element: str, event: str, config: dict[str, Any], **values: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class RedSegmenter:
     """Finds what is red."""
 
     def probability_map(self, image, prompt):
-        """How much redder than green and blue a pixel is."""
+        """The lead of red over green and blue in each pixel."""
         red, green, blue = np.moveaxis(np.asarray(image, dtype=np.float32), -1, 0)
         return np.clip((red - np.maximum(green, blue)) / 90, 0, 1)
 

@@ -34,7 +34,7 @@ def fill(path):
 
 
 def facts(path):
-    """What a user reads of a log."""
+    """The facts that a user reads from a log."""
     with closing(Decisions(path)) as store:
         values = [
             store.counts(),

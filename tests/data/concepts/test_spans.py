@@ -13,7 +13,7 @@ from hfcomp.data.concepts.spans import canonical_spans
 
 
 def as_siglip(text: str) -> str:
-    """What SigLIP's tokenizer makes of a text: a reference of its own, checked against it below."""
+    """The text as SigLIP's tokenizer reads it: an independent reference, checked against the tokenizer below."""
     text = "".join(character for character in text.lower() if character not in string.punctuation)
     return re.sub(r"\s+", " ", text).strip()
 

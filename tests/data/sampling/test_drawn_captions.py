@@ -14,7 +14,7 @@ ROWS = 8
 
 
 def named_row(row: int, captions: int) -> dict:
-    """Of each caption two negatives and a concept that name it."""
+    """A row with two negatives and a concept for each caption, all of which name it."""
     texts = [f"caption {row}.{number}" for number in range(captions)]
     return {
         "caption": [*texts, ""],

@@ -15,7 +15,7 @@ TEXTS = numbered_texts("negative_captions")
 
 
 def true_of(groups: int) -> dict[int, list[str]]:
-    """Which captions are true of the photos 2k and 2k + 1 of group k."""
+    """The captions that are true of the photos 2k and 2k + 1 of group k."""
     return {number: [f"caption {number}"] for number in range(2 * groups)}
 
 

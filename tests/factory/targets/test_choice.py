@@ -29,7 +29,7 @@ CANDIDATES = [
 
 
 def draws(choice: Choice, number: int = 4000) -> Counter[str]:
-    """How often each candidate is the first target."""
+    """Number of times that each candidate is the first target."""
     return Counter(choice.targets(CANDIDATES, caption_rng(seed, "a"))[0].keyword for seed in range(number))
 
 

@@ -39,7 +39,7 @@ def write(name: str, run: Path | None) -> None:
 
 
 def pin_facts(results: dict[str, Any]) -> dict[str, Any]:
-    """What a card is made of, in as many digits as it shows and some more, without the machine's name and paths."""
+    """The facts of a card, in a few more digits than it shows, without the machine's name and paths."""
     kept = {key: value for key, value in results.items() if key not in LEFT_OUT}
     kept["versions"] = results["versions"] | {"platform": results["versions"]["platform"].partition("-")[0]}
     method = list(results["results"][0]["models"])[-1]

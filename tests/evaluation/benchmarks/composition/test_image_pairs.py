@@ -46,7 +46,7 @@ TRUE = groups.true_of(len(TAGS))
 
 
 def columns() -> dict[str, list]:
-    """As on the Hub; item k has the images 2k and 2k + 1."""
+    """The columns on the Hub; item k has the images 2k and 2k + 1."""
     number = len(TAGS)
     more = {"tag": ["Noun"] * number, "secondary_tag": [""] * number, "num_main_preds": [1] * number}
     return groups.columns(number, id=list(range(number)), collapsed_tag=list(TAGS), **more)
