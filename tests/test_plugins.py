@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def page_block(page: str, language: str = "python", holding: str = "") -> str:
-    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
-    return next(block for block in found if holding in block)
+    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    return next(block for block in blocks if holding in block)
 
 
 @pytest.fixture

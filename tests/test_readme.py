@@ -53,8 +53,10 @@ def installed_as_the_quick_start_says(monkeypatch) -> None:
     (named,) = re.findall(r'`pip install -e "\.\[([\w,]+)\]"`', section)
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    names = {name: {re.match(r"[\w.-]+", one)[0] for one in extras[name]} for name in extras}
-    kept = {re.match(r"[\w.-]+", one)[0] for one in project["dependencies"]}.union(*map(names.get, named.split(",")))
+    names = {name: {re.match(r"[\w.-]+", requirement)[0] for requirement in extras[name]} for name in extras}
+    kept = {re.match(r"[\w.-]+", requirement)[0] for requirement in project["dependencies"]}.union(
+        *map(names.get, named.split(","))
+    )
     hidden = set().union(*names.values()) - kept - {"hfcomp", "pytest"}
     modules = {module for module, owners in packages_distributions().items() if hidden & {*owners}}
     assert {"sklearn", "matplotlib", "diffusers"} <= modules and not modules & {"spacy", "torch"}

@@ -63,10 +63,10 @@ def test_a_mistake_is_one_line(values, line):
 
 
 def test_what_is_right_is_read_and_does_not_change():
-    found = parse(Whole, {"parts": {"a b-1": {"size": 2, "ratio": 1}}}, "file")
-    assert found.parts["a b-1"] == Part(size=2, ratio=1.0)
+    whole = parse(Whole, {"parts": {"a b-1": {"size": 2, "ratio": 1}}}, "file")
+    assert whole.parts["a b-1"] == Part(size=2, ratio=1.0)
     with pytest.raises(ValueError, match="frozen"):
-        found.on = True
+        whole.on = True
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "-a", " a", "a ", "a\nb", "x" * 101, "/a"])

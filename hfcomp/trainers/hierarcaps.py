@@ -89,8 +89,8 @@ class ChainCollator(CompositionalCollator):
         chain_columns: Columns of a chain, from general to specific.
 
     Raises:
-        ValueError: Raised by a call, if an entry is not a string or there are too many negatives. The message names the
-            column and the row.
+        ValueError: Raised by a call, if an entry is not a string or there are too many negatives. The message names
+            the column and the row.
     """
 
     def __init__(self, *args: Any, chain_columns: Sequence[str], **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What audits, galleries, analyses and the annotator's page advise, done."""
+"""Follows the advice of audits, galleries, analyses and the annotator's page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.experiments.studies.embedding_distances import select_rows
 from tests import tiny
 from tests.analysis.gallery.pages import held
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 ITEMS, AUDIT = "hfcomp/analysis/pairs/items.py", "hfcomp/analysis/audit/"
 MARKS = "hfcomp/analysis/gallery/marks.py"
@@ -50,15 +50,15 @@ def test_audit(advice, clip, photographs, tmp_path):
         cli.main([*given])
         return json.loads((tmp_path / "out/audit.json").read_text())
 
-    found = audit(*plain)
-    advice.read(json.dumps(found["notes"]))
+    report = audit(*plain)
+    advice.read(json.dumps(report["notes"]))
     named = [*words, "--column_names", "image=file,caption=text,negative_captions=odd"]
-    found = audit(*named)
+    report = audit(*named)
     for name in ("true_negatives", "overlap"):
-        advice.read(found["checks"][name]["note"])
-    found = audit(*named, "--model", str(clip), "--benchmarks", "sandbox_zero_shot")
-    assert found["checks"]["true_negatives"]["value"] is not None and "odd" not in json.dumps(found["notes"])
-    assert "no benchmark is named" not in json.dumps(found)
+        advice.read(report["checks"][name]["note"])
+    report = audit(*named, "--model", str(clip), "--benchmarks", "sandbox_zero_shot")
+    assert report["checks"]["true_negatives"]["value"] is not None and "odd" not in json.dumps(report["notes"])
+    assert "no benchmark is named" not in json.dumps(report)
 
 
 @follows(MARKS, "Pass the marked dataset with its --config and --split, or make a new page.")
@@ -123,9 +123,9 @@ def test_analyze(advice, tmp_path):
         "--text_model",
         "none",
     ]
-    sets = [str(built(tmp_path / name / "set")) for name in ("one", "two")]
-    found = advice.command("analyze", *sets, *options)
-    cli.main(["analyze", sets[0], found.partition("for example ")[2].rstrip("."), *options])
+    sets = [str(write_build(tmp_path / name / "set")) for name in ("one", "two")]
+    message = advice.command("analyze", *sets, *options)
+    cli.main(["analyze", sets[0], message.partition("for example ")[2].rstrip("."), *options])
     bare = datasets.Dataset.from_dict({"caption": ["a red dog"], "negative_captions": [[]], "odd": [["a red cat"]]})
     bare.to_parquet(tmp_path / "bare.parquet")
     advice.command("analyze", str(tmp_path / "bare.parquet"), *options)

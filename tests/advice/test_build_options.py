@@ -1,4 +1,4 @@
-"""What refused builds advise, done on the command line from fresh files."""
+"""Follows the advice of refused builds on the command line, from fresh files."""
 
 from __future__ import annotations
 

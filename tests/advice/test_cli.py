@@ -1,4 +1,4 @@
-"""What the commands advise when options do not go together, done."""
+"""Follows the advice of commands whose options do not go together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny
 from tests.analysis.gallery.pages import held
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.evaluations import benchmark_facts, crepe, stored
+from tests.evaluation.evaluations import benchmark_facts, crepe, store_folder
 from tests.factory.magic import sets
 
 NAMES = "image=file,caption=text"
@@ -101,7 +101,9 @@ def test_cache(advice, clip, tmp_path):
 
 @pytest.mark.follows("hfcomp/cli/compare.py", "is one of the compared folders. Pass another --output_dir.")
 def test_compare(advice, tmp_path):
-    folders = [stored(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts()) for name in ("one", "two")]
+    folders = [
+        store_folder(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts()) for name in ("one", "two")
+    ]
     words = ["compare", *map(str, folders), "--no_page", "--output_dir"]
     advice.command(*words, str(folders[0]))
     cli.main([*words, str(tmp_path / "compared")])

@@ -27,7 +27,7 @@ from hfcomp.data.urls import UrlAccess
 from hfcomp.factory.builder import find_builder
 from hfcomp.parsing import load_parser
 from tests import tiny
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 COLLATORS, DRAWN = "hfcomp/data/collators.py", "hfcomp/data/sampling/draws.py"
 IMAGES, STREAMING = "hfcomp/data/images.py", "hfcomp/data/sampling/streaming.py"
@@ -47,8 +47,8 @@ def collate(clip):
 
 
 def rows(**columns) -> datasets.Dataset:
-    found = {"image": [tiny.image(0), tiny.image(1)], "caption": ["a red cube", "a blue ball"]} | columns
-    return datasets.Dataset.from_dict(found)
+    values = {"image": [tiny.image(0), tiny.image(1)], "caption": ["a red cube", "a blue ball"]} | columns
+    return datasets.Dataset.from_dict(values)
 
 
 @pytest.mark.follows(COLLATORS, "choose one in Python: dataset.map(lambda row: {'caption': row['caption'][0]}).")
@@ -69,8 +69,8 @@ def test_captions(advice, collate):
 )
 def test_negatives(advice, collate):
     dataset = rows(negative_captions=[["a cone"], ["a ring"]])
-    found = advice.of(collate, dataset, num_negatives=2)
-    collate(dataset, num_negatives=int(found.partition("num_negatives=")[2].rstrip(".")))
+    message = advice.of(collate, dataset, num_negatives=2)
+    collate(dataset, num_negatives=int(message.partition("num_negatives=")[2].rstrip(".")))
     collate(rows(negative_captions=[["a cone", ""], ["a ring", ""]]), num_negatives=2)
     dataset = rows(negative_captions=["a cone", "a ring"])
     advice.of(collate, dataset, num_negatives=1)
@@ -195,8 +195,8 @@ def test_orders(advice):
     settings = {"pairs_per_group": 1, "seed": 0}
     advice.of(GroupOrder, groups, groups_per_batch=3, **settings)
     assert len(list(GroupOrder(groups, groups_per_batch=2, **settings))) >= 2
-    found = advice.of(rows_per_process, 3, 2, 2)
-    assert rows_per_process(int(found.partition("such as ")[2].partition(",")[0]), 2, 2) == 4
+    message = advice.of(rows_per_process, 3, 2, 2)
+    assert rows_per_process(int(message.partition("such as ")[2].partition(",")[0]), 2, 2) == 4
     assert rows_per_process(3, 2, 1) == 6
     neighbors = Neighbors.from_columns([["b"], ["c"], ["a"]], ["a", "b", "c"], ["x", "y", "z"])
     settings = {"number": 1, "seed": 0}
@@ -344,7 +344,7 @@ def test_ratings(advice, train_begins, splits):
 )
 def test_builders(advice, tmp_path):
     for name in ("high_concreteness", "random"):
-        built(tmp_path / name, rows=3)
+        write_build(tmp_path / name, rows=3)
 
     def folder(**settings):
         return (

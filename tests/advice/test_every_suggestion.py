@@ -15,13 +15,13 @@ def entries() -> list[tuple[str, str, str]]:
     return [*followed, *((path, fragment, "tests/advice/exempt.py") for path, fragment, _ in EXEMPT)]
 
 
-def uncovered() -> list[Suggestion]:
+def uncovered_suggestions() -> list[Suggestion]:
     known = [(path, fragment) for path, fragment, _ in entries()]
     return [each for each in suggestions() if not any(each.covers(*entry) for entry in known)]
 
 
 def test_every_suggestion_is_followed_by_a_test():
-    without = list(map(str, uncovered()))
+    without = list(map(str, uncovered_suggestions()))
     assert not without, "mark the test that follows it with pytest.mark.follows(path, fragment):\n" + "\n".join(
         without
     )

@@ -1,4 +1,4 @@
-"""What refused pushes of datasets advise, done against the stand-in Hub."""
+"""Follows the advice of refused dataset pushes, against the stand-in Hub."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_licenses(advice, online, build, tmp_path):
     cli.main(push_dataset(unknown, "--allow_unknown_licenses"))
     build(tmp_path / "known", [FREE, None], "--only_adaptable", "--push_to_hub", "me/known")
     details = sets.row(1)["coco_details"] | {"image_license": CLOSED}
-    pairs = sets.published(tmp_path / "InpaintCOCO", [sets.row(0), sets.row(1, coco_details=details)])
+    pairs = sets.publish(tmp_path / "InpaintCOCO", [sets.row(0), sets.row(1, coco_details=details)])
     words = ["build", "inpaintcoco", "--source", str(pairs), "--output"]
     cli.main([*words, str(tmp_path / "any"), "--any_license"])
     assert "`--any_license`" in advice.command(*push_dataset(tmp_path / "any", repo="me/changed"))

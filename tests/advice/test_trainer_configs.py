@@ -104,8 +104,8 @@ def test_the_same_on_the_command_line(advice, train_begins):
         "--pairs_per_group",
         "3",
     ]
-    found = advice.command("train", *words, "--batch_size", "10")
-    train_begins(*words, "--batch_size", found.rpartition("batch_size=")[2].partition(",")[0])
+    message = advice.command("train", *words, "--batch_size", "10")
+    train_begins(*words, "--batch_size", message.rpartition("batch_size=")[2].partition(",")[0])
     words = ["slipform", "--evaluation_items", "2", "--dataset_rows", "99"]
     advice.command("train", *words, "--bf16", "true")
     train_begins(*words, "--bf16", "true", "--use_cpu", "true")

@@ -19,9 +19,9 @@ from tests.annotate.app import stand_ins
 
 @pytest.fixture
 def service(tmp_path):
-    found = stand_ins.service(stand_ins.project(tmp_path / "boxes", 3))
-    yield found
-    found.close()
+    instance = stand_ins.service(stand_ins.project(tmp_path / "boxes", 3))
+    yield instance
+    instance.close()
 
 
 def finish(service, person, **changes):

@@ -31,13 +31,13 @@ def words(old_clip):
 
 
 def assert_same_embeddings(folder, network, shape, processor):
-    found = load_backbone(folder)
+    backbone = load_backbone(folder)
     images, ids = worlds.pixels(shape.size), worlds.tokens(processor)
     atol = worlds.tolerance(shape)
     with torch.no_grad():
-        torch.testing.assert_close(encode_images(found, images), network.images(images), rtol=0, atol=atol)
-        torch.testing.assert_close(encode_texts(found, ids), network.texts(ids), rtol=0, atol=atol)
-    return found
+        torch.testing.assert_close(encode_images(backbone, images), network.images(images), rtol=0, atol=atol)
+        torch.testing.assert_close(encode_texts(backbone, ids), network.texts(ids), rtol=0, atol=atol)
+    return backbone
 
 
 def test_the_tokenizer_beside_the_checkpoint_is_used(tmp_path, old_clip, words):
@@ -46,8 +46,8 @@ def test_the_tokenizer_beside_the_checkpoint_is_used(tmp_path, old_clip, words):
     tokenizer = AutoProcessor.from_pretrained(old_clip).tokenizer
     tokenizer.save_pretrained(source)
     convert_checkpoint(source, tmp_path / "clip")
-    found = AutoProcessor.from_pretrained(tmp_path / "clip").tokenizer
-    assert found.get_vocab() == tokenizer.get_vocab()
+    saved_tokenizer = AutoProcessor.from_pretrained(tmp_path / "clip").tokenizer
+    assert saved_tokenizer.get_vocab() == tokenizer.get_vocab()
     assert not (tmp_path / "clip/modules.json").exists()
 
 
@@ -58,9 +58,9 @@ def test_an_open_clip_folder_embeds_as_an_independent_network(tmp_path, old_clip
     network = worlds.model(shape, words, act=act)
     source = worlds.write_folder(tmp_path / "source", network, worlds.config(shape, words, quick_gelu=quick_gelu))
     record = convert_checkpoint(source, tmp_path / "clip", ConversionOptions(processor=str(old_clip)))
-    found = assert_same_embeddings(tmp_path / "clip", network, shape, old_clip)
-    assert type(found) is CLIPModel and found.logit_scale.item() == network.logit_scale.item()
-    towers = found.config.vision_config, found.config.text_config
+    model = assert_same_embeddings(tmp_path / "clip", network, shape, old_clip)
+    assert type(model) is CLIPModel and model.logit_scale.item() == network.logit_scale.item()
+    towers = model.config.vision_config, model.config.text_config
     assert [tower.hidden_act for tower in towers] == [act, act] == list(record["activation"].values())[:2]
     assert record["activation"]["source"] == f"open_clip_config.json (quick_gelu: {str(quick_gelu).lower()})"
     assert record["unused"] == [] and record["attention_heads"]["image"] == shape.width // shape.head_width
@@ -91,8 +91,8 @@ def test_towers_may_differ_in_activation_and_epsilon(tmp_path, old_clip, words):
     source = worlds.write_folder(tmp_path / "source", network, settings)
     assert all(name.startswith(("visual.", "text.", "logit")) for name in worlds.state(network))
     convert_checkpoint(source, tmp_path / "clip", ConversionOptions(processor=str(old_clip)))
-    found = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
-    assert found.config.text_config.layer_norm_eps == 1e-6
+    model = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
+    assert model.config.text_config.layer_norm_eps == 1e-6
 
 
 @pytest.mark.parametrize("layout", ["negclip", "tripletclip", "ema", "student", "plain", "openai"])
@@ -117,8 +117,8 @@ def test_files_of_methods(tmp_path, old_clip, words, layout):
     tag = {} if layout == "openai" else {"pretrained": "openai"}
     options = ConversionOptions(processor=str(old_clip), head_width=64, **more, **tag)
     record = convert_checkpoint(file, tmp_path / "clip", options)
-    found = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
-    assert found.config.text_config.hidden_act == found.config.vision_config.hidden_act == "quick_gelu"
+    model = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
+    assert model.config.text_config.hidden_act == model.config.vision_config.hidden_act == "quick_gelu"
     unused = record["unused"]
     expected = {
         "negclip": ["epoch", "name"],
@@ -193,15 +193,15 @@ def test_laion400m_has_gelu_with_small_patches(tmp_path, old_clip, words):
     assert record["activation"]["image"] == "gelu"
 
 
-def changed(weights, **changes):
-    found = dict(weights)
+def change_weights(weights, **changes):
+    tensors = dict(weights)
     for name, value in changes.items():
         name = name.replace("__", ".")
         if value is None:
-            del found[name]
+            del tensors[name]
         else:
-            found[name] = value
-    return found
+            tensors[name] = value
+    return tensors
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def changed(weights, **changes):
     ],
 )
 def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, said):
-    weights = changed(worlds.state(worlds.model(PLAIN, words)), **changes)
+    weights = change_weights(worlds.state(worlds.model(PLAIN, words)), **changes)
     with pytest.raises(ValueError, match=said):
         convert(tmp_path, weights, pretrained="openai", processor=str(old_clip))
     assert not (tmp_path / "clip").exists()
@@ -302,7 +302,7 @@ def test_the_tokenizer_has_the_model_s_tokens(tmp_path, clip, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
     with pytest.raises(ValueError, match="tokenizer .*token 1,.*highest"):
         convert(tmp_path, weights, pretrained="openai", processor=str(clip))
-    fewer = changed(weights, token_embedding__weight=torch.ones(words - 1, 64))
+    fewer = change_weights(weights, token_embedding__weight=torch.ones(words - 1, 64))
     with pytest.raises(ValueError, match=f"{words:,} tokens.* {words - 1:,}"):
         convert(tmp_path, fewer, pretrained="openai", processor=str(old_clip))
     with pytest.raises(ValueError, match="missing: no such"):
@@ -326,8 +326,8 @@ def test_types_of_weights_are_kept(tmp_path, old_clip, words):
     assert record["dtype"] == "float16" and AutoModel.from_pretrained(tmp_path / "clip").dtype == torch.float16
     mixed = {**half, "logit_scale": weights["logit_scale"]}
     assert convert(tmp_path, mixed, pretrained="openai", processor=str(old_clip))["dtype"] == "float32"
-    found = load_file(tmp_path / "clip" / "model.safetensors")["visual_projection.weight"]
-    assert torch.equal(found, half["visual.proj"].T.float())
+    projection = load_file(tmp_path / "clip" / "model.safetensors")["visual_projection.weight"]
+    assert torch.equal(projection, half["visual.proj"].T.float())
 
 
 @pytest.mark.parametrize(
@@ -356,9 +356,9 @@ def test_images_are_prepared_as_open_clip_prepares_them(tmp_path, old_clip, word
         prepared = prepared.crop((left, 0, left + 64, 64))
     expected = (np.asarray(prepared, np.float32) / 255 - mean) / std
     processor = AutoProcessor.from_pretrained(tmp_path / "clip", backend="pil")
-    found = processor(images=image, return_tensors="pt")["pixel_values"][0]
+    pixels = processor(images=image, return_tensors="pt")["pixel_values"][0]
     # a pixel, less a mean and over a standard deviation: three roundings of numbers up to 4
-    assert np.abs(found.numpy() - expected.transpose(2, 0, 1)).max() < 3 * 4 * 2**-24 * 4
+    assert np.abs(pixels.numpy() - expected.transpose(2, 0, 1)).max() < 3 * 4 * 2**-24 * 4
     assert record["preprocessing"]["size"] == 64 and record["preprocessing"]["source"] == "open_clip_config.json"
 
 
@@ -369,7 +369,7 @@ def test_hfcomp_evaluates_a_converted_model_with_the_embeddings_of_the_original(
     images = [Image.fromarray(np.random.default_rng(at).integers(0, 256, (64, 64, 3), np.uint8)) for at in range(3)]
     settings = worlds.config(PLAIN, words)["preprocess_cfg"]
     mean, std = (np.asarray(settings[name], np.float32) for name in ("mean", "std"))
-    pixels = torch.from_numpy(np.stack([(np.asarray(one, np.float32) / 255 - mean) / std for one in images]))
+    pixels = torch.from_numpy(np.stack([(np.asarray(image, np.float32) / 255 - mean) / std for image in images]))
     tokenizer = AutoProcessor.from_pretrained(old_clip).tokenizer
     texts = captions()[:30:4]
     ids = torch.tensor([row + [0] * (worlds.LENGTH - len(row)) for row in tokenizer(texts)["input_ids"]])
@@ -413,13 +413,13 @@ def test_the_way_there_and_back_keeps_every_bit(tmp_path, old_clip, words, name)
     before, after = (load_file(tmp_path / part / "open_clip_model.safetensors") for part in ("source", "back"))
     assert {name: value.shape for name, value in after.items()} == {name: v.shape for name, v in before.items()}
     assert all(torch.equal(after[name], before[name]) for name in before)
-    found = json.loads((tmp_path / "back" / "open_clip_config.json").read_text())
-    found["preprocess_cfg"].pop("interpolation"), found["preprocess_cfg"].pop("resize_mode")
-    ratio = found["model_cfg"]["vision_cfg"].pop("mlp_ratio", 4.0)
+    config = json.loads((tmp_path / "back" / "open_clip_config.json").read_text())
+    config["preprocess_cfg"].pop("interpolation"), config["preprocess_cfg"].pop("resize_mode")
+    ratio = config["model_cfg"]["vision_cfg"].pop("mlp_ratio", 4.0)
     settings["model_cfg"]["vision_cfg"].pop("mlp_ratio")
     if shape.head_width == 64:
         settings["model_cfg"]["vision_cfg"].pop("head_width")
-    assert found == settings and int(shape.width * ratio) == shape.inner
+    assert config == settings and int(shape.width * ratio) == shape.inner
     assert record["activation"]["image"] == "gelu" and "hf_tokenizer_name" in record["note"]
     convert_checkpoint(tmp_path / "back", tmp_path / "again", ConversionOptions(processor=str(tmp_path / "back")))
     files = [(tmp_path / part / "model.safetensors").read_bytes() for part in ("clip", "again")]

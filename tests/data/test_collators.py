@@ -364,7 +364,7 @@ def test_ratings_may_be_missing_and_come_as_arrays(clip):
     unread = row(4, negative_captions=["a", "", "c"], negative_concreteness=[2, 0, 0])  # what is masked has no say
     assert collator_for(clip, num_negatives=2)([unread])["negative_concreteness"][0, 0] == 2
     ratings = [[1, 5], [float("nan"), None], np.array([2.5, np.nan]), torch.tensor([1, 4])]
-    rows = [row(i, negative_captions=["a", "b"], negative_concreteness=found) for i, found in enumerate(ratings)]
+    rows = [row(i, negative_captions=["a", "b"], negative_concreteness=rating) for i, rating in enumerate(ratings)]
     batch = collator_for(clip, num_negatives=2)(rows)
     missing = float("nan")
     expected = torch.tensor([[1.0, 5.0], [missing, missing], [2.5, missing], [1.0, 4.0]])
@@ -433,5 +433,5 @@ def test_the_limit_holds_for_what_a_resize_makes_too(clip):
 
 def test_arrays_are_images_too(clip):
     array = np.asarray(tiny.image(0))
-    one, other = collator_for(clip)([row(image=array), row()])["pixels"].pixels
-    assert torch.equal(one, other)
+    first, second = collator_for(clip)([row(image=array), row()])["pixels"].pixels
+    assert torch.equal(first, second)

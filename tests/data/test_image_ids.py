@@ -67,10 +67,10 @@ def test_a_row_without_an_id_is_of_its_file():
         None,
         {"bytes": None, "path": "a/1.jpg"},
     ]
-    found = photograph_ids(None, cells)
-    assert found[0] == found[3] == "1.jpg" and found[1] not in (None, "1.jpg") and found[2] is None
-    assert photograph_ids(["", "", float("nan"), None], cells) == found
-    assert photograph_ids([7, "", float("nan"), None], cells) == ["7", found[1], None, "7"]  # as its file's other row
+    ids = photograph_ids(None, cells)
+    assert ids[0] == ids[3] == "1.jpg" and ids[1] not in (None, "1.jpg") and ids[2] is None
+    assert photograph_ids(["", "", float("nan"), None], cells) == ids
+    assert photograph_ids([7, "", float("nan"), None], cells) == ["7", ids[1], None, "7"]  # as its file's other row
     assert photograph_ids([7, 8], iter(())) == ["7", "8"]  # no image is read
 
 
@@ -86,13 +86,13 @@ def test_files_of_one_name_are_known_from_the_folder_that_differs():
 def test_images_are_read_only_if_their_names_do_not_decide(monkeypatch):
     content = [b"x", b"y", b"x", b"z", b"z"]
     paths = ["1.jpg", "2.jpg", "1.jpg", None, None]
-    cells = [{"bytes": one, "path": path} for one, path in zip(content, paths, strict=True)]
+    cells = [{"bytes": data, "path": path} for data, path in zip(content, paths, strict=True)]
     rows = Dataset.from_dict({"image": cells}, features=Features({"image": Image(decode=False)}))
     read = []
     digest = image_ids._digest
-    monkeypatch.setattr(image_ids, "_digest", lambda one: read.append(one) or digest(one))
-    found = photographs(rows)
-    assert found == ["1.jpg", "2.jpg", "1.jpg", digest(b"z"), digest(b"z")] == photograph_ids(None, cells)
+    monkeypatch.setattr(image_ids, "_digest", lambda data: read.append(data) or digest(data))
+    ids = photographs(rows)
+    assert ids == ["1.jpg", "2.jpg", "1.jpg", digest(b"z"), digest(b"z")] == photograph_ids(None, cells)
     assert read[:4] == [b"x", b"x", b"z", b"z"]
     read.clear()
     assert photographs(rows.select([0, 1])) == ["1.jpg", "2.jpg"] and not read

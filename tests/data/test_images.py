@@ -23,7 +23,7 @@ def noise(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarr
     return np.random.default_rng(seed).integers(0, 256, (height, width, channels), dtype=np.uint8)
 
 
-def encoded(image: Image.Image, format: str, **options) -> bytes:
+def encode(image: Image.Image, format: str, **options) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format, **options)
     return buffer.getvalue()
@@ -49,7 +49,7 @@ def pixel(image: Image.Image, x: int = 0, y: int = 0) -> tuple[int, int, int]:
 
 def test_every_kind_of_value_gives_the_same_image(tmp_path):
     array = noise(5, 7)
-    content = encoded(Image.fromarray(array), "PNG")
+    content = encode(Image.fromarray(array), "PNG")
     path = tmp_path / "a.png"
     path.write_bytes(content)
     archive = tmp_path / "set.zip"
@@ -108,7 +108,7 @@ def test_an_empty_row_is_named(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "description"),
     [
         (3, "int"),
         ([[1, 2], [3, 4]], "list"),
@@ -119,8 +119,8 @@ def test_an_empty_row_is_named(value):
         (np.zeros((4, 4, 3), dtype=np.int8), "int8"),
     ],
 )
-def test_other_kinds_are_refused_by_name(value, found):
-    with pytest.raises(TypeError, match=f"'image', row 17 .*{found}"):
+def test_other_kinds_are_refused_by_name(value, description):
+    with pytest.raises(TypeError, match=f"'image', row 17 .*{description}"):
         decode_image(value, where=WHERE)
 
 
@@ -185,14 +185,14 @@ def test_a_transparent_color_of_a_png_becomes_white(mode, key, shown):
         image = image.point(lambda value: value).convert("L").point(lambda value: 255 * (value > 0)).convert("1")
     else:
         image = image.convert(mode)
-    content = encoded(image, "PNG", transparency=key)
+    content = encode(image, "PNG", transparency=key)
     assert "transparency" in Image.open(io.BytesIO(content)).info
     decoded = decode_image(content)
     assert pixel(decoded, 0) == WHITE and pixel(decoded, 1) == shown
 
 
 def test_cmyk_jpeg():
-    content = encoded(Image.new("RGB", (16, 16), RED).convert("CMYK"), "JPEG", quality=100)
+    content = encode(Image.new("RGB", (16, 16), RED).convert("CMYK"), "JPEG", quality=100)
     assert Image.open(io.BytesIO(content)).mode == "CMYK"
     assert np.abs(np.subtract(pixel(decode_image(content)), RED)).max() <= 3
 
@@ -204,9 +204,9 @@ def test_sixteen_bits_become_eight():
     for image in (Image.fromarray(values), big_endian, Image.fromarray(values.astype(np.int32))):
         assert np.asarray(decode_image(image))[0, :, 0].tolist() == expected
     for format in ("PNG", "TIFF", "PPM"):
-        decoded = decode_image(encoded(Image.fromarray(values), format))
+        decoded = decode_image(encode(Image.fromarray(values), format))
         assert np.asarray(decoded)[0, :, 0].tolist() == expected
-    dark = decode_image(encoded(Image.fromarray(np.array([[100, 200]], dtype=np.uint16)), "PNG"))
+    dark = decode_image(encode(Image.fromarray(np.array([[100, 200]], dtype=np.uint16)), "PNG"))
     assert np.asarray(dark)[0, :, 0].tolist() == [0, 1]
 
 
@@ -240,7 +240,7 @@ def test_exif_orientation_is_turned_once(format, orientation):
     blocks.paste(BLUE, (32, 16, 64, 32))
     exif = Image.Exif()
     exif[0x0112] = orientation
-    decoded = decode_image(encoded(blocks, format, exif=exif))
+    decoded = decode_image(encode(blocks, format, exif=exif))
     assert decoded.size == ((64, 32) if orientation < 5 else (32, 64))
     # Where the red corner of the stored pixels belongs, from the EXIF standard's row and column rule.
     right, low = {1: (0, 0), 2: (1, 0), 3: (1, 1), 4: (0, 1), 5: (0, 0), 6: (1, 0), 7: (1, 1), 8: (0, 1)}[orientation]
@@ -253,16 +253,16 @@ def test_exif_orientation_is_turned_once(format, orientation):
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 def test_an_rgb_file_comes_without_its_file_or_metadata(format):
     source = Image.fromarray(noise(24, 40))
-    image = decode_image(encoded(source, format, dpi=(72, 72), comment=b"hidden"))
+    image = decode_image(encode(source, format, dpi=(72, 72), comment=b"hidden"))
     assert image.mode == "RGB" and not image.info and not image.getexif() and getattr(image, "fp", None) is None
-    reference = Image.open(io.BytesIO(encoded(source, format))).convert("RGB")
+    reference = Image.open(io.BytesIO(encode(source, format))).convert("RGB")
     assert np.array_equal(np.asarray(image), np.asarray(reference))
     assert np.array_equal(np.asarray(image.copy().rotate(90, expand=True)), np.rot90(np.asarray(reference)))
 
 
 def test_a_jpeg_is_read_at_a_part_of_its_size_only_where_asked():
     smooth = Image.fromarray(noise(3, 5)).resize((500, 300), Image.Resampling.BICUBIC)
-    file = encoded(smooth, "JPEG", quality=95)
+    file = encode(smooth, "JPEG", quality=95)
     sizes = {side: decode_image(file, shortest_side=side).size for side in (None, 151, 150, 75, 37, 1)}
     assert sizes == {
         None: (500, 300),
@@ -274,14 +274,14 @@ def test_a_jpeg_is_read_at_a_part_of_its_size_only_where_asked():
     }
     half = np.asarray(decode_image(file, shortest_side=150)).astype(int)
     assert np.abs(half - np.asarray(smooth.resize((250, 150), Image.Resampling.BOX))).mean() < 2
-    assert decode_image(encoded(smooth, "PNG"), shortest_side=150).size == (500, 300)
+    assert decode_image(encode(smooth, "PNG"), shortest_side=150).size == (500, 300)
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert decode_image(encoded(smooth, "JPEG", exif=exif), shortest_side=150).size == (150, 250)
+    assert decode_image(encode(smooth, "JPEG", exif=exif), shortest_side=150).size == (150, 250)
 
 
 def test_a_damaged_exif_block_counts_as_upright():
-    content = encoded(Image.fromarray(noise(4, 6)), "PNG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+    content = encode(Image.fromarray(noise(4, 6)), "PNG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
     assert decode_image(content).size == (6, 4)
 
 
@@ -289,14 +289,14 @@ def test_a_damaged_exif_block_counts_as_upright():
 def test_the_first_frame_of_an_animation(format):
     frames = [Image.new("RGB", (8, 8), color) for color in (RED, GREEN, BLUE)]
     options = {"lossless": True} if format == "WEBP" else {}
-    content = encoded(frames[0], format, save_all=True, append_images=frames[1:], **options)
+    content = encode(frames[0], format, save_all=True, append_images=frames[1:], **options)
     assert Image.open(io.BytesIO(content)).n_frames == 3
     assert pixel(decode_image(content)) == RED
 
 
 def test_tiny_images_are_used_and_known():
     for size in ((1, 1), (1, 9), (9, 1)):
-        image = decode_image(encoded(Image.new("RGB", size, RED), "PNG"))
+        image = decode_image(encode(Image.new("RGB", size, RED), "PNG"))
         assert image.size == size and is_tiny(image)
     assert not is_tiny(Image.new("RGB", (2, 2)))
 
@@ -306,7 +306,7 @@ def test_tiny_images_are_used_and_known():
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"])
 def test_a_truncated_file_is_refused_by_row_and_path(format, tmp_path):
-    content = encoded(Image.fromarray(noise(64, 64)), format)
+    content = encode(Image.fromarray(noise(64, 64)), format)
     path = tmp_path / "half.img"
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"'image', row 17 \(file '.*half.img'\)"):
@@ -321,7 +321,7 @@ def test_every_cut_and_every_flipped_byte_is_an_image_or_a_value_error():
     source = Image.fromarray(noise(12, 12))
     generator = np.random.default_rng(1)
     for format in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "ICO"):
-        content = encoded(source, format)
+        content = encode(source, format)
         damaged = [content[: int(cut)] for cut in generator.integers(0, len(content), 15)]
         for place in generator.integers(0, min(len(content), 120), 25):
             changed = bytearray(content)
@@ -337,7 +337,7 @@ def test_every_cut_and_every_flipped_byte_is_an_image_or_a_value_error():
 
 
 def test_truncated_files_pass_where_pillow_is_told_so(monkeypatch):
-    content = encoded(Image.fromarray(noise(64, 64)), "JPEG")[:-200]
+    content = encode(Image.fromarray(noise(64, 64)), "JPEG")[:-200]
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     assert decode_image(content).size == (64, 64)
 
@@ -384,7 +384,7 @@ def test_pillows_own_warning_does_not_stand_beside_our_error(action):
 
 def test_the_limit_is_ours_and_inclusive(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
-    content = encoded(Image.new("RGB", (10, 10)), "PNG")
+    content = encode(Image.new("RGB", (10, 10)), "PNG")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert decode_image(content, max_pixels=100).size == (10, 10)
@@ -399,11 +399,11 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpa
 
 
 def test_postscript_is_refused_and_starts_nothing(tmp_path, monkeypatch):
-    def started(*arguments, **options):
+    def fail_on_start(*arguments, **options):
         raise AssertionError("Ghostscript was started")
 
-    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", started)
-    monkeypatch.setattr("subprocess.Popen", started)
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", fail_on_start)
+    monkeypatch.setattr("subprocess.Popen", fail_on_start)
     path = tmp_path / "photo.jpg"
     path.write_bytes(EPS)
     for value in (EPS, str(path), {"bytes": EPS, "path": None}):
@@ -413,7 +413,7 @@ def test_postscript_is_refused_and_starts_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("format", ["ICNS", "ICO", "PCX", "TGA", "SGI", "JPEG2000", "PDF"])
 def test_rare_formats_are_refused(format):
-    content = encoded(Image.new("RGB", (32, 32), "red"), format)
+    content = encode(Image.new("RGB", (32, 32), "red"), format)
     with pytest.raises(ValueError, match="row 17 is not .*(looks like|starts with)"):
         decode_image(content, where=WHERE)
 
@@ -424,6 +424,6 @@ def test_listed_formats_are_read(format):
     if format not in Image.SAVE:
         pytest.skip(f"this Pillow writes no {format}")
     more = {"save_all": True, "append_images": [Image.new("RGB", (8, 8), "blue")]} if format == "MPO" else {}
-    found = decode_image(encoded(Image.new("RGB", (8, 8), "red"), format, **more), where=WHERE)
-    assert found.size == (8, 8)
-    assert np.abs(np.array(pixel(found)) - RED).max() < 12
+    image = decode_image(encode(Image.new("RGB", (8, 8), "red"), format, **more), where=WHERE)
+    assert image.size == (8, 8)
+    assert np.abs(np.array(pixel(image)) - RED).max() < 12

@@ -226,14 +226,14 @@ def test_batches_through_a_loader_with_two_workers_equal_those_without(dataset, 
         AutoProcessor.from_pretrained(clip), load_backbone(clip).config, num_negatives=2, negative_image=True
     )
     options = {"batch_size": 2, "collate_fn": collator}
-    found = list(torch.utils.data.DataLoader(rows, num_workers=2, **options))
+    batches = list(torch.utils.data.DataLoader(rows, num_workers=2, **options))
     expected = list(torch.utils.data.DataLoader(rows, **options))
-    assert [batch["row"].tolist() for batch in found] == [[0, 1], [2, 3], [4, 5]]
-    for one, other in zip(found, expected, strict=True):
-        assert one.keys() == other.keys()
-        assert torch.equal(one["pixels"].pixels, other["pixels"].pixels)
-        for key in set(one) - {"pixels"}:
-            torch.testing.assert_close(one[key], other[key], rtol=0, atol=0, equal_nan=True)
+    assert [batch["row"].tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
+    for batch, other in zip(batches, expected, strict=True):
+        assert batch.keys() == other.keys()
+        assert torch.equal(batch["pixels"].pixels, other["pixels"].pixels)
+        for key in set(batch) - {"pixels"}:
+            torch.testing.assert_close(batch[key], other[key], rtol=0, atol=0, equal_nan=True)
 
 
 def test_an_unfinished_build_is_refused(tmp_path):
@@ -310,12 +310,12 @@ def test_half_a_character_is_named_with_its_file_and_line(name, tmp_path):
 def test_folders_of_one_name_and_replaced_files_give_their_own_rows(read, tmp_path):
     card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/*\n---\n"
 
-    def written(folder, captions):
+    def write_and_read(folder, captions):
         (folder / "data").mkdir(parents=True, exist_ok=True)
         (folder / "README.md").write_text(card)
         Dataset.from_dict({"caption": captions}).to_parquet(folder / "data/a.parquet")
         return read(str(folder), split="train")["caption"][:]
 
-    assert written(tmp_path / "one/pairs", ["a", "b"]) == ["a", "b"]
-    assert written(tmp_path / "other/pairs", ["c"]) == ["c"]
-    assert written(tmp_path / "one/pairs", ["d"]) == ["d"]
+    assert write_and_read(tmp_path / "one/pairs", ["a", "b"]) == ["a", "b"]
+    assert write_and_read(tmp_path / "other/pairs", ["c"]) == ["c"]
+    assert write_and_read(tmp_path / "one/pairs", ["d"]) == ["d"]

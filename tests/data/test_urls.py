@@ -64,16 +64,16 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.daemon_threads = True
-    found.asked, found.stop = [], threading.Event()
-    thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
+    http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http_server.daemon_threads = True
+    http_server.asked, http_server.stop = [], threading.Event()
+    thread = threading.Thread(target=http_server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    found.place = f"http://127.0.0.1:{found.server_address[1]}"
-    yield found
-    found.stop.set()
-    found.shutdown()
-    found.server_close()
+    http_server.place = f"http://127.0.0.1:{http_server.server_address[1]}"
+    yield http_server
+    http_server.stop.set()
+    http_server.shutdown()
+    http_server.server_close()
 
 
 @pytest.mark.parametrize("form", [str, lambda url: {"path": url, "bytes": None}])

@@ -78,8 +78,8 @@ def test_other_benchmarks_go_on_where_there_are_others(clip, tmp_path, capfd):
 
 def test_without_any_damage_nothing_changes(clip, tmp_path):
     rows = write_rows(tmp_path, ())
-    one, other = (hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=skip, **PLACE) for skip in (False, True))
-    assert one.outcomes.table.equals(other.outcomes.table) and one.notes == other.notes
+    first, second = (hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=skip, **PLACE) for skip in (False, True))
+    assert first.outcomes.table.equals(second.outcomes.table) and first.notes == second.notes
 
 
 def test_a_set_of_which_all_images_are_damaged_is_an_error(clip, tmp_path):
@@ -115,8 +115,8 @@ def test_each_distinct_image_is_decoded_once_and_a_part_of_it_too(tmp_path, monk
     monkeypatch.setitem(damaged_images.__globals__, "decoded", lambda *given: decoded.append(given) or own(*given))
     good, bad = (str(tmp_path / f"{row}.jpg") for row in (0, 1))
     cells = [good, bad, None, good, Crop(bad, (0, 0, 4, 4)), b"<html>", {"bytes": None, "path": None}]
-    found = damaged_images(cells, "image")
-    assert list(found) == [1, 4, 5] and "column 'image', row 4" in found[4] or "row 1" in found[4]
+    messages = damaged_images(cells, "image")
+    assert list(messages) == [1, 4, 5] and "column 'image', row 4" in messages[4] or "row 1" in messages[4]
     assert len(decoded) == 4
 
 
@@ -142,10 +142,10 @@ def test_an_audit_with_a_model_names_the_image_or_counts_it(clip, tmp_path):
     rows, options = write_rows(tmp_path), {"model": str(clip), "device": "cpu", "no_cache": True}
     with pytest.raises(ValueError, match="'image', row 1 .*--skip_damaged"):
         audit(rows, AuditOptions(**options), hashes=tmp_path / "hashes")
-    found = audit(rows, AuditOptions(**options, skip_damaged=True), hashes=tmp_path / "hashes")
-    (note,) = [note for note in found.notes if "damaged" in note]
+    result = audit(rows, AuditOptions(**options, skip_damaged=True), hashes=tmp_path / "hashes")
+    (note,) = [note for note in result.notes if "damaged" in note]
     assert note.startswith("1 of 4 rows have a damaged 'image'") and "1.jpg" in note
-    assert found.checks["true_negatives"].facts["pairs"] <= 3
+    assert result.checks["true_negatives"].facts["pairs"] <= 3
 
 
 @pytest.mark.follows("hfcomp/options.py", "--{name} needs --{needs.option}")

@@ -72,8 +72,8 @@ def test_two_models_are_compared_by_name_or_place_either_way(results, clip, othe
     assert list(change.models) == ["other", "clip"] and change.reference == "other"
     assert "clip minus other" in str(change) and "other minus clip" not in str(change)
     there, back = (
-        one.to_pandas().set_index(["benchmark", "subset", "metric", "model"])["difference"].dropna()
-        for one in (results, change)
+        table.to_pandas().set_index(["benchmark", "subset", "metric", "model"])["difference"].dropna()
+        for table in (results, change)
     )
     assert (there.to_numpy() == -back.to_numpy()).all() and (there != 0).any()
     with pytest.raises(ValueError, match="'othr'.*clip, other.*'other'"):
@@ -83,12 +83,12 @@ def test_two_models_are_compared_by_name_or_place_either_way(results, clip, othe
 
 
 def test_blind_scorers_are_compared_when_they_are_named(clip, data):
-    found = hfcomp.evaluate(clip, benchmarks="sugarcrepe", data_dir=data, blind=["shorter"], **PLACE)
+    evaluation = hfcomp.evaluate(clip, benchmarks="sugarcrepe", data_dir=data, blind=["shorter"], **PLACE)
     name = clip.name
-    assert found.models["shorter"] == {"path": "blind", "weights": BLIND["shorter"][0]}
-    assert found.lines[0]["differences"] == {}
-    change = found.compare(name, "shorter").lines[0]
-    values = [change["models"][one]["value"] for one in (name, "shorter")]
+    assert evaluation.models["shorter"] == {"path": "blind", "weights": BLIND["shorter"][0]}
+    assert evaluation.lines[0]["differences"] == {}
+    change = evaluation.compare(name, "shorter").lines[0]
+    values = [change["models"][model]["value"] for model in (name, "shorter")]
     assert change["differences"][name]["shorter"]["value"] == pytest.approx(values[0] - values[1])
 
 
@@ -111,19 +111,19 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
     bare.load_state_dict(CLIPModel.from_pretrained(other).state_dict())
     bare.config._name_or_path = bare.name_or_path = ""
     encoder = BLIND["shorter"][1]()
-    found = hfcomp.evaluate(
+    evaluation = hfcomp.evaluate(
         {"model": model, "pair": (bare, processor), "mine": encoder},
         benchmarks=["sugarcrepe"],
         data_dir=data,
         device="cpu",
         reference="pair",
     )
-    values = found.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
+    values = evaluation.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
     known = results.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
     assert (values["model"] == known.loc[values.index, "clip"]).all()
     assert (values["pair"] == known.loc[values.index, "other"]).all()
-    assert found.models["model"]["path"] == str(clip) and found.models["mine"]["path"] == "BlindEncoder"
-    assert found.lines[0]["differences"].keys() == {"model", "mine"}
+    assert evaluation.models["model"]["path"] == str(clip) and evaluation.models["mine"]["path"] == "BlindEncoder"
+    assert evaluation.lines[0]["differences"].keys() == {"model", "mine"}
     alone = hfcomp.evaluate((bare, processor), benchmarks=["sugarcrepe"], data_dir=data, device="cpu")
     assert list(alone.models) == ["CLIPModel"] and alone.reference is None
 
@@ -164,9 +164,9 @@ def test_what_fails_for_one_model_is_left_out_of_the_lines_and_kept_in_the_items
         index_texts = index_images
 
     pairs = str(data / "pairs.parquet")
-    found = hfcomp.evaluate({"clip": clip, "mine": Failing()}, benchmarks=[pairs], **PLACE)
-    assert found.failed and found.lines == [] and set(found.outcomes.table["arm"]) == {"clip"}
-    assert re.search(r"pairs.parquet: failed: mine: out of memory", str(found))
-    found.save(tmp_path / "out")
+    evaluation = hfcomp.evaluate({"clip": clip, "mine": Failing()}, benchmarks=[pairs], **PLACE)
+    assert evaluation.failed and evaluation.lines == [] and set(evaluation.outcomes.table["arm"]) == {"clip"}
+    assert re.search(r"pairs.parquet: failed: mine: out of memory", str(evaluation))
+    evaluation.save(tmp_path / "out")
     again = hfcomp.EvaluationResults.load(tmp_path / "out")
-    assert again.lines == [] and len(again.outcomes) == len(found.outcomes)
+    assert again.lines == [] and len(again.outcomes) == len(evaluation.outcomes)

@@ -43,7 +43,7 @@ def benchmark(name: str = "odd", error: str = "", **settings) -> Benchmark:
 def test_wrong_data_of_others_is_skipped_unless_strict_and_ones_own_never(tmp_path):
     evaluator, wrong = Evaluator([].append), benchmark(error="row 3 has no caption", folder="shared")
     evaluator.load([wrong, benchmark("even")], strict=False)
-    assert [one.title for one in evaluator.loaded] == ["Even"]
+    assert [entry.title for entry in evaluator.loaded] == ["Even"]
     assert evaluator.skipped == [
         {"benchmark": "odd", "reason": "failed: row 3 has no caption", "how_to_fix": "Ask for it."}
     ]

@@ -55,9 +55,9 @@ def test_many_labels_are_learned(fit):
     features, labels = many_labels(400, 4, seed=1)
     other, expected = many_labels(400, 4, seed=2)
     probe = fit(features, labels, classes=4)
-    found = average_precision(probe.scores(other), expected)
-    assert found.mean > 0.9
-    assert found.mean_chance < 0.4
+    precision = average_precision(probe.scores(other), expected)
+    assert precision.mean > 0.9
+    assert precision.mean_chance < 0.4
 
 
 @FITS
@@ -83,12 +83,12 @@ def test_constant_features_find_no_image(fit, many):
 @FITS
 def test_the_length_of_features_and_half_precision_have_no_say(fit):
     features, labels = narrow_cone(120, 3, seed=1)
-    one, other = fit(features, labels, classes=3), fit(1000 * features, labels, classes=3)
-    np.testing.assert_allclose(other.weight, one.weight, rtol=0.02, atol=0.02)
-    np.testing.assert_allclose(one.scores(7 * features), one.scores(features), rtol=1e-4, atol=1e-4)
+    first, second = fit(features, labels, classes=3), fit(1000 * features, labels, classes=3)
+    np.testing.assert_allclose(second.weight, first.weight, rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(first.scores(7 * features), first.scores(features), rtol=1e-4, atol=1e-4)
     half = fit(features.astype(np.float16), labels, classes=3)
     assert top_k(half.scores(features), labels).accuracy == pytest.approx(
-        top_k(one.scores(features), labels).accuracy, abs=0.03
+        top_k(first.scores(features), labels).accuracy, abs=0.03
     )
 
 
@@ -97,15 +97,15 @@ def test_the_length_of_features_and_half_precision_have_no_say(fit):
 def test_the_same_seed_gives_the_same_bits(fit, many):
     features, labels = many_labels(150, 3, seed=1) if many else narrow_cone(150, 3, seed=1)
     torch.manual_seed(0)
-    one = fit(features, labels, classes=3, seed=4)
+    first = fit(features, labels, classes=3, seed=4)
     state = torch.get_rng_state()
     torch.rand(3)
     with torch.no_grad():
         again = fit(features, labels, classes=3, seed=4)
     torch.manual_seed(0)
     assert torch.equal(state, torch.get_rng_state())  # the global random numbers are left alone
-    assert one.weight.tobytes() == again.weight.tobytes() and one.bias.tobytes() == again.bias.tobytes()
-    assert one.held_out == again.held_out
+    assert first.weight.tobytes() == again.weight.tobytes() and first.bias.tobytes() == again.bias.tobytes()
+    assert first.held_out == again.held_out
 
 
 def test_scores_are_made_in_parts_that_change_nothing(monkeypatch):
@@ -254,8 +254,8 @@ def test_a_class_that_training_lacks_is_refused_or_never_right(fit):
     labels[:, 0] = False
     with pytest.raises(ValueError, match=r"1 of 3 classes .*counterexample .*: \[0\]"):
         fit(features, labels, classes=3)
-    found = fit(features, labels, classes=3, allow_missing=True).scores(features)
-    assert np.isneginf(found[:, 0]).all() and np.isfinite(found[:, 1:]).all()
+    scores = fit(features, labels, classes=3, allow_missing=True).scores(features)
+    assert np.isneginf(scores[:, 0]).all() and np.isfinite(scores[:, 1:]).all()
 
 
 @FITS

@@ -13,7 +13,7 @@ from hfcomp.evaluation.protocols.classification import ZeroShot
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import GENERAL, Benchmark, Folders, Unavailable
 from hfcomp.evaluation.webdataset import WebDatasetData
-from tests.evaluation.webdatasets import CLASS_NAMES, TEST, encoded, write_set, write_split, write_tar
+from tests.evaluation.webdatasets import CLASS_NAMES, TEST, encode_image, write_set, write_split, write_tar
 
 REPO = "clip-benchmark/wds_shapes"
 COMMIT = "c" * 40
@@ -49,7 +49,7 @@ def test_images_labels_and_words_are_read_as_they_are(tmp_path, ending):
     items = read(write_set(tmp_path, LABELS, ending=ending))
     assert items.rows["label"][:] == LABELS
     assert items.rows["item"][:] == items.rows["image_id"][:] == [f"s{row:07d}" for row in range(5)]
-    assert items.images["image"][3] == {"bytes": encoded(2, 3, TEST, ending), "path": "s0000003"}
+    assert items.images["image"][3] == {"bytes": encode_image(2, 3, TEST, ending), "path": "s0000003"}
     assert items.classes == CLASS_NAMES and items.templates == ("a {c} here", "one {c}")
     assert items.train is None and items.origin.place == str(tmp_path) and items.origin.commit is None
 
@@ -63,11 +63,11 @@ def test_archives_are_read_in_the_order_of_their_numbers(tmp_path):
 
 def test_endings_may_differ_from_sample_to_sample_and_folders_are_part_of_the_key(tmp_path):
     write_set(tmp_path, LABELS)
-    members = {"./a/s0.JPEG": encoded(1, 0), "./a/s0.cls": b"1\n", "b/s0.webp": encoded(2, 1, TEST, "webp")}
+    members = {"./a/s0.JPEG": encode_image(1, 0), "./a/s0.cls": b"1\n", "b/s0.webp": encode_image(2, 1, TEST, "webp")}
     write_tar(tmp_path / "test" / "1.tar", members | {"b/s0.cls": b"2", "b/._s0.webp": b"of a Mac", "b/s0.txt": b"?"})
     items = read(tmp_path)
     assert items.rows["item"][3:] == ["a/s0", "b/s0"] and items.rows["label"][3:] == [1, 2]
-    assert items.images["image"][4]["bytes"] == encoded(2, 1, TEST, "webp")
+    assert items.images["image"][4]["bytes"] == encode_image(2, 1, TEST, "webp")
 
 
 def test_a_changed_folder_is_seen(tmp_path):
@@ -83,14 +83,14 @@ def test_an_empty_class_name_keeps_its_line(tmp_path):
 
 def test_a_test_image_that_is_missing_is_left_out_and_counted(tmp_path):
     write_set(tmp_path, LABELS)
-    write_tar(tmp_path / "test" / "1.tar", {"s3.png": encoded(2, 3), "s3.cls": b"2", "s4.cls": b"2"})
+    write_tar(tmp_path / "test" / "1.tar", {"s3.png": encode_image(2, 3), "s3.cls": b"2", "s4.cls": b"2"})
     items = validate(benchmark(), read(tmp_path))
     assert len(items.rows) == len(items.images["image"]) == 4 and items.left_out == {"image missing": 1}
 
 
 def test_one_key_twice_is_refused(tmp_path):
     write_set(tmp_path, LABELS)
-    write_tar(tmp_path / "test" / "1.tar", {"s0000000.png": encoded(2, 3), "s0000000.cls": b"2"})
+    write_tar(tmp_path / "test" / "1.tar", {"s0000000.png": encode_image(2, 3), "s0000000.cls": b"2"})
     with pytest.raises(ValueError, match="'all/s0000000' in rows 0 and 3"):
         validate(benchmark(), read(tmp_path))
 
@@ -142,7 +142,7 @@ def test_what_is_wrong_is_named(tmp_path, name, content, message):
 @pytest.mark.parametrize("label", [None, b"", b"cat", b"-1"])
 def test_a_sample_without_a_number_for_its_class_is_refused(tmp_path, label):
     write_set(tmp_path, LABELS)
-    members = {"s3.png": encoded(2, 3)} | ({} if label is None else {"s3.cls": label})
+    members = {"s3.png": encode_image(2, 3)} | ({} if label is None else {"s3.cls": label})
     write_tar(tmp_path / "test" / "1.tar", members)
     with pytest.raises(ValueError, match=r"1.tar: s3.cls .* .*, expected a class index"):
         read(tmp_path)
@@ -255,5 +255,5 @@ def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):
 def test_images_are_read_one_by_one(tmp_path):
     images = read(write_set(tmp_path, LABELS)).images["image"]
     assert len(images) == 5
-    assert [cell["bytes"] for cell in images] == [encoded(label, row) for row, label in enumerate(LABELS)]
-    assert images[np.int64(1)]["bytes"] == encoded(3, 1)
+    assert [cell["bytes"] for cell in images] == [encode_image(label, row) for row, label in enumerate(LABELS)]
+    assert images[np.int64(1)]["bytes"] == encode_image(3, 1)

@@ -375,8 +375,8 @@ def test_captions_over_the_limits_get_no_negative_and_no_concept_and_are_reporte
     path = tmp_path / "long.jsonl"
     path.write_text("\n".join(json.dumps({"image": f"{i}.png", "texts": text}) for i, text in enumerate(texts)))
     dataset, logged = rows(str(path), keyword_negatives=["color"])
-    assert [bool(one[0]) for one in dataset["negative_captions"]] == [True, False]
-    assert any("row 1: caption too" in one for one in logged)
+    assert [bool(texts[0]) for texts in dataset["negative_captions"]] == [True, False]
+    assert any("row 1: caption too" in line for line in logged)
     dataset, logged = rows(str(path), concept_parser="rules")
     assert dataset["concepts"][:] == [["a red dog"], []]
-    assert any("1 captions are too long or not valid Unicode" in one for one in logged)
+    assert any("1 captions are too long or not valid Unicode" in line for line in logged)

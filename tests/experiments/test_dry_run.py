@@ -29,9 +29,9 @@ def words(folder: Path, **changes: object) -> list[str]:
 @pytest.fixture
 def studies(monkeypatch) -> list[DryRun]:
     """The dry runs of a test, as they stand when they print."""
-    found: list[DryRun] = []
-    monkeypatch.setattr(DryRun, "_print", lambda study, show=DryRun._print: (found.append(study), show(study)))
-    return found
+    runs: list[DryRun] = []
+    monkeypatch.setattr(DryRun, "_print", lambda study, show=DryRun._print: (runs.append(study), show(study)))
+    return runs
 
 
 def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
@@ -70,7 +70,7 @@ def test_it_counts_the_points_of_the_forgetting_guard(studies, tmp_path):
     (study,) = studies
     models = 3  # base, same-batch, Slipform
     assert len(study.scored) == models + 2 * 11 and study.guarded == 2
-    weights = {one.weights for one in study.timings.values()}
+    weights = {timing.weights for timing in study.timings.values()}
     assert len(weights) == 1 and study.needed >= (models + 2) * weights.pop()
 
 

@@ -122,8 +122,8 @@ def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main
     monkeypatch.setattr(
         embedder, "index_texts", lambda texts, **more: encoded.append(texts) or index_texts(texts, **more)
     )
-    found = evaluate["location"].select_benchmarks(["Keywords, COCO"])(embedder)
-    assert {(line["benchmark"], line["subset"], line["item"]) for _, line in found.iterrows()} == {
+    outcomes = evaluate["location"].select_benchmarks(["Keywords, COCO"])(embedder)
+    assert {(line["benchmark"], line["subset"], line["item"]) for _, line in outcomes.iterrows()} == {
         ("Keywords, COCO", "location", "b.png/0")
     }
     assert [sorted(texts) for texts in encoded] == [["a cat on the left", "a cat on the right"]]

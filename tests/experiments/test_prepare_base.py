@@ -63,12 +63,12 @@ def test_the_auto_classes_load_it_whole(tmp_path, vocabulary):
 
 
 def test_a_kill_leaves_no_half_model_and_the_next_start_mends(tmp_path):
-    def killed(folder: Path) -> None:
+    def interrupt(folder: Path) -> None:
         (folder / "config.json").write_text("{")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make_base(tmp_path / "base", killed)
+        make_base(tmp_path / "base", interrupt)
     assert not (tmp_path / "base").exists()
     make_base(tmp_path / "base", copy_sandbox_base)
     AutoProcessor.from_pretrained(tmp_path / "base")

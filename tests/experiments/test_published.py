@@ -9,8 +9,11 @@ from hfcomp.experiments.recipes import read_recipe
 
 
 def test_the_main_job_has_the_effects_of_the_paper_s_table_2():
-    effects = {(one["model"], one["reference"]): one for one in published_effects(read_recipe("slipform").experiment)}
-    shown = {pair: round(100 * one["value"], 2) for pair, one in effects.items()}
+    effects = {
+        (effect["model"], effect["reference"]): effect
+        for effect in published_effects(read_recipe("slipform").experiment)
+    }
+    shown = {pair: round(100 * effect["value"], 2) for pair, effect in effects.items()}
     assert shown["Slipform", "static-margin"] == 0.11 and shown["Slipform", "same-batch"] == 0.29
     assert effects["Slipform", "static-margin"]["place"] == "Im et al. 2026, Table 2"
 

@@ -33,20 +33,20 @@ def recipe(tmp_path: Path) -> str:
 
 
 def test_a_recipe_without_arguments_is_the_methods_sandbox():
-    found = read_recipe("slipform")
-    assert found.trainer_class is CementTrainer
-    assert found.experiment.dataset == "sandbox"
-    assert found.experiment.controls == ["plain", "same-batch", "static-margin"]
-    assert found.seeds == [42, 43, 44]
+    loaded_recipe = read_recipe("slipform")
+    assert loaded_recipe.trainer_class is CementTrainer
+    assert loaded_recipe.experiment.dataset == "sandbox"
+    assert loaded_recipe.experiment.controls == ["plain", "same-batch", "static-margin"]
+    assert loaded_recipe.seeds == [42, 43, 44]
 
 
 def test_yaml_values_and_overrides_get_their_fields_type(recipe):
-    found = read_recipe(recipe, ["--max_steps", "7", "--bf16", "false", "--freeze_towers", "image"])
-    assert found.trainer_arguments["learning_rate"] == 1e-3  # YAML reads 1e-3 as a text
-    assert found.trainer_arguments["max_steps"] == 7
-    assert found.trainer_arguments["bf16"] is False
-    assert found.trainer_arguments["freeze_towers"] == ["image"]
-    assert found.trainer_arguments["column_names"] == {"caption": "text"}
+    loaded_recipe = read_recipe(recipe, ["--max_steps", "7", "--bf16", "false", "--freeze_towers", "image"])
+    assert loaded_recipe.trainer_arguments["learning_rate"] == 1e-3  # YAML reads 1e-3 as a text
+    assert loaded_recipe.trainer_arguments["max_steps"] == 7
+    assert loaded_recipe.trainer_arguments["bf16"] is False
+    assert loaded_recipe.trainer_arguments["freeze_towers"] == ["image"]
+    assert loaded_recipe.trainer_arguments["column_names"] == {"caption": "text"}
 
 
 def test_an_override_wins_over_the_file(recipe):
@@ -57,10 +57,14 @@ def test_an_override_wins_over_the_file(recipe):
 def test_options_take_their_value_in_either_spelling(recipe, joined):
     pairs = [("--config", recipe), ("--objective", "hfcomp.trainers.info_nce:InfoNCETrainer")]
     words = [f"{name}={value}" for name, value in pairs] if joined else [word for pair in pairs for word in pair]
-    found = read_recipe("slipform", [*words, "--batch_size=16"])
-    assert found.experiment.method == "Mine" and found.experiment.batch_size == 16
-    assert found.trainer_class is InfoNCETrainer
-    assert found.given["objective"] == found.experiment.objective == "hfcomp.trainers.info_nce:InfoNCETrainer"
+    loaded_recipe = read_recipe("slipform", [*words, "--batch_size=16"])
+    assert loaded_recipe.experiment.method == "Mine" and loaded_recipe.experiment.batch_size == 16
+    assert loaded_recipe.trainer_class is InfoNCETrainer
+    assert (
+        loaded_recipe.given["objective"]
+        == loaded_recipe.experiment.objective
+        == "hfcomp.trainers.info_nce:InfoNCETrainer"
+    )
 
 
 @pytest.mark.parametrize("name", ["slipform/real", "slipform/vit_b32_coco"])
@@ -70,14 +74,14 @@ def test_config_names_a_recipe_that_ships_in_either_spelling(name, monkeypatch):
 
 
 def test_column_names_on_the_command_line_are_json(recipe):
-    found = read_recipe(recipe, ["--column_names", '{"caption": "text", "image": "photo"}'])
-    assert found.trainer_arguments["column_names"] == {"caption": "text", "image": "photo"}
-    assert found.given["column_names"] == found.trainer_arguments["column_names"]
+    loaded_recipe = read_recipe(recipe, ["--column_names", '{"caption": "text", "image": "photo"}'])
+    assert loaded_recipe.trainer_arguments["column_names"] == {"caption": "text", "image": "photo"}
+    assert loaded_recipe.given["column_names"] == loaded_recipe.trainer_arguments["column_names"]
 
 
 def test_column_names_on_the_command_line_are_pairs_too(recipe):
-    found = read_recipe(recipe, ["--column_names", "caption=text, image=photo"])
-    assert found.trainer_arguments["column_names"] == {"caption": "text", "image": "photo"}
+    loaded_recipe = read_recipe(recipe, ["--column_names", "caption=text, image=photo"])
+    assert loaded_recipe.trainer_arguments["column_names"] == {"caption": "text", "image": "photo"}
 
 
 @pytest.mark.parametrize("value", ["caption=", '["caption"]', '{"caption": 1}', '"caption"'])
@@ -87,8 +91,8 @@ def test_column_names_that_are_no_pairs_are_refused(recipe, value):
 
 
 def test_controls_none_empties_the_controls():
-    found = read_recipe("slipform", ["--controls", "none"])
-    assert found.experiment.controls == found.given["controls"] == []
+    loaded_recipe = read_recipe("slipform", ["--controls", "none"])
+    assert loaded_recipe.experiment.controls == loaded_recipe.given["controls"] == []
 
 
 @pytest.mark.parametrize(
@@ -148,9 +152,9 @@ def test_the_working_directory_is_searched_only_for_what_is_missing(tmp_path, mo
 
 def test_another_base_of_the_sandbox_is_trained_with_the_sandboxs_values(tmp_path):
     (tmp_path / "base.json").write_text("{}")
-    found = read_recipe("slipform", ["--model", str(tmp_path)])
-    assert found.experiment.model == str(tmp_path) and found.experiment.dataset == "sandbox"
-    assert found.experiment.primary == "sandbox: macro of 5 subsets group"
+    loaded_recipe = read_recipe("slipform", ["--model", str(tmp_path)])
+    assert loaded_recipe.experiment.model == str(tmp_path) and loaded_recipe.experiment.dataset == "sandbox"
+    assert loaded_recipe.experiment.primary == "sandbox: macro of 5 subsets group"
 
 
 @pytest.mark.parametrize(
@@ -201,9 +205,9 @@ def test_config_replaces_the_recipes_own_file(recipe):
 )
 def test_a_wrong_argument_is_refused_with_the_way_out(recipe, arguments, message):
     if message is None:
-        found = read_recipe(recipe, arguments)
-        with pytest.raises(ValueError, match="margin: found 'adaptiv'.* adaptive, static, inverse, none"):
-            found.trainer_class.config_class(output_dir="x", margin=found.trainer_arguments["margin"])
+        loaded_recipe = read_recipe(recipe, arguments)
+        with pytest.raises(ValueError, match="margin: loaded_recipe 'adaptiv'.* adaptive, static, inverse, none"):
+            loaded_recipe.trainer_class.config_class(output_dir="x", margin=loaded_recipe.trainer_arguments["margin"])
         return
     with pytest.raises(ValueError) as caught:
         read_recipe(recipe, arguments)
@@ -251,15 +255,18 @@ def test_names_that_only_look_like_a_secrets_are_variables(monkeypatch, tmp_path
 
 def test_variables_stand_for_themselves_outside_of_paths(recipe, monkeypatch):
     monkeypatch.setenv("HFCOMP_SOMETHING", "do-not-show")
-    found = read_recipe(recipe, ["--run_name", "$HFCOMP_SOMETHING", "--output_dir", "runs/$HFCOMP_SOMETHING"])
-    assert found.given["run_name"] == "$HFCOMP_SOMETHING" and found.given["output_dir"] == "runs/$HFCOMP_SOMETHING"
+    loaded_recipe = read_recipe(recipe, ["--run_name", "$HFCOMP_SOMETHING", "--output_dir", "runs/$HFCOMP_SOMETHING"])
+    assert (
+        loaded_recipe.given["run_name"] == "$HFCOMP_SOMETHING"
+        and loaded_recipe.given["output_dir"] == "runs/$HFCOMP_SOMETHING"
+    )
 
 
 def test_a_recipe_and_its_trainer_have_the_same_limits(tmp_path):
     limits, hints = field_limits(CEClipConfig), field_hints(CEClipConfig)
     assert {"seed", "random_crop", "rank_weight", "num_negatives"} <= limits.keys()  # its own num_negatives too
-    for name, one in limits.items():
-        outside = one.gt if one.ge is None else one.ge - 1
+    for name, limit in limits.items():
+        outside = limit.gt if limit.ge is None else limit.ge - 1
         with pytest.raises(ValueError, match=rf"^mine.yaml: {name}: found {outside}, .*(at least|above) "):
             convert_fields({name: outside}, hints, "mine.yaml")
         if name in own_limits(CEClipConfig):
@@ -312,8 +319,12 @@ def test_a_sweep_is_no_recipe():
 
 def test_changes_of_a_sweep_are_fields_like_any_other(recipe):
     changes = {"sweep.yaml: seeds": {"seed": 3}, "sweep.yaml: variants": {"margin": "none"}}
-    found = RecipeFile.read(recipe, ["--max_steps", "7"]).recipe(changes)
-    assert (found.trainer_arguments["seed"], found.given["margin"], found.given["max_steps"]) == (3, "none", 7)
+    loaded_recipe = RecipeFile.read(recipe, ["--max_steps", "7"]).recipe(changes)
+    assert (
+        loaded_recipe.trainer_arguments["seed"],
+        loaded_recipe.given["margin"],
+        loaded_recipe.given["max_steps"],
+    ) == (3, "none", 7)
     with pytest.raises(ValueError, match=r"sweep.yaml: .*'margn'.*'margin'"):
         RecipeFile.read(recipe).recipe({"sweep.yaml": {"margn": "none"}})
     with pytest.raises(ValueError, match=r"command line: --seed .*sweep.yaml"):
@@ -324,9 +335,9 @@ def test_changes_of_a_sweep_are_fields_like_any_other(recipe):
 def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     for name in ("HFCOMP_REAL_DATA", "SUGARCREPE", "COCO"):
         monkeypatch.setenv(name, "/somewhere")
-    found = read_recipe(str(path))
-    arguments = {key: value for key, value in found.trainer_arguments.items() if key not in ("bf16", "fp16")}
-    found.trainer_class.config_class(**arguments)
+    loaded_recipe = read_recipe(str(path))
+    arguments = {key: value for key, value in loaded_recipe.trainer_arguments.items() if key not in ("bf16", "fp16")}
+    loaded_recipe.trainer_class.config_class(**arguments)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def test_the_first_pairs_are_a_picture_and_a_stream_has_none():
     assert Image.open(io.BytesIO(content)).format == "PNG"
     assert content != example_pairs("plain", rows.select(range(2, 6)))
     assert example_pairs("plain", rows.to_iterable_dataset()) == b""
-    one = Dataset.from_dict({"image": rows["image"][:1], "caption": rows["caption"][:1]}, features=None)
-    assert example_pairs("plain", one.cast_column("image", rows.features["image"]))
+    pair = Dataset.from_dict({"image": rows["image"][:1], "caption": rows["caption"][:1]}, features=None)
+    assert example_pairs("plain", pair.cast_column("image", rows.features["image"]))
 
 
 def test_the_table_has_a_row_for_each_line_and_model():

@@ -66,7 +66,7 @@ def test_joining_copies_no_image(source, tmp_path, kept):
     before = pa.total_allocated_bytes()
     rows = join_texts(source, tmp_path / "first")
     assert pa.total_allocated_bytes() - before < BYTES
-    files = {one["filename"] for one in rows.cache_files} - {one["filename"] for one in source.cache_files}
+    files = {file["filename"] for file in rows.cache_files} - {file["filename"] for file in source.cache_files}
     assert sum(Path(name).stat().st_size for name in files) < BYTES
 
 

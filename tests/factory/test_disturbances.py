@@ -103,9 +103,9 @@ def fill_and_enlarge(disk: str) -> None:
         print(error)
     done = len(list((Path(disk) / "out" / UNFINISHED).glob("0*.json")))
     subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
-    found = build(Path(disk) / "out", source, rows_per_shard=2)
-    assert 2 <= done == found.kept < 10
-    assert builds.hashes(found.folder) == builds.hashes(build(Path(disk) / "other", source, rows_per_shard=2).folder)
+    outcome = build(Path(disk) / "out", source, rows_per_shard=2)
+    assert 2 <= done == outcome.kept < 10
+    assert builds.hashes(outcome.folder) == builds.hashes(build(Path(disk) / "other", source, rows_per_shard=2).folder)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
-from tests.data.photographs import encoded, texture
+from tests.data.photographs import encode, texture
 from tests.trainers.runs import assert_same_weights, build, history, weights
 
 ROWS = 20
@@ -116,8 +116,8 @@ def test_settings_that_do_not_fit_are_refused(store, source, clip, tmp_path):
 
 def test_reduced_jpeg_changes_the_pixels_of_training_only(clip, tmp_path):
     """A photograph of four times the model's side is read at a quarter."""
-    files = [encoded(texture(seed, (4 * tiny.IMAGE_SIZE + 12, 4 * tiny.IMAGE_SIZE))) for seed in range(8)]
-    cells = [{"bytes": one, "path": None} for one in files]
+    files = [encode(texture(seed, (4 * tiny.IMAGE_SIZE + 12, 4 * tiny.IMAGE_SIZE))) for seed in range(8)]
+    cells = [{"bytes": content, "path": None} for content in files]
     rows = tiny.pairs(8).select_columns(["caption"]).add_column("image", cells)
     rows = rows.cast_column("image", Image())
     trainer = build(InfoNCETrainer, clip, rows, tmp_path, eval_dataset=rows, reduced_jpeg=True, random_crop=0.8)

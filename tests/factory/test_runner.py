@@ -300,8 +300,8 @@ def test_a_stage_may_make_several_rows_of_one_or_none(tmp_path):
 
 def make_broken(*, how: str):
     def broken(batch):
-        found = {"without": {"caption": []}, "uneven": batch | {"loud": ["one"]}, "lacking": batch}
-        return (found | {"typed": batch | {"loud": [[1]] * 4}})[how]
+        batches = {"without": {"caption": []}, "uneven": batch | {"loud": ["one"]}, "lacking": batch}
+        return (batches | {"typed": batch | {"loud": [[1]] * 4}})[how]
 
     return broken
 
@@ -338,8 +338,8 @@ def test_files_come_in_and_rows_without_a_readable_one_are_set_aside(tmp_path):
 def test_what_may_be_secret_in_a_url_is_not_written_into_a_set():
     url = "https://user:word@host/a/b.png?signature=a/s3cret"
     images = pa.array([{"bytes": None, "path": url}, {"bytes": b"x", "path": url}], Image().pa_type)
-    found, failed = shards.embed_bytes(pa.chunked_array([images]))
-    assert found.to_pylist() == [{"bytes": None, "path": "b.png"}, {"bytes": b"x", "path": "b.png"}]
+    cells, failed = shards.embed_bytes(pa.chunked_array([images]))
+    assert cells.to_pylist() == [{"bytes": None, "path": "b.png"}, {"bytes": b"x", "path": "b.png"}]
     assert failed == {0: "'b.png' is a URL, which is not fetched without --allow_urls"}
 
 
@@ -375,7 +375,7 @@ def test_the_order_of_rows_is_part_of_the_source():
 def test_a_set_of_another_split_is_named_by_it_everywhere(tmp_path):
     """Plans of training sets do not name their split, so that builds of an earlier version still resume."""
     built = builds.build(tmp_path / "set", split="test")
-    assert [one["file"] for one in built.manifest["shards"]][0] == "data/test-00000-of-00003.parquet"
+    assert [shard["file"] for shard in built.manifest["shards"]][0] == "data/test-00000-of-00003.parquet"
     assert built.manifest["plan"]["split"] == "test"
     assert len(load_training_set(str(tmp_path / "set"), split="test")) == built.manifest["rows"]
     with pytest.raises(ValueError, match=r"'train'.* test"):

@@ -75,8 +75,8 @@ def test_a_pushed_model_is_what_transformers_loads(pulled):
     logits = embeddings(pulled).logits_per_image[0]
     is_siglip = AutoModel.from_pretrained(pulled).config.model_type == "siglip"
     expected = logits.sigmoid() if is_siglip else logits.softmax(dim=-1)
-    found = {one["label"]: one["score"] for one in scores}
-    assert [found[text] for text in TEXTS] == pytest.approx(expected.tolist(), rel=1e-5)
+    by_label = {score["label"]: score["score"] for score in scores}
+    assert [by_label[text] for text in TEXTS] == pytest.approx(expected.tolist(), rel=1e-5)
 
 
 @pytest.mark.parametrize("pulled", KINDS, indirect=True)
@@ -86,13 +86,13 @@ def test_sentence_transformers_embeds_as_the_model_does(pulled):
     model = library.SentenceTransformer(str(pulled), device="cpu")
     expected = embeddings(pulled)
     for inputs, kind in ((TEXTS, "text"), ([tiny.image(1)], "image")):
-        found = torch.nn.functional.normalize(model.encode(inputs, convert_to_tensor=True), dim=-1)
+        unit_vectors = torch.nn.functional.normalize(model.encode(inputs, convert_to_tensor=True), dim=-1)
         # unit vectors of some dozen fp32 entries, summed in another order
-        torch.testing.assert_close(found, expected[f"{kind}_embeds"], rtol=0, atol=1e-6)
+        torch.testing.assert_close(unit_vectors, expected[f"{kind}_embeds"], rtol=0, atol=1e-6)
 
 
 def embeddings(folder: Path) -> Any:
-    """What the model makes of the texts and an image, its texts padded as it was trained."""
+    """The model's outputs for the texts and an image, with texts padded as in training."""
     model, processor = AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
     padding = "max_length" if model.config.model_type == "siglip" else True
     with torch.no_grad():
@@ -245,7 +245,7 @@ def test_a_hub_that_is_down_is_no_refusal(hub, connect, run):
     assert "auth login" not in str(raised.value)
 
 
-def refused(*words: object) -> str:
+def refusal_line(*words: object) -> str:
     """The line with which the command ends; it does not get as far as the Hub."""
     with pytest.raises(SystemExit) as stopped:
         cli.main(["push", *map(str, words), "--repo", "me/mine", "--dry_run"])
@@ -261,15 +261,15 @@ def test_a_dry_run_lists_files_and_sizes(run, capsys):
 
 
 def test_an_unfinished_run_and_what_is_no_run_are_refused(run, tmp_path, clip):
-    assert ": controls/plain, method." in refused(run, "--model", "control/plain")
+    assert ": controls/plain, method." in refusal_line(run, "--model", "control/plain")
     (run / "finished").unlink()
-    assert "no file 'finished'" in refused(run)
-    assert "nowhere is not a folder" in refused(tmp_path / "nowhere")
-    assert ": mine/controls/plain, mine/method" in refused(run.parent)
+    assert "no file 'finished'" in refusal_line(run)
+    assert "nowhere is not a folder" in refusal_line(tmp_path / "nowhere")
+    assert ": mine/controls/plain, mine/method" in refusal_line(run.parent)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "manifest.json").write_text("{}")
-    assert f"`hfcomp push-dataset {tmp_path / 'set'}`" in refused(tmp_path / "set")
-    assert "--model base" in refused(clip, "--model", "base")
+    assert f"`hfcomp push-dataset {tmp_path / 'set'}`" in refusal_line(tmp_path / "set")
+    assert "--model base" in refusal_line(clip, "--model", "base")
 
 
 def test_a_damaged_model_is_refused(run):
@@ -277,19 +277,19 @@ def test_a_damaged_model_is_refused(run):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert "model.safetensors is damaged" in refused(run)
+    assert "model.safetensors is damaged" in refusal_line(run)
     plain = run / "controls" / "plain"
     (plain / "model.safetensors").write_bytes(bytes(content)[:-9])
-    assert "plain: the weights are damaged" in refused(run, "--model", "controls/plain")
+    assert "plain: the weights are damaged" in refusal_line(run, "--model", "controls/plain")
     (plain / "model.safetensors").rename(plain / "pytorch_model.bin")
-    assert "no weights in safetensors" in refused(plain)
+    assert "no weights in safetensors" in refusal_line(plain)
 
 
 def test_a_model_without_its_processor_is_refused(clip, tmp_path):
     folder = shutil.copytree(clip, tmp_path / "model")
     for name in ("processor_config.json", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
-    assert "has no processor" in refused(folder) and "save_pretrained" in refused(folder)
+    assert "has no processor" in refusal_line(folder) and "save_pretrained" in refusal_line(folder)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_token_or_a_path_in_a_file_is_refused(clip, tmp_path, name, key, value
     folder = shutil.copytree(clip, tmp_path / "model")
     content = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps({**content, key: value}))
-    said = refused(folder)
+    said = refusal_line(folder)
     assert words in said and WRITE_TOKEN not in said
 
 
@@ -313,7 +313,7 @@ def test_an_adapter_is_pushed_if_others_have_its_base(hub, connect, clip, tmp_pa
     folder = tmp_path / "adapter"
     adapter.save_pretrained(folder)
     (folder / "README.md").unlink()
-    assert f"base_model_name_or_path is {str(clip)!r}" in refused(folder)
+    assert f"base_model_name_or_path is {str(clip)!r}" in refusal_line(folder)
     config = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "me/base"}))
     push(folder, connect(WRITE_TOKEN))

@@ -117,10 +117,10 @@ def test_arrays_are_taken_and_plain_numbers_returned(name):
         key: column if isinstance(column[0], list) and key != "image" else np.array(column)
         for key, column in columns.items()
     }
-    found = metric(name).compute(**arrays, **options)
-    assert found == expected
-    assert {type(value) for value in found.values()} <= {int, float}
-    assert json.loads(json.dumps(found)) == found
+    values = metric(name).compute(**arrays, **options)
+    assert values == expected
+    assert {type(value) for value in values.values()} <= {int, float}
+    assert json.loads(json.dumps(values)) == values
 
 
 def test_metrics_are_combined():
@@ -140,19 +140,19 @@ def test_two_processes_are_one(tmp_path):
     started = [processes.start([*words, number, 2], errors=True) for number in range(2)]
     printed = [process.communicate(timeout=100)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0]
-    found = json.loads(printed[0].splitlines()[-1])
+    values = json.loads(printed[0].splitlines()[-1])
     for name in MODULES:
         columns, options = columns_and_options(name)
-        assert found[name] == pytest.approx(metric(name).compute(**columns, **options)), name
+        assert values[name] == pytest.approx(metric(name).compute(**columns, **options)), name
 
 
 def test_one_score_of_two_positive_choice():
     columns = {"caption": [0.9, 0.9], "paraphrase": [0.8, 0.2], "negative": [0.3, 0.3]}
-    found = metric("two_positive_choice", "image_to_text").compute(**columns)
-    assert found["image_to_text_accuracy"] == 0.5 and not [key for key in found if key.startswith("text_only")]
+    values = metric("two_positive_choice", "image_to_text").compute(**columns)
+    assert values["image_to_text_accuracy"] == 0.5 and not [key for key in values if key.startswith("text_only")]
     names = ("caption_paraphrase", "caption_negative", "paraphrase_negative")
-    found = metric("two_positive_choice", "text_only").compute(**dict(zip(names, columns.values(), strict=True)))
-    assert found["text_only_accuracy"] == 1.0 and not [key for key in found if key.startswith("image")]
+    values = metric("two_positive_choice", "text_only").compute(**dict(zip(names, columns.values(), strict=True)))
+    assert values["text_only_accuracy"] == 1.0 and not [key for key in values if key.startswith("image")]
     with pytest.raises(ValueError, match="'both'.* image_to_text, text_only"):
         metric("two_positive_choice", "both")
     with pytest.raises(TypeError, match="ties: .* tie"):
@@ -237,8 +237,10 @@ def test_evaluate_can_read_the_imports(name):
     assert all(len(node.names) == 1 for node in imports if isinstance(node, ast.Import))
     assert not [node for node in imports if isinstance(node, ast.ImportFrom) and node.level]
     script = importlib.import_module(f"hfcomp.metrics.modules.{name}.{name}")
-    classes = [one for one in vars(script).values() if isinstance(one, type) and issubclass(one, evaluate.Metric)]
-    assert [camelcase_to_snakecase(one.__name__) for one in classes] == [name]
+    classes = [
+        member for member in vars(script).values() if isinstance(member, type) and issubclass(member, evaluate.Metric)
+    ]
+    assert [camelcase_to_snakecase(metric_class.__name__) for metric_class in classes] == [name]
 
 
 @pytest.fixture

@@ -63,15 +63,15 @@ def norms() -> Path:
 
 
 @pytest.fixture(scope="module")
-def published(norms) -> ConcretenessRatings:
+def published_ratings(norms) -> ConcretenessRatings:
     return ConcretenessRatings.from_file(norms)
 
 
 # The published table
 
 
-def test_published_table_is_read_whole(published):
-    assert len(published) == 39_954
+def test_published_table_is_read_whole(published_ratings):
+    assert len(published_ratings) == 39_954
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_published_table_is_read_whole(published):
         ("stop signs", "sign", "head_lemma"),
     ],
 )
-def test_published_values(norms, published, expression, word, source):
+def test_published_values(norms, published_ratings, expression, word, source):
     """As the file has them: no value of the norms stands here, see NOTICE."""
-    found = published.match(expression)
-    assert found is not None
-    assert (found.rating, found.source) == (values_of(norms)[word], source)
+    match = published_ratings.match(expression)
+    assert match is not None
+    assert (match.rating, match.source) == (values_of(norms)[word], source)
 
 
 def values_of(norms: Path) -> dict[str, float]:
@@ -107,18 +107,21 @@ def test_no_published_value_stands_in_the_project(norms):
     said = re.compile(r"""([A-Za-z]+)["'`)]*\s*[:,|=(\t]?\s*[\[(]*([1-5]\.\d\d)\b""")
     files = [path for name in ("hfcomp", "tests", "docs", "recipes") for path in sorted((root / name).rglob("*"))]
     texts = [path for path in files if path.suffix in (".py", ".md", ".yaml") and "published" not in path.parts]
-    found = [
+    leaks = [
         f"{path.relative_to(root)}: {word} {value}"
         for path in texts
         for word, value in said.findall(path.read_text(encoding="utf-8"))
         if values.get(word.lower()) == float(value)
     ]
-    assert len(texts) > 500 and not found
+    assert len(texts) > 500 and not leaks
 
 
-def test_the_keywords_without_a_published_rating_are_known(published):
+def test_the_keywords_without_a_published_rating_are_known(published_ratings):
     keywords = {keyword for concept in CONCEPTS for keyword in REPLACEMENTS[concept]}
-    assert {keyword for keyword in keywords if published.lookup(keyword) is None} == {"aeroplane", "in front of"}
+    assert {keyword for keyword in keywords if published_ratings.lookup(keyword) is None} == {
+        "aeroplane",
+        "in front of",
+    }
 
 
 # Looking up
@@ -142,9 +145,9 @@ def test_the_keywords_without_a_published_rating_are_known(published):
     ],
 )
 def test_order_of_the_lookup(ratings, expression, rating, entry, source):
-    found = ratings.match(expression)
-    assert found is not None
-    assert (found.rating, found.entry, found.source) == (rating, entry, source)
+    match = ratings.match(expression)
+    assert match is not None
+    assert (match.rating, match.entry, match.source) == (rating, entry, source)
     assert ratings.lookup(expression) == rating
 
 

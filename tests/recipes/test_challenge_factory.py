@@ -47,7 +47,7 @@ def run(data, tmp_path, monkeypatch):
     return run
 
 
-def written(out: str) -> dict[str, str]:
+def written_files(out: str) -> dict[str, str]:
     """The list at the end, by what of the folder was written."""
     return dict(re.findall(r"^\S*/out/(\S+): (.+)$", out.rpartition("\nWritten\n")[2], re.MULTILINE))
 
@@ -64,7 +64,7 @@ def test_photographs_go_all_the_way_and_the_output_says_that_they_are_plumbing(r
     folder = run("--only", "photographs")
     out = capsys.readouterr().out
     assert out.count("plumbing, not quality") == 2
-    assert written(out)["photographs/evaluation/report.md"] == "a random CLIP on this set"
+    assert written_files(out)["photographs/evaluation/report.md"] == "a random CLIP on this set"
     built = folder / "photographs" / "inpaintcoco"
     rows = load_dataset(str(built), split="test")
     assert len(rows) >= PHOTOGRAPHS and {*rows["license"]} == {"Attribution License"}

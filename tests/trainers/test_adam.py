@@ -36,9 +36,9 @@ def test_it_is_torchs_adam_to_the_last_bit(clip, pairs, tmp_path):
     assert_same_weights(weights(trainer), expected)
     decoupled = build(InfoNCETrainer, clip, pairs, tmp_path, optim="adamw_torch", **SETTINGS)
     decoupled.train()
-    found = weights(decoupled)
+    actual = weights(decoupled)
     # vectors have no decay, so that the first steps of both are the same; matrices differ
-    assert not torch.equal(found["backbone.text_projection.weight"], expected["backbone.text_projection.weight"])
+    assert not torch.equal(actual["backbone.text_projection.weight"], expected["backbone.text_projection.weight"])
     assert not torch.equal(before["backbone.logit_scale"], expected["backbone.logit_scale"])
 
 

@@ -20,13 +20,13 @@ SEQUENTIAL = {"train_sampling_strategy": "sequential", "per_device_train_batch_s
 SAVED = {**SEQUENTIAL, "max_steps": 5, "save_strategy": "steps", "save_steps": 1}
 
 
-def encoded(image: Image.Image, form: str = "PNG", **options) -> dict:
+def encode(image: Image.Image, form: str = "PNG", **options) -> dict:
     buffer = io.BytesIO()
     image.save(buffer, form, **options)
     return {"bytes": buffer.getvalue(), "path": None}
 
 
-CORRUPT = {"bytes": encoded(tiny.image(0))["bytes"][:-300], "path": None}
+CORRUPT = {"bytes": encode(tiny.image(0))["bytes"][:-300], "path": None}
 
 
 def last_checkpoint(folder) -> int:
@@ -52,7 +52,7 @@ def last_checkpoint(folder) -> int:
         ({"negative_image": CORRUPT}, ValueError, "'negative_image', row 13 .*decoded"),
         ({"negative_captions": []}, ValueError, "'negative_captions', row 13: found 0 .* 1"),
         ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness' .*1 .*row 13"),
-        ({"image": encoded(tiny.image(0, (60, 60)))}, ValueError, r"row 13 .*3,600 .* 3,000"),
+        ({"image": encode(tiny.image(0, (60, 60)))}, ValueError, r"row 13 .*3,600 .* 3,000"),
     ],
 )
 def test_a_bad_row_stops_the_run_and_is_named(columns, kind, message, clip, pairs, tmp_path):
@@ -145,25 +145,25 @@ class WatchedTrainer(InfoNCETrainer):
 def test_images_of_every_mode_are_used_as_a_viewer_shows_them(clip, tmp_path):
     rgb = tiny.image(0, (48, 40))
     grey, palette = rgb.convert("L"), rgb.quantize(16)
-    cmyk = encoded(rgb.convert("CMYK"), "JPEG")
+    cmyk = encode(rgb.convert("CMYK"), "JPEG")
     alpha = np.dstack([np.asarray(rgb), np.random.default_rng(1).integers(0, 256, (40, 48), dtype=np.uint8)])
     alpha = Image.fromarray(alpha, "RGBA")
     deep = np.random.default_rng(2).integers(0, 65536, (40, 48), dtype=np.uint16)
     eight = Image.fromarray(np.rint(deep / 257).astype(np.uint8))
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = encoded(rgb, "JPEG", exif=exif)
+    turned = encode(rgb, "JPEG", exif=exif)
     opened = Image.open(io.BytesIO(turned["bytes"]))
     dot = Image.new("RGB", (1, 1), (9, 99, 200))
     cases = {
-        "RGB": (encoded(rgb), rgb),
-        "L": (encoded(grey), grey.convert("RGB")),
-        "P": (encoded(palette), palette.convert("RGB")),
+        "RGB": (encode(rgb), rgb),
+        "L": (encode(grey), grey.convert("RGB")),
+        "P": (encode(palette), palette.convert("RGB")),
         "CMYK": (cmyk, Image.open(io.BytesIO(cmyk["bytes"])).convert("RGB")),
-        "RGBA": (encoded(alpha), None),
-        "16 bits": (encoded(Image.fromarray(deep)), eight.convert("RGB")),
+        "RGBA": (encode(alpha), None),
+        "16 bits": (encode(Image.fromarray(deep)), eight.convert("RGB")),
         "EXIF": (turned, ImageOps.exif_transpose(opened)),
-        "1 x 1": (encoded(dot), dot),
+        "1 x 1": (encode(dot), dot),
     }
     white = Image.alpha_composite(Image.new("RGBA", rgb.size, "white"), alpha).convert("RGB")
     cases["RGBA"] = (cases["RGBA"][0], white)
@@ -210,7 +210,7 @@ class InfiniteTrainer(NanTrainer):
     value = float("inf")
 
 
-def noted(folder) -> dict:
+def read_note(folder) -> dict:
     return json.loads((folder / "run" / "nonfinite_batch.json").read_text())
 
 
@@ -220,8 +220,8 @@ def test_a_loss_that_is_no_number_stops_at_the_next_line_of_the_log(trainer_clas
     with pytest.raises(FloatingPointError, match=rf"loss is {loss} at step 3; .*checkpoint"):
         trainer.train()
     assert trainer.state.global_step == 5
-    assert noted(tmp_path)["step"] == 3
-    assert noted(tmp_path)["rows"] == [8, 9, 10, 11]
+    assert read_note(tmp_path)["step"] == 3
+    assert read_note(tmp_path)["rows"] == [8, 9, 10, 11]
 
 
 def test_with_accumulation_the_step_is_the_optimizers(clip, pairs, tmp_path):
@@ -229,7 +229,7 @@ def test_with_accumulation_the_step_is_the_optimizers(clip, pairs, tmp_path):
     trainer = build(NanTrainer, clip, pairs, tmp_path, **run, **SEQUENTIAL)
     with pytest.raises(FloatingPointError, match="at step 2;"):
         trainer.train()
-    assert noted(tmp_path)["rows"] == [8, 9, 10, 11]
+    assert read_note(tmp_path)["rows"] == [8, 9, 10, 11]
 
 
 def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(clip, pairs, tmp_path):
@@ -237,9 +237,9 @@ def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(clip, pairs, tm
     with pytest.raises(FloatingPointError, match="at step 3;"):
         build(NanTrainer, clip, pairs, tmp_path, **run).train()
     assert last_checkpoint(tmp_path) == 2
-    assert noted(tmp_path)["rows"] == [8, 9, 10, 11]
+    assert read_note(tmp_path)["rows"] == [8, 9, 10, 11]
     # without the rows that the file names, the run goes on
-    without = pairs.select([index for index in range(len(pairs)) if index not in noted(tmp_path)["rows"]])
+    without = pairs.select([index for index in range(len(pairs)) if index not in read_note(tmp_path)["rows"]])
     NanTrainerWithout = type("NanTrainerWithout", (NanTrainer,), {"bad_row": -1})
     resumed = build(NanTrainerWithout, clip, without, tmp_path, **run)
     resumed.train(resume_from_checkpoint=True)

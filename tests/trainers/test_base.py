@@ -83,13 +83,13 @@ ON_MODELS = [("clip", name) for name in CASES] + [("siglip", name) for name in (
 def test_mini_batches_have_the_loss_and_gradients_of_the_whole_batch(model, case, size, request, pairs, tmp_path):
     folder = request.getfixturevalue(model)
     trainer_class, settings = CASES[case]
-    found = []
+    results = []
     for mini_batch_size in (None, size):
         # in float64, so that nothing but rounding at 1e-16 can differ
         backbone = AutoModel.from_pretrained(folder, dtype=torch.float64)
         trainer = build(trainer_class, backbone, pairs, tmp_path, mini_batch_size=mini_batch_size, **settings)
-        found.append(loss_and_gradients(trainer, range(10)))
-    (whole, expected), (loss, gradients) = found
+        results.append(loss_and_gradients(trainer, range(10)))
+    (whole, expected), (loss, gradients) = results
     torch.testing.assert_close(loss, whole, rtol=0, atol=tolerances.loss(dtype=torch.float64))
     assert len(gradients) > 70
     assert_same_gradients(gradients, expected)
@@ -163,7 +163,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(case, settings, clip_wi
 
 
 def test_a_resumed_run_counts_every_step_though_its_checkpoint_lies_between_two_lines(clip, pairs, tmp_path):
-    def encoded(trainer) -> float:
+    def count_encoded(trainer) -> float:
         return sum(line.get("images_encoded", 0) for line in trainer.state.log_history)
 
     run = {"max_steps": 5, "logging_steps": 4, "save_strategy": "steps", "save_steps": 3}
@@ -171,7 +171,7 @@ def test_a_resumed_run_counts_every_step_though_its_checkpoint_lies_between_two_
     whole.train()
     resumed = build(InfoNCETrainer, clip, pairs, tmp_path, **run)
     resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
-    assert encoded(resumed) == encoded(whole) == 5 * whole.args.train_batch_size
+    assert count_encoded(resumed) == count_encoded(whole) == 5 * whole.args.train_batch_size
 
 
 def test_the_last_checkpoint_is_found_by_itself(clip, pairs, tmp_path):
@@ -288,7 +288,7 @@ def test_a_frozen_tower_stays_as_it_is(model, tower, request, pairs, tmp_path):
     ("settings", "message"),
     [
         ({"freeze_towers": ["vision"]}, r"freeze_towers.*'vision'.*'image' and 'text'"),
-        ({"mini_batch_size": 0}, "mini_batch_size: found 0: .* 1"),
+        ({"mini_batch_size": 0}, "mini_batch_size: found 0,.* 1"),
         ({"remove_unused_columns": True}, "remove_unused_columns .*false"),
         ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter .*false"),
     ],
@@ -314,9 +314,9 @@ def test_the_logit_scale_is_clamped_for_clip_and_free_for_siglip(model, maximum,
         backbone.logit_scale.fill_(math.log(200))
     trainer = build(InfoNCETrainer, backbone, pairs, tmp_path, max_logit_scale=maximum, max_steps=1)
     trainer.train()
-    found = backbone.logit_scale.exp().item()
+    scale = backbone.logit_scale.exp().item()
     # the scale is kept as its logarithm, up to 4.6
-    assert found == pytest.approx(expected, rel=4.6 * tolerances.rounding(2)) if expected else found > 190
+    assert scale == pytest.approx(expected, rel=4.6 * tolerances.rounding(2)) if expected else scale > 190
 
 
 def test_a_frozen_logit_scale_is_not_clamped(clip, pairs, tmp_path):
@@ -348,14 +348,14 @@ def test_scalars_and_vectors_have_no_weight_decay(model, request, pairs, tmp_pat
 def test_bf16_autocast_leaves_the_loss_in_fp32(clip, pairs, tmp_path, monkeypatch):
     seen = []
 
-    def watched(image, text, **settings):
+    def watch_loss(image, text, **settings):
         loss, metrics = info_nce_loss(image, text, **settings)
         with torch.autocast("cpu", enabled=False):
             again = info_nce_loss(image.detach(), text.detach(), **settings)[0]
         seen.append((image.dtype, settings["logit_scale"].dtype, loss.dtype, torch.equal(loss, again)))
         return loss, metrics
 
-    monkeypatch.setattr("hfcomp.trainers.info_nce.info_nce_loss", watched)
+    monkeypatch.setattr("hfcomp.trainers.info_nce.info_nce_loss", watch_loss)
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, bf16=True, mini_batch_size=3)
     types = set()
     trainer.model.backbone.visual_projection.register_forward_hook(lambda *args: types.add(args[2].dtype))

@@ -10,12 +10,12 @@ from hfcomp.analysis.audit.reading import audit_set, read_audit_set
 from hfcomp.sandbox import training_set
 from tests import tiny
 from tests.analysis.audit import sets
-from tests.analysis.gallery.pages import encoded
+from tests.analysis.gallery.pages import encode
 from tests.evaluation import small_sugarcrepe
 
 
 def test_a_copy_under_another_id_is_a_duplicate_and_one_under_its_own_is_not(tmp_path):
-    copy = encoded(tiny.image(3))
+    copy = encode(tiny.image(3))
     data = sets.data(12, image={7: copy, 8: copy}, image_id={8: "tiny-3"})
     check = duplicate_images(data, 5, folder=tmp_path)
     assert check.of == 11 and check.facts["equal_pixels"] == 2
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 def test_images_of_a_benchmark_are_found_in_a_training_set(folder, tmp_path):
     shared = (folder / "val2017" / "4.png").read_bytes()
     data = sets.data(
-        12, image={row: encoded(tiny.image(200 + row)) for row in range(12)} | {5: {"bytes": shared, "path": None}}
+        12, image={row: encode(tiny.image(200 + row)) for row in range(12)} | {5: {"bytes": shared, "path": None}}
     )
     check = overlap(data, (), folder, 3, folder=tmp_path)
     assert check.value == pytest.approx(100 / 12) and check.facts["compared"] == ["SugarCrepe"]

@@ -28,12 +28,12 @@ def test_a_set_with_ratings_of_a_file(words, tmp_path, capsys):
     )
     ratings.write_text(HEADER + rated + "cube\t0\t5\t0\t0\t0\t1\t9\tNoun\n")
     cli.main([*words, "--concreteness_ratings", str(ratings), "--limit", "6"])
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    mean = found["results"][0]
+    report = json.loads((tmp_path / "out" / "results.json").read_text())
+    mean = report["results"][0]
     assert mean["row"] == "mean concreteness" and mean["paper"] == {"high": 4.77}
     expected = [5 if row % 4 == 0 else 4 + row % 6 / 10 for row in range(6)]  # "red cube" by its head
     assert mean["sets"]["high"]["value"] == pytest.approx(sum(expected) / 6)
-    assert found["config"]["command"].startswith("hfcomp analyze high=") and found["sets"]["high"]["rows"] == 6
+    assert report["config"]["command"].startswith("hfcomp analyze high=") and report["sets"]["high"]["rows"] == 6
     out = capsys.readouterr().out
     assert "mean concreteness" in out and f"written to: {tmp_path / 'out'}" in out
     assert not (tmp_path / "out" / "gallery.png").exists()
@@ -44,8 +44,8 @@ def test_a_set_with_ratings_of_a_file(words, tmp_path, capsys):
 
 def test_the_sandbox_is_a_set(words, tmp_path):
     cli.main([words[0], "sandbox", *words[2:], "--limit", "8"])
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert found["sets"]["sandbox"]["rows"] == 8
+    report = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert report["sets"]["sandbox"]["rows"] == 8
 
 
 def test_mistakes_end_in_one_line(words, tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def test_scores_are_those_of_the_library(name, layer, request, monkeypatch):
     blank = " " if name == "roberta" else ""
     encode = lambda tokenizer, text: tokenizer.encode(blank + text.strip())  # noqa: E731
     monkeypatch.setattr("bert_score.utils.sent_encode", encode)
-    written = sum(bool(one and other) for one, other in zip(FIRST, SECOND, strict=True))
+    written = sum(bool(first and second) for first, second in zip(FIRST, SECOND, strict=True))
     *_, expected = library.score(
         FIRST[:written], SECOND[:written], model_type=str(folder), num_layers=layer, device="cpu", batch_size=7
     )
@@ -86,8 +86,8 @@ def test_a_baseline_rescales(roberta, tmp_path):
 def test_known_models_have_the_authors_layer_and_baseline(tmp_path, monkeypatch):
     monkeypatch.setattr(encoders, "KNOWN", {"known": (2, 0.5)})
     folder = str(models.roberta(tmp_path / "known"))
-    found = BertScore(folder, device="cpu")
-    assert (found.layer, found.baseline) == (2, 0.5)
+    scorer = BertScore(folder, device="cpu")
+    assert (scorer.layer, scorer.baseline) == (2, 0.5)
     assert BertScore(folder, device="cpu", layer=3).baseline is None, "the baseline is of another layer"
     with pytest.raises(ValueError, match="text_layer: found 4,.*known.* 0 to 3"):
         BertScore(folder, device="cpu", layer=4)
@@ -150,9 +150,9 @@ def test_vectors_are_the_class_tokens_of_the_model(dinov2):
     with torch.inference_mode():
         expected = model(**processor(IMAGES, return_tensors="pt")).pooler_output
     expected = torch.nn.functional.normalize(expected, dim=-1).numpy()
-    found = ImageEmbedder(str(dinov2), batch_size=2, device="cpu").index_images([*IMAGES, None, IMAGES[1]])
-    np.testing.assert_allclose(found.take(slice(0, 5)), expected, atol=2e-6)
-    assert found.index.tolist() == [0, 1, 2, 3, 4, -1, 1] and found.computed == 5
+    embeddings = ImageEmbedder(str(dinov2), batch_size=2, device="cpu").index_images([*IMAGES, None, IMAGES[1]])
+    np.testing.assert_allclose(embeddings.take(slice(0, 5)), expected, atol=2e-6)
+    assert embeddings.index.tolist() == [0, 1, 2, 3, 4, -1, 1] and embeddings.computed == 5
 
 
 def test_vectors_are_kept_for_later_runs(dinov2, tmp_path):

@@ -12,26 +12,26 @@ from hfcomp.analysis.pairs.items import named_sets, paper_config, published_numb
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from tests import tiny
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 RATINGS = ConcretenessRatings({"dog": 4.8, "fire hydrant": 4.9, "red": 4.2, "idea": 1.6})
 
 
 def row(**changes):
     """A row with two negatives."""
-    found = {
+    columns = {
         "caption": "a dog by a red fire hydrant",
         "negative_captions": ["a cat by a red fire hydrant", "a dog by a red bench"],
         "negative_keywords": ["dog", "fire hydrants"],
         "negative_concreteness": [4.0, None],
         "image_id": "one",
     }
-    return {name: value for name, value in {**found, **changes}.items() if value != "absent"}
+    return {name: value for name, value in {**columns, **changes}.items() if value != "absent"}
 
 
 def read(tmp_path, *rows, ratings=None, name="set", **options):
     file = tmp_path / "set.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    file.write_text("".join(json.dumps(record) + "\n" for record in rows))
     return read_pairs(name, str(file), DataOptions(**options), ratings)
 
 
@@ -85,7 +85,8 @@ def test_without_ratings_the_set_says_so(tmp_path):
 def test_what_is_wrong_with_a_set_is_named(tmp_path, rows, match):
     if len(rows) == 2 and not rows[0]["negative_captions"]:
         rows = [
-            {name: value for name, value in one.items() if "key" not in name and "conc" not in name} for one in rows
+            {name: value for name, value in record.items() if "key" not in name and "conc" not in name}
+            for record in rows
         ]
     with pytest.raises(ValueError, match=match):
         read(tmp_path, *rows)
@@ -159,8 +160,8 @@ def test_configurations_of_a_set_are_read(tmp_path):
 
 
 def test_a_set_with_a_configuration_that_is_not_finished_is_refused_and_the_finished_one_is_read(tmp_path):
-    built(tmp_path / "high_concreteness", rows=1)
-    built(tmp_path / "steps" / "random" / "targets", rows=1)
+    write_build(tmp_path / "high_concreteness", rows=1)
+    write_build(tmp_path / "steps" / "random" / "targets", rows=1)
     with pytest.raises(ValueError, match="captions of random.*`hfcomp build concretebatch"):
         named_sets([str(tmp_path)])
     place = f"{tmp_path}::high_concreteness"
@@ -177,7 +178,9 @@ def test_the_papers_numbers():
         None,
         None,
     ]
-    table = [published_number("mean concreteness", one) for one in ("high_concreteness", "low_concreteness", "random")]
+    table = [
+        published_number("mean concreteness", subset) for subset in ("high_concreteness", "low_concreteness", "random")
+    ]
     assert table == [4.77, 3.81, 4.29]
     assert published_number("T2I accuracy", "random") == 0.4433 and published_number("group", "random") is None
     assert published_number("CLIP-V", None) is None

@@ -88,8 +88,8 @@ def test_strokes_are_the_opaque_pixels_of_all_layers(tmp_path):
         layer = np.zeros((6, 8, 4), dtype=np.uint8)
         layer[number, :, 3] = 255
         Image.fromarray(layer).save(tmp_path / f"{number}.png")
-    found = read_strokes({"layers": [str(tmp_path / "0.png"), str(tmp_path / "1.png")]}, (8, 6))
-    assert found[:2].all() and not found[2:].any()
+    strokes = read_strokes({"layers": [str(tmp_path / "0.png"), str(tmp_path / "1.png")]}, (8, 6))
+    assert strokes[:2].all() and not strokes[2:].any()
 
 
 @pytest.mark.parametrize(

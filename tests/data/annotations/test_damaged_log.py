@@ -34,16 +34,16 @@ def fill(path):
 
 
 def facts(path):
-    """What a user reads of a log."""
+    """The facts that a user reads from a log."""
     with closing(Decisions(path)) as store:
-        found = [
+        values = [
             store.counts(),
             store.by_person(),
             store.concepts(),
-            [store.state(one.id) for one in store.items()],
+            [store.state(item.id) for item in store.items()],
             *map(list, (store.items(), store.log(), store.accepted(), store.items(state="open"))),
         ]
-        return [*found, store.edit("3/color"), store.rebuild()]
+        return [*values, store.edit("3/color"), store.rebuild()]
 
 
 @pytest.fixture(scope="module")

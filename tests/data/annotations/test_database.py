@@ -19,11 +19,11 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    found = Decisions(path, wait_seconds=0.2)
-    found.add_items(items(3))
-    found.submit("Ann", "0/color", edit())
-    yield found
-    found.close()
+    decisions = Decisions(path, wait_seconds=0.2)
+    decisions.add_items(items(3))
+    decisions.submit("Ann", "0/color", edit())
+    yield decisions
+    decisions.close()
 
 
 def run(path, *statements):
@@ -82,7 +82,7 @@ def test_a_foreign_database_is_refused_and_not_changed(path, statements):
     with pytest.raises(ValueError, match=r"a\.sqlite .*not an annotation"):
         Decisions(path)
     assert path.read_bytes() == before
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 def test_a_newer_file_is_refused(store, path):

@@ -138,5 +138,5 @@ def test_a_log_with_several_spellings_of_a_person_is_read(tmp_path, monkeypatch)
         assert store.by_person()["Anna"]["submit"] == 3
         assert store.next_review("Ben")[0].id == "0/color"
         store.accept("Ben", "0/color", "okay")
-        assert [one.annotator for one in store.accepted()] == ["Anna"]
+        assert [record.annotator for record in store.accepted()] == ["Anna"]
         assert store.rebuild() == 0

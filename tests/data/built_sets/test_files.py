@@ -36,7 +36,7 @@ def folder(whole, tmp_path) -> Path:
     return shutil.copytree(whole, tmp_path / "out")
 
 
-def flipped(path: Path, content: bytes, bit: int) -> None:
+def flip_bit(path: Path, content: bytes, bit: int) -> None:
     damaged = bytearray(content)
     damaged[bit // 8] ^= 1 << bit % 8
     path.write_bytes(damaged)
@@ -50,7 +50,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
     path, refused = folder / name, 0
     content = path.read_bytes()
     for bit in random.Random(0).sample(range(8 * len(content)), 200):
-        flipped(path, content, bit)
+        flip_bit(path, content, bit)
         try:
             load_training_set(str(folder))
             verify_set(folder)
@@ -66,7 +66,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
 
 @pytest.mark.follows("hfcomp/data/built_sets/files.py", "expected {shard['sha256']} from {MANIFEST}. Remove it and")
 def test_what_the_error_says_makes_the_file_anew(folder, whole):
-    flipped(folder / SHARD, (folder / SHARD).read_bytes(), 999)
+    flip_bit(folder / SHARD, (folder / SHARD).read_bytes(), 999)
     with pytest.raises(
         ValueError,
         match=rf"{SHARD} .*damaged: .*sha256 \w{{64}}, .*\w{{64}} .*manifest.json",
@@ -128,7 +128,7 @@ def test_files_are_read_once_and_again_when_they_change(folder, monkeypatch):
     built_sets.checked_shards(folder)
     assert len(read) == 4
     monkeypatch.setenv("LOCAL_RANK", "1")  # the first process of the machine has checked them
-    flipped(folder / SHARD, content, 5)
+    flip_bit(folder / SHARD, content, 5)
     assert len(built_sets.checked_shards(folder)) == 3
 
 
@@ -137,7 +137,7 @@ def test_verify_prints_a_line_a_file_and_ends_with_1_at_a_damaged_one(folder, ca
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["ok  manifest.json", "ok  data/train-00000-of-00003.parquet  4 rows", f"ok  {SHARD}  3 rows"]
     assert lines[-1].startswith("9 rows in 3 files")
-    flipped(folder / SHARD, (folder / SHARD).read_bytes(), 77)
+    flip_bit(folder / SHARD, (folder / SHARD).read_bytes(), 77)
     with pytest.raises(SystemExit, match=f"^error: .*{SHARD} .*damaged: .*`hfcomp build`"):
         cli.main(["build", "verify", str(folder)])
     assert capsys.readouterr().out.splitlines() == lines[:2]

@@ -30,23 +30,23 @@ def image(index):
 
 def members(number=12, *, images=None, texts=None, name="{:03}"):
     """Of samples with an image and a text, by default `.jpg` and `.txt`; None leaves one out."""
-    found = {}
+    files = {}
     for index in range(number):
         key = name.format(index)
         if (ending := (images or {}).get(index, "jpg")) is not None:
-            found[f"{key}.{ending}"] = image(index)
+            files[f"{key}.{ending}"] = image(index)
         if (ending := (texts or {}).get(index, "txt")) is not None:
-            found[f"{key}.{ending}"] = f"ball {index}".encode()
-    return found
+            files[f"{key}.{ending}"] = f"ball {index}".encode()
+    return files
 
 
-def shown(rows):
+def corner_pixels(rows):
     return [decode_image(row["image"]).getpixel((0, 0)) for row in TrainingRows(rows, ["image"])]
 
 
 def check(rows, number=12):
     assert rows["caption"][:] == [f"ball {index}" for index in range(number)]
-    assert shown(rows) == [tiny.image(index).convert("RGB").getpixel((0, 0)) for index in range(number)]
+    assert corner_pixels(rows) == [tiny.image(index).convert("RGB").getpixel((0, 0)) for index in range(number)]
 
 
 ARCHIVES = {

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from hfcomp.data.formats.caption_files import FileCaptions, read_captions, with_captions_of
 from hfcomp.data.loading import load_training_set
-from tests.evaluation.webdatasets import encoded, write_tar
+from tests.evaluation.webdatasets import encode_image, write_tar
 
 KEYS = ("000000", "000001", "000010")
 TEXTS = {"000000": "a red dog", "000010": 'a "blue" cat, and a man', "000011": "nobody"}
@@ -23,7 +23,7 @@ def shards(tmp_path_factory) -> Path:
     for number, keys in enumerate((KEYS[:2], KEYS[2:])):
         members = {}
         for key in keys:
-            members[f"{key}.png"] = encoded(int(key), 0)
+            members[f"{key}.png"] = encode_image(int(key), 0)
             members[f"{key}.json"] = json.dumps({"url": f"http://x/{int(key)}", "caption": "alt"}).encode()
             members[f"{key}.txt"] = b"alt"
         write_tar(folder / f"{number:05d}.tar", members)
@@ -154,9 +154,14 @@ def test_captions_of_the_set_give_way(tmp_path):
             "'id' .*2 rows .*a.json: .*'7' .*'x'",
         ),
         ("a.json", "{}", {}, "'7' .*None "),
-        ("a.txt", "", {}, "captions_file: found a.txt: expected .*json"),
+        ("a.txt", "", {}, "captions_file: found a.txt, expected .*json"),
         ("a.csv", "url,text\n7,a\n", {}, "a.csv .*'key'; .*: url, text"),
-        ("a.csv", "url,text\n7,a\n", {"file_columns": "url"}, "captions_columns: found 'url': expected .*'url,caption'"),
+        (
+            "a.csv",
+            "url,text\n7,a\n",
+            {"file_columns": "url"},
+            "captions_columns: found 'url', expected .*'url,caption'",
+        ),
         ("a.json", '{"7": "a"}', {"key_column": "nr"}, "key_column='nr': .*'nr'; .*: id"),
         ("a.json", '{"7": "a"}', {"key_column": "id.nr"}, "'id' .*'nr'"),
         ("a.json", '{"7": "a"}', {"column_names": {"caption": "txt"}}, "column_names .*'caption'"),

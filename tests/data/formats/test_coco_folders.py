@@ -112,7 +112,7 @@ def test_a_split_of_two_years_has_to_be_named(coco):
         load_training_set(str(coco), split="train2014")
 
 
-def changed(change) -> dict:
+def change_content(change) -> dict:
     content = annotations((1, 2, 3))
     change(content)
     return content
@@ -123,24 +123,24 @@ def changed(change) -> dict:
     [
         ([1], r"expected a list under the key 'images', .*found: \[1\]"),
         ({"info": {}, "annotations": []}, "expected a list under the key 'images', .*found: 'info', 'annotations'"),
-        (changed(lambda one: one.pop("annotations")), "under the key 'annotations'"),
+        (change_content(lambda content: content.pop("annotations")), "under the key 'annotations'"),
         (
-            changed(lambda one: one["images"][1].pop("file_name")),
+            change_content(lambda content: content["images"][1].pop("file_name")),
             r"images\[1\]\['file_name'\] is None, expected a string",
         ),
-        (changed(lambda one: one["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
+        (change_content(lambda content: content["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
         (
-            changed(lambda one: one["annotations"][3].update(caption=5)),
+            change_content(lambda content: content["annotations"][3].update(caption=5)),
             r"annotations\[3\]\['caption'\] is 5, expected a s",
         ),
         (
-            changed(lambda one: one["annotations"][0].update(image_id="1")),
+            change_content(lambda content: content["annotations"][0].update(image_id="1")),
             r"annotations\[0\]\['image_id'\] is '1', expe",
         ),
-        (changed(lambda one: one["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
-        (changed(lambda one: one["images"][0].update(file_name="x.jpg")), None),
+        (change_content(lambda content: content["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
+        (change_content(lambda content: content["images"][0].update(file_name="x.jpg")), None),
         (
-            changed(lambda one: [two.update(file_name="x.jpg") for two in one["images"]]),
+            change_content(lambda content: [two.update(file_name="x.jpg") for two in content["images"]]),
             "none of its 3 images exists",
         ),
     ],
@@ -196,6 +196,6 @@ def test_the_real_captions_with_the_photographs_that_are_there(tmp_path):
     stated = [json.loads(line) for line in (Path(REAL) / "coco_open_256.jsonl").read_text().splitlines()]
     both = [(known[str(row["image_id"])], row) for row in stated if str(row["image_id"]) in known]
     assert len(both) == 410
-    for found, row in both:
-        assert found["license"] == row["license"] and found["caption"] == row["captions"]
-        assert allows_adaptation(found["license"])
+    for record, row in both:
+        assert record["license"] == row["license"] and record["caption"] == row["captions"]
+        assert allows_adaptation(record["license"])

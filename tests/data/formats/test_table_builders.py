@@ -86,7 +86,7 @@ def test_a_title_that_begins_with_a_quote_is_said_once_a_load(tmp_path, caplog):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             assert load_training_set(str(path))["caption"][:] == titles
-        (line,) = [one for one in caplog.messages if "pairs.tsv" in one]
+        (line,) = [message for message in caplog.messages if "pairs.tsv" in message]
         assert "quotes are read as ordinary characters" in line
 
 

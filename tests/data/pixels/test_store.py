@@ -42,9 +42,9 @@ def png(seed: int, size: tuple[int, int] = (15, 20)) -> bytes:
 
 def add(writer: StoreWriter, transform: PixelTransform, value, tiny: bool = False) -> bool:
     keys = ImageKeys(value)
-    found = [key for key in (keys.place_key(), keys.content_key()) if key is not None]
+    known_keys = [key for key in (keys.place_key(), keys.content_key()) if key is not None]
     pixels = ImageReader(transform)([value], ["an image"]).pixels[0].numpy()
-    return writer.add(found, pixels, tiny=tiny)
+    return writer.add(known_keys, pixels, tiny=tiny)
 
 
 def write(folder: Path, transform: PixelTransform, values, **settings) -> list[bool]:
@@ -63,17 +63,17 @@ def test_stored_pixels_are_those_of_decoding_in_any_order(transform, tmp_path):
     # two images fill a part, so that four parts are written
     assert write(tmp_path, transform, values, part_bytes=2 * 3 * SIZE * SIZE) == [True] * 7
     order = [values[index] for index in (5, 0, 0, 6, 3)]
-    found, expected = read(tmp_path, transform, order), ImageReader(transform)(order, ["row"] * 5)
-    assert torch.equal(found.pixels, expected.pixels) and not any(found.decoded) and all(expected.decoded)
+    images, expected = read(tmp_path, transform, order), ImageReader(transform)(order, ["row"] * 5)
+    assert torch.equal(images.pixels, expected.pixels) and not any(images.decoded) and all(expected.decoded)
     # the name of an image that is embedded says nothing
     assert not any(read(tmp_path, transform, [{"bytes": png(2), "path": "other.png"}]).decoded)
 
 
 def test_an_image_that_is_missing_is_decoded_and_counted(transform, tmp_path):
     write(tmp_path, transform, [png(0)])
-    found = read(tmp_path, transform, [png(1, (1, 9)), png(0), png(2)])
-    assert found.decoded == [True, False, True] and found.tiny == [True, False, False]
-    assert torch.equal(found.pixels, ImageReader(transform)([png(1, (1, 9)), png(0), png(2)], ["a"] * 3).pixels)
+    images = read(tmp_path, transform, [png(1, (1, 9)), png(0), png(2)])
+    assert images.decoded == [True, False, True] and images.tiny == [True, False, False]
+    assert torch.equal(images.pixels, ImageReader(transform)([png(1, (1, 9)), png(0), png(2)], ["a"] * 3).pixels)
     with pytest.raises(ValueError, match="row 1 .*supported"):
         read(tmp_path, transform, [png(0), b"no image"])
 
@@ -96,9 +96,9 @@ def test_a_file_is_known_unopened_by_place_and_elsewhere_by_content(transform, t
     # other content under the old name is another image
     file.write_bytes(png(1))
     os.utime(file, ns=(1, 1))
-    found = read(tmp_path / "store", transform, [str(file)])
-    assert found.decoded == [True]
-    assert torch.equal(found.pixels, ImageReader(transform)([png(1)], ["row"]).pixels)
+    images = read(tmp_path / "store", transform, [str(file)])
+    assert images.decoded == [True]
+    assert torch.equal(images.pixels, ImageReader(transform)([png(1)], ["row"]).pixels)
 
 
 def test_a_url_is_known_without_being_fetched(transform, tmp_path):
@@ -224,8 +224,8 @@ def test_processes_that_write_at_once_take_turns(transform, tmp_path):
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0]
     values = [png(seed) for seed in range(9)]
-    found = read(tmp_path, transform, values)
-    assert len(PixelStore(tmp_path)) == 9 and not any(found.decoded)
-    assert torch.equal(found.pixels, ImageReader(transform)(values, ["row"] * 9).pixels)
+    images = read(tmp_path, transform, values)
+    assert len(PixelStore(tmp_path)) == 9 and not any(images.decoded)
+    assert torch.equal(images.pixels, ImageReader(transform)(values, ["row"] * 9).pixels)
     while not lines.empty():
         assert "another process" in lines.get()

@@ -109,23 +109,23 @@ def test_a_batch_is_an_anchor_group_and_its_rivals_and_no_group_twice():
 
 
 def test_every_row_is_a_row_of_its_anchor_group_in_as_few_turns_as_can_be():
-    found = batches(order(), epoch=3)
-    turns = Counter(names_of(batch)[0] for batch in found)
+    epoch_batches = batches(order(), epoch=3)
+    turns = Counter(names_of(batch)[0] for batch in epoch_batches)
     assert turns == {"a": 5, "b": 2, "c": 2, "d": 3, "e": 1, "f": 6}
-    rows = Counter(row for batch in found for row in batch[0])
+    rows = Counter(row for batch in epoch_batches for row in batch[0])
     assert set(rows) == set(range(len(NAMES)))
     for name, size in SIZES.items():
         left = turns[name] * 5 - size
         assert sum(rows[row] - 1 for row, of in enumerate(NAMES) if of == name) == left
-    for batch in found:
+    for batch in epoch_batches:
         if names_of(batch)[0] != "e":
             assert len(set(batch[0])) == 5  # what fills the last turn is no repeat
 
 
 def test_the_anchors_rows_stand_together_in_other_ways_in_each_epoch():
     drawn = order()
-    found = [{frozenset(batch[0]) for batch in batches(drawn, epoch)} for epoch in range(2)]
-    assert len(found[0] & found[1]) < len(found[0]) / 2
+    epochs = [{frozenset(batch[0]) for batch in batches(drawn, epoch)} for epoch in range(2)]
+    assert len(epochs[0] & epochs[1]) < len(epochs[0]) / 2
 
 
 def test_all_rivals_and_all_their_rows_are_drawn_equally_often():
@@ -157,7 +157,7 @@ def test_order_depends_on_seed_and_epoch_only():
     assert batches(order(), 1) == epochs[1]
     assert epochs[0] != epochs[1] != epochs[2]
     assert batches(order(seed=1), 1) != epochs[1]
-    anchors = [[names_of(batch)[0] for batch in found] for found in epochs]
+    anchors = [[names_of(batch)[0] for batch in epoch_batches] for epoch_batches in epochs]
     assert anchors[0] != anchors[1] != sorted(anchors[1])
 
 
@@ -270,8 +270,8 @@ def test_nothing_missing_is_no_line():
 
 def test_the_places_that_are_reported_as_random_are_those_of_an_epoch():
     drawn = order()
-    found = [names_of(batch) for batch in batches(drawn)]
-    unrelated = sum(other not in RIVALS[anchor] for anchor, *others in found for other in others)
+    groups = [names_of(batch) for batch in batches(drawn)]
+    unrelated = sum(other not in RIVALS[anchor] for anchor, *others in groups for other in others)
     assert drawn.report.random_places == unrelated == 2 * 1 + 3 * 2 + 1 * 3
 
 

@@ -36,7 +36,7 @@ def test_no_image_is_twice_in_a_batch_and_nearly_every_row_has_its_turn():
     for rows in batches:
         assert len({ids[row] for row, _ in rows}) == len(rows) == 5
     passes = [[row for rows in batches[start : start + 6] for row, _ in rows] for start in (0, 6)]
-    assert all(len({*one}) >= 28 for one in passes) and passes[0] != passes[1]
+    assert all(len({*rows}) >= 28 for rows in passes) and passes[0] != passes[1]
     assert [epoch for _, epoch in batches[5] + batches[6]] == [0] * 5 + [1] * 5
     assert (
         ReplayDraws(30, ids, number=5, seed=1).batch_rows(7)

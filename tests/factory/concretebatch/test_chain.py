@@ -114,24 +114,24 @@ def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, ra
             assert row["negative_image"].size == (32, 32)
             assert row["negative_categories"][0] in ("attribute", "object", "relation")
     alone = AnalyzeOptions(models=("none",), image_model="none", text_model="none")
-    found = analyze([str(made.output)], alone)
-    assert {name: (one.pairs.config, len(one.pairs.items)) for name, one in found.sets.items()} == {
+    analysis = analyze([str(made.output)], alone)
+    assert {name: (pair_set.pairs.config, len(pair_set.pairs.items)) for name, pair_set in analysis.sets.items()} == {
         config: (config, 9) for config in configs
     }
     words = {config: load_training_set(str(made.output), config=config)["negative_rated_words"] for config in configs}
-    high, low = (sum(WORDS[one[0]] for one in words[config]) for config in configs[:2])
+    high, low = (sum(WORDS[row_words[0]] for row_words in words[config]) for config in configs[:2])
     assert high > low
     same = load_dataset(str(made.output), "low_concreteness", split="train", cache_dir=str(tmp_path / "cache"))
     assert same["caption"][:] == load_training_set(str(made.output), config="low_concreteness")["caption"][:]
     default = load_dataset(str(made.output), split="train", cache_dir=str(tmp_path / "cache"))
     assert default["negative_captions"][:] == rows_of(made.output, "high_concreteness")
     aside = [json.loads(line) for line in (made.output / "steps" / "random" / "targets" / "set_aside.jsonl").open()]
-    assert {one["reason"] for one in aside} == {"license forbids adaptation", "no word to change"}
+    assert {record["reason"] for record in aside} == {"license forbids adaptation", "no word to change"}
     card = (made.output / "README.md").read_text()
     assert "mean concreteness" in card and "| high_concreteness | 9 | " in card and "&#" not in card
     assert "\nlicense: other\n" in card and "\nlicense_name: per-row\n" in card
     assert "| of these, without a rating | 1 |" in card and "| random | 'pizza' 1 |" in card
-    (words,) = (part for one in built.report().sections for part in one.parts if "Most frequent" in part.title)
+    (words,) = (part for section in built.report().sections for part in section.parts if "Most frequent" in part.title)
     assert words.rows[0] == ["high_concreteness", "'pizza' 1"]
     assert str(tmp_path) not in card and "Negative images were made by" in card
 
@@ -243,8 +243,8 @@ def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
     assert named_sets([str(options().output)]) == {"high_concreteness": place}, "the only one, too"
     lines: list[str] = []
     rows = with_concreteness(rows_with_texts(options().output / "high_concreteness"), str(ratings), lines.append)
-    found = [WORDS[words[0]] for words in rows["negative_rated_words"]]
-    assert [value for (value,) in rows["negative_concreteness"]] == found
+    word_ratings = [WORDS[words[0]] for words in rows["negative_rated_words"]]
+    assert [value for (value,) in rows["negative_concreteness"]] == word_ratings
     assert "negative_concreteness" not in load_training_set(str(options().output / "high_concreteness")).column_names
 
 
@@ -261,7 +261,7 @@ def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(op
     assert [row["order"] for row in shown] == [*orders[0], *orders[1]]
     assert [row["in the paper"] for row in shown] == ["4.77 / 4.85"] * 3 + ["4.29 / 4.63"] * 3
     build_set(options(configs=chosen.configs, until="targets"), log=[].append)
-    for config, row in zip(chosen.configs, [one for one in shown if "*" in one["order"]], strict=True):
+    for config, row in zip(chosen.configs, [entry for entry in shown if "*" in entry["order"]], strict=True):
         built, tally = balance_targets(
             load_training_set(str(step_names(chosen.output).folder(chosen.output, config, "targets")))
         )
@@ -333,13 +333,13 @@ def test_bad_rows_are_set_aside_with_the_number_that_they_have_in_the_source(opt
     rows = [{"image": f"{row}.png", "caption": caption} for row, caption in enumerate(BAD_ROWS)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert build_set(options(source=str(folder / "rows.jsonl")), log=[].append).rows == 1
-    found = {}
+    reasons = {}
     for step in STEPS:
         aside = step_names(options().output).folder(options().output, "high_concreteness", step) / SET_ASIDE_FILE
         for line in map(json.loads, aside.read_text().splitlines()):
-            found[line.get("source_row", line["row"])] = step, line["reason"]
+            reasons[line.get("source_row", line["row"])] = step, line["reason"]
             assert step == "targets" or f"{line['source_row']}.png" in line["detail"]
-    assert found == {row: reason for row, reason in enumerate(BAD_ROWS.values()) if reason}
+    assert reasons == {row: reason for row, reason in enumerate(BAD_ROWS.values()) if reason}
 
 
 @pytest.mark.parametrize(
@@ -421,13 +421,13 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
     """20 kills of each step, while it runs and not while Python loads. Captions are asked of a server."""
 
     def late(body):
-        found = right(body)
-        found.seconds = 0.02
-        return found
+        response = right(body)
+        response.seconds = 0.02
+        return response
 
     with serving(late) as server:
 
-        def chosen(folder: Path, until: str) -> ConcreteBatchOptions:
+        def choose_options(folder: Path, until: str) -> ConcreteBatchOptions:
             asked = {"writer": "endpoint", "base_url": server.base_url, "answer_cache": f"{folder} answers"}
             return options(output=folder, until=until, shard_size=1, concurrency=1, **asked)
 
@@ -435,7 +435,7 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
             if not folder.exists():
                 shutil.copytree(tmp_path / "before", folder)
             receiver, sender = context.Pipe(duplex=False)
-            arguments = (chosen(folder, step), sender)
+            arguments = (choose_options(folder, step), sender)
             process = context.Process(target=build_and_say_when_the_last_step_begins, args=arguments)
             process.start()
             sender.close()
@@ -444,7 +444,7 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
 
         (tmp_path / "before").mkdir()
         for before in STEPS[: STEPS.index(step)][-1:]:
-            build_set(chosen(tmp_path / "before", before), log=[].append)
+            build_set(choose_options(tmp_path / "before", before), log=[].append)
         finished = survive_kills(start, tmp_path, kills=20)
     assert sum(number > 0 for number in finished) >= 5  # in the middle too
 
@@ -466,8 +466,8 @@ def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_costs_its_shards
         deadline = time.monotonic() + 300
         while not (finished := list(folder.glob(f"{UNFINISHED}/[0-9]*.json"))) and time.monotonic() < deadline:
             time.sleep(0.01)
-        actors = [one for one in ray_cluster._private.state.actors().values() if one["State"] == "ALIVE"]
-        os.kill(next(one["Pid"] for one in actors if "ShardActor" in one["ActorClassName"]), signal.SIGKILL)
+        actors = [actor for actor in ray_cluster._private.state.actors().values() if actor["State"] == "ALIVE"]
+        os.kill(next(actor["Pid"] for actor in actors if "ShardActor" in actor["ActorClassName"]), signal.SIGKILL)
         files = [next(folder.glob(f"data/train-{path.stem}-*.parquet")) for path in finished]
         return {path: path.stat().st_mtime_ns for path in files}
 

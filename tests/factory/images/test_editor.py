@@ -35,26 +35,26 @@ def images(editor) -> list[Image.Image]:
     return [editor.fit(decode_image(photograph(number))) for number in range(14)]
 
 
-def edited(editor: ImageEditor, images: list[Image.Image], numbers: list[int]) -> dict[int, bytes]:
-    found = editor.edit([images[n] for n in numbers], [f"{n} cats" for n in numbers], [1000 + n for n in numbers])
-    return {number: edit.image.tobytes() for number, edit in zip(numbers, found, strict=True)}
+def edit_images(editor: ImageEditor, images: list[Image.Image], numbers: list[int]) -> dict[int, bytes]:
+    edits = editor.edit([images[n] for n in numbers], [f"{n} cats" for n in numbers], [1000 + n for n in numbers])
+    return {number: edit.image.tobytes() for number, edit in zip(numbers, edits, strict=True)}
 
 
 def test_other_images_of_a_batch_change_nothing(editor, images):
-    whole = edited(editor, images, list(range(14)))
+    whole = edit_images(editor, images, list(range(14)))
     assert len(set(whole.values())) == 14
-    backwards = edited(editor, images, list(reversed(range(14))))
+    backwards = edit_images(editor, images, list(reversed(range(14))))
     assert backwards == whole
-    assert all(edited(editor, images, [number])[number] == whole[number] for number in range(0, 14, 3))
+    assert all(edit_images(editor, images, [number])[number] == whole[number] for number in range(0, 14, 3))
 
 
 def test_the_number_of_threads_changes_nothing(sdxl):
     editor, before = open_editor(sdxl, size=128), torch.get_num_threads()  # large enough to be split between threads
     images = [editor.fit(decode_image(photograph(number))) for number in range(2)]
-    whole = edited(editor, images, [0, 1])
+    whole = edit_images(editor, images, [0, 1])
     try:
         torch.set_num_threads(2)
-        assert edited(editor, images, [0, 1]) == whole
+        assert edit_images(editor, images, [0, 1]) == whole
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -78,9 +78,9 @@ def test_the_center_of_an_image_is_edited(editor):
 @pytest.mark.parametrize("flags", [True, False])
 def test_the_safety_checker_is_kept(tmp_path, clip, images, flags):
     place = pipelines.stable_diffusion(tmp_path / "sd", clip, flags=flags)
-    found = open_editor(place, guidance=2.0).edit(images[:2], ["a cat", "a dog"], [0, 1])
-    assert [edit.is_blanked for edit in found] == [flags, flags]
-    assert (found[0].image.getextrema() == ((0, 0),) * 3) == flags
+    edits = open_editor(place, guidance=2.0).edit(images[:2], ["a cat", "a dog"], [0, 1])
+    assert [edit.is_blanked for edit in edits] == [flags, flags]
+    assert (edits[0].image.getextrema() == ((0, 0),) * 3) == flags
 
 
 def test_diffusers_does_not_warn_at_each_batch(sdxl, images, capfd, recwarn):
@@ -90,7 +90,7 @@ def test_diffusers_does_not_warn_at_each_batch(sdxl, images, capfd, recwarn):
     open_editor(sdxl).edit(images[:5], ["word " * 200] * 5, [0] * 5)
     assert "float32" not in (errors := capfd.readouterr().err) and "truncated" not in errors
     assert logging.get_verbosity() == before
-    assert not [one for one in recwarn if issubclass(one.category, FutureWarning)]
+    assert not [warning for warning in recwarn if issubclass(warning.category, FutureWarning)]
 
 
 def test_long_prompts_are_known(editor):

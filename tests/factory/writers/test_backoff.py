@@ -27,8 +27,8 @@ def client(base_url: str, **settings) -> EndpointWriter:
     return EndpointWriter(base_url, **{"model": "m", "retries": 0, "timeout": 10.0, **settings})
 
 
-def caption(found) -> str:
-    return json.loads(found.text)["caption"]
+def caption(reply) -> str:
+    return json.loads(reply.text)["caption"]
 
 
 def stopped_by(answer: Answer, **settings) -> str:
@@ -129,8 +129,8 @@ def test_refusals_in_other_words_are_understood(answer):
 def test_a_value_that_is_too_large_is_no_unsupported_field():
     words = b'{"error": {"message": "max_tokens is too large: 99. The limit is 64.", "param": "max_tokens"}}'
     with serving([lambda _: Answer(words, 400), right]) as server:
-        found = dict(client(server.base_url).replies([REQUEST]))[0]
-    assert found.problem == "no reply from the server: code 400"
+        reply = dict(client(server.base_url).replies([REQUEST]))[0]
+    assert reply.problem == "no reply from the server: code 400"
     assert all(body["max_tokens"] for body in server.bodies)
 
 
@@ -157,11 +157,11 @@ def test_request_options_replace_and_remove_fields(tmp_path):
         options = WriterOptions(base_url=server.base_url, llm="m", answer_cache=str(tmp_path), request_options=given)
         client = build_llm_client(**options.writer_settings())
         prompt = REQUEST.prompt
-        found = [
+        answers = [
             client.answers([Question(prompt, "a dog", ("x",), attempt)], 0, lambda _, text: text)[0]
             for attempt in (0, 1)
         ]
-    assert found == ["a cat", "a cat"] and len(server.bodies) == 2  # attempts are questions of their own
+    assert answers == ["a cat", "a cat"] and len(server.bodies) == 2  # attempts are questions of their own
     body = server.bodies[0]
     assert (body["max_completion_tokens"], body["reasoning_effort"]) == (500, "low")
     assert not {"max_tokens", "temperature", "seed"} & {*body}

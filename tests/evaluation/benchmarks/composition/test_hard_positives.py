@@ -17,7 +17,7 @@ from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import (
     Sighted,
     check_chance,
-    framed,
+    frame_photo,
     items,
     numbered_texts,
     photos,
@@ -55,7 +55,7 @@ def folder(tmp_path) -> Path:
     images = place / "visual_genome"
     photos(images / "VG_100K", {"3.jpg": 3})
     photos(images / "VG_100K_2", {"2.jpg": 2})
-    (images / "VG_100K" / "1.jpg").write_bytes(framed(1, (40, 30)))
+    (images / "VG_100K" / "1.jpg").write_bytes(frame_photo(1, (40, 30)))
     return place
 
 
@@ -85,10 +85,10 @@ def test_a_rewording_below_the_false_caption_is_brittle(folder):
         return oracle.np.array(vector)
 
     encoder = oracle.Fake(4, lambda number: oracle.np.eye(4)[number], text)
-    found = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, items(HARD_POSITIVES, folder), Sighted(encoder)))
-    assert [found["replace_att", metric] for metric in METRICS] == [1, 0, 1]
-    assert [found["replace_rel", metric] for metric in METRICS] == [1, 1, 0]
-    assert [found["REPLACE", metric] for metric in METRICS] == [1, 0.5, 0.5]
+    values = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, items(HARD_POSITIVES, folder), Sighted(encoder)))
+    assert [values["replace_att", metric] for metric in METRICS] == [1, 0, 1]
+    assert [values["replace_rel", metric] for metric in METRICS] == [1, 1, 0]
+    assert [values["REPLACE", metric] for metric in METRICS] == [1, 0.5, 0.5]
 
 
 VALUES = {"caption": 0.6, "false": 0.8, "reworded": 0.7, "other": 0.5}
@@ -107,11 +107,11 @@ def test_the_caption_is_compared_with_its_own_false_one_and_the_rewording_with_t
         return oracle.np.array([0.0, value[kind], 0, 0] if number == "1" else [1.0, 0, 0, 0])
 
     encoder = oracle.Fake(4, lambda number: oracle.np.eye(4)[number], text)
-    found = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, rows, Sighted(encoder)))
+    values = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, rows, Sighted(encoder)))
     caption, own, reworded, false = (value[name] for name in ("caption", "false", "reworded", "other"))
     expected = own < caption, false < reworded and false < caption
     between = caption > false > reworded or reworded > false > caption
-    assert [found["swap", metric] for metric in METRICS] == [*expected, between]
+    assert [values["swap", metric] for metric in METRICS] == [*expected, between]
 
 
 def test_texts_of_the_repository_and_a_folder_of_photographs(folder, monkeypatch):

@@ -16,7 +16,7 @@ from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, items, photos, scores
 
 MCQ_COCO, MCQ_VOC, RETRIEVAL, PLAIN = NEGBENCH
-FILES = {one.name: one.data[0].required_files[0] for one in NEGBENCH}
+FILES = {benchmark.name: benchmark.data[0].required_files[0] for benchmark in NEGBENCH}
 KINDS = ("positive", "negative", "hybrid", "hybrid")
 TRUE = {row: [f"true {row}"] for row in range(4)}
 PHOTOS = 12
@@ -66,12 +66,12 @@ def test_scores_by_kind_of_question(tmp_path):
     folder = questions(tmp_path / "negbench", FILES[MCQ_COCO.name])
     photos(folder / "val2017", {f"{row}.jpg": row for row in range(4)})
     encoder = Sighted(oracle.knowing(TRUE | {1: []}))
-    found = scores(MCQ_COCO, run_benchmark(MCQ_COCO, items(MCQ_COCO, folder), encoder))
+    values = scores(MCQ_COCO, run_benchmark(MCQ_COCO, items(MCQ_COCO, folder), encoder))
     expected = {"positive": 1, "negative": 0, "hybrid": 1, "all questions": 3 / 4}
-    assert {subset: found[subset, "caption choice"] for subset in expected} == expected
+    assert {subset: values[subset, "caption choice"] for subset in expected} == expected
 
 
-@pytest.mark.parametrize("benchmark", [RETRIEVAL, PLAIN], ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", [RETRIEVAL, PLAIN], ids=lambda benchmark: benchmark.name)
 def test_scorers_against_chance_in_retrieval(tmp_path, benchmark):
     folder = retrieval(tmp_path / "negbench", FILES[benchmark.name])
     photos(folder / "val2017", {f"{row}.jpg": row for row in range(PHOTOS)})

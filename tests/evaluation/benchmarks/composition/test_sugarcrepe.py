@@ -69,7 +69,7 @@ def test_a_random_scorer_is_at_chance():
 def test_every_average_in_use(folder):
     """All right in ADD, all wrong elsewhere: subsets of 1 and 2 items, of 28."""
     encoder = Sighted(oracle.knowing(truth(("add_att", "add_obj"))))
-    found = scores(SUGARCREPE, run_benchmark(SUGARCREPE, items(SUGARCREPE, folder), encoder))
+    values = scores(SUGARCREPE, run_benchmark(SUGARCREPE, items(SUGARCREPE, folder), encoder))
     expected = {
         "macro of 7 subsets": 2 / 7,
         "macro of 3 groups": 1 / 3,
@@ -80,7 +80,7 @@ def test_every_average_in_use(folder):
         "add_att": 1,
         "swap_obj": 0,
     }
-    assert {subset: found[subset, "caption choice"] for subset in expected} == pytest.approx(expected)
+    assert {subset: values[subset, "caption choice"] for subset in expected} == pytest.approx(expected)
 
 
 def test_items_have_the_names_of_the_file_and_images_their_own(folder):
@@ -197,10 +197,10 @@ def test_a_random_scorer_is_at_chance_sugarcrepe_pp():
 def test_averages_of_both_tasks(folder_sugarcrepe_pp):
     """The paraphrase of subset 5 is not known: 10 of 15 items are right, in 4 of 5 subsets."""
     encoder = Sighted(oracle.knowing(TRUE | {5: ["true 5"]}))
-    found = scores(SUGARCREPE_PP, run_benchmark(SUGARCREPE_PP, items(SUGARCREPE_PP, folder_sugarcrepe_pp), encoder))
+    values = scores(SUGARCREPE_PP, run_benchmark(SUGARCREPE_PP, items(SUGARCREPE_PP, folder_sugarcrepe_pp), encoder))
     for metric in ("image-to-text", "text only"):
-        assert found["macro of 5 subsets", metric] == pytest.approx(4 / 5)
-        assert found["micro", metric] == pytest.approx(10 / 15)
+        assert values["macro of 5 subsets", metric] == pytest.approx(4 / 5)
+        assert values["micro", metric] == pytest.approx(10 / 15)
 
 
 def test_without_an_image_the_texts_are_scored_alone(folder_sugarcrepe_pp):

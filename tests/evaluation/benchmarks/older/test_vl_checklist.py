@@ -68,14 +68,16 @@ def test_a_random_scorer_is_at_chance():
 def test_averages_of_the_parts(folder):
     """Only what has Visual Genome's image is right: all attributes, 12 of 42 tests of objects, 2 of 4 of relations."""
     known = TRUE | {1: [], 2: []}
-    found = scores(
+    averages = scores(
         VL_CHECKLIST, run_benchmark(VL_CHECKLIST, items(VL_CHECKLIST, folder), Sighted(oracle.knowing(known)))
     )
-    values = {name: found[name, "caption choice"] for name in ("attribute", "object", "relation", "mean of 3 parts")}
+    values = {
+        name: averages[name, "caption choice"] for name in ("attribute", "object", "relation", "mean of 3 parts")
+    }
     expected = {"attribute": 1, "object": 12 / 42, "relation": 2 / 4}
     assert values == pytest.approx(expected | {"mean of 3 parts": sum(expected.values()) / 3})
     # without HAKE's tests: 6 of objects, 1 of relations
-    without = found["mean of 3 parts without HAKE", "caption choice"]
+    without = averages["mean of 3 parts without HAKE", "caption choice"]
     assert without == pytest.approx((1 + 12 / 36 + 2 / 3) / 3)
 
 
@@ -83,9 +85,9 @@ def test_a_source_without_images_is_left_out_and_averages_that_need_it(folder):
     (folder / "hake").rename(folder / "away")
     rows = items(VL_CHECKLIST, folder)
     assert rows.left_out == {"no images of hake": 7} and "folder hake" in rows.notes[0]
-    found = scores(VL_CHECKLIST, run_benchmark(VL_CHECKLIST, rows, Sighted(oracle.knowing(TRUE))))
-    assert found["mean of 3 parts without HAKE", "caption choice"] == pytest.approx(1)
-    assert ("mean of 3 parts", "caption choice") not in found
+    values = scores(VL_CHECKLIST, run_benchmark(VL_CHECKLIST, rows, Sighted(oracle.knowing(TRUE))))
+    assert values["mean of 3 parts without HAKE", "caption choice"] == pytest.approx(1)
+    assert ("mean of 3 parts", "caption choice") not in values
 
 
 @pytest.mark.parametrize("part", ["", "VG_100K"])

@@ -15,7 +15,7 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.sandbox import levels_set
 from tests.evaluation.benchmarks.oracle import constant, knowing, means, photo, random, run
-from tests.factory.magic.sets import built
+from tests.factory.magic.sets import build_magic
 
 IMAGES = 60
 KINDS = ("choice of 2", "choice of 10", "retrieval")
@@ -139,8 +139,8 @@ def test_crops_of_one_photograph_are_images_of_their_own(tmp_path):
 def test_a_level_of_one_name_is_left_out_and_data_of_one_name_refused(tmp_path):
     rows = [{"image": {"bytes": photo(n)}, "image_id": str(n), **names(n), "level_4": "all"} for n in range(12)]
     Dataset.from_list(rows).to_parquet(tmp_path / "a.parquet")
-    found = run(MAGIC, tmp_path, random(12)).items["metric"].unique()
-    assert "level 3 image choice of 2" in found and not any("level 4" in metric for metric in found)
+    metrics = run(MAGIC, tmp_path, random(12)).items["metric"].unique()
+    assert "level 3 image choice of 2" in metrics and not any("level 4" in metric for metric in metrics)
     alike = [row | dict.fromkeys(LEVELS, "all") for row in rows]
     Dataset.from_list(alike).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="level_1, level_2, level_3, level_4 .*images"):
@@ -165,7 +165,7 @@ def test_it_is_not_released():
 
 @pytest.fixture(scope="module")
 def built_set(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("built")).folder
+    return build_magic(tmp_path_factory.mktemp("built")).folder
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_a_whole_text_is_as_it_is_written_or_as_lotlip_joins_it():
 )
 def test_one_folder_serves_sentences_and_whole_texts(cut, full, layout, tmp_path):
     folders = Folders(own={cut.name: layout(tmp_path / "set")})
-    counts = [len(texts) for one in (cut, full) for texts in load_items(one, folders).rows["captions"]]
+    counts = [len(texts) for benchmark in (cut, full) for texts in load_items(benchmark, folders).rows["captions"]]
     assert counts == [3] * PHOTOS + [1] * PHOTOS
 
 

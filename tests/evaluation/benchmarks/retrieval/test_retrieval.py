@@ -38,7 +38,9 @@ SETS = {
     FLICKR30K.name: ("dataset_flickr30k.json", "flickr30k_test.json", "flickr30k-images", "wds_flickr30k"),
     COCO_RETRIEVAL.name: ("dataset_coco.json", "coco_karpathy_test.json", "val2014", "wds_mscoco_captions"),
 }
-EACH = pytest.mark.parametrize("benchmark", (FLICKR8K, FLICKR30K, COCO_RETRIEVAL), ids=lambda one: one.name)
+EACH = pytest.mark.parametrize(
+    "benchmark", (FLICKR8K, FLICKR30K, COCO_RETRIEVAL), ids=lambda benchmark: benchmark.name
+)
 
 
 def images(folder: Path, form: str = "{}.jpg") -> Path:
@@ -115,9 +117,9 @@ def test_scorers_against_chance(benchmark, tmp_path):
     assert len(perfect.items) == 3 * IMAGES + 3 * sum(map(len, TRUTH.values()))
     assert set(means(run(benchmark, folder, knowing(TRUTH, right=0.0, wrong=1.0))).values()) == {0.0}
     assert set(means(run(benchmark, folder, constant(IMAGES))).values()) == {0.0}
-    found = [run(benchmark, folder, random(IMAGES, seed)).items for seed in range(8)]
+    tables = [run(benchmark, folder, random(IMAGES, seed)).items for seed in range(8)]
     for metric in METRICS:
-        of_seed = [table[table["metric"] == metric[1]] for table in found]
+        of_seed = [table[table["metric"] == metric[1]] for table in tables]
         values = [table["value"].mean() for table in of_seed]
         error = statistics.stdev(values) / 8**0.5
         assert statistics.mean(values) == pytest.approx(of_seed[0]["chance"].mean(), abs=4 * error), metric
@@ -341,9 +343,9 @@ def test_known_scorers_on_images_of_every_split(tmp_path, layout):
 
 
 def test_from_the_hub_all_images_are_its_test_split(tmp_path, monkeypatch):
-    found = HubOnDisk(monkeypatch, **{"lmms-lab/flickr30k": on_hub(tmp_path / "f")})
+    hub = HubOnDisk(monkeypatch, **{"lmms-lab/flickr30k": on_hub(tmp_path / "f")})
     assert len(run(FLICKR30K_ALL, None, knowing(FLICKR30K_ALL_TRUTH)).items) == 3 * 24 + 3 * 120
-    assert found.asked == [("lmms-lab/flickr30k", {"split": "test", "revision": None})]
+    assert hub.asked == [("lmms-lab/flickr30k", {"split": "test", "revision": None})]
 
 
 def test_the_suite_has_the_test_images_only():
