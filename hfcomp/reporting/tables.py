@@ -131,7 +131,7 @@ def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -
 
     In the brief form, averages represent many subsets, and intervals are shown only for few models.
     """
-    result = []
+    result: list[Table] = []
     for own in blocks(standing(lines, MOST_SUBSETS) if brief else lines):
         title, labels = distinct_labels(own)
         kinds = {(line["benchmark"], line["metric"]) for line in own}

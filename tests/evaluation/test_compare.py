@@ -122,8 +122,12 @@ def test_items_that_differ_are_refused_or_left_out_and_counted(folders, tmp_path
     less = store_folder(tmp_path / "less", table[table["item"] != "swap/7"])
     other = store_folder(tmp_path / "other", moved)
     base = folders[0]
-    assert_refused(r"base.items\.parquet .*item 'swap/7' \(SugarCrepe, swap, caption choice\) .*less.items\.parquet lacks it "
-            r"\(1 such .* pass --common to compare the 79 outcomes", base, less)  # fmt: skip
+    assert_refused(
+        r"base.items\.parquet .*item 'swap/7' \(SugarCrepe, swap, caption choice\) .*less.items\.parquet lacks it "
+        r"\(1 such .* pass --common to compare the 79 outcomes",
+        base,
+        less,
+    )
     assert_refused(r"item 'add/3' .* image '3.jpg', but .*other.* image '99.jpg'", base, other)
     report = compare([str(base), str(less), str(other)], reference="clip", common=True)
     assert {line["subset"]: line["items"] for line in report.lines} == {
