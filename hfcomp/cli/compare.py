@@ -59,5 +59,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Compare models item by item, from results that hfcomp evaluate or a recipe stored."
+    description = "Compare models item by item, from results that an evaluation or a recipe stored."
     return command_parser("compare", description, CompareOptions, OutputOptions)
