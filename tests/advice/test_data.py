@@ -114,7 +114,7 @@ def test_spans(advice, collate):
     collate(wrong, max_concepts=2, concept_tokens=False)  # as concept_source='phrase' does
 
 
-@pytest.mark.follows(DRAWN, "Remove the option, or map the column with the lists with column_names.")
+@pytest.mark.follows(DRAWN, "Remove the option, or use column_names to map the column that has the lists.")
 @pytest.mark.follows(DRAWN, "Pad with empty strings (they are masked), or lower num_negatives.")
 @pytest.mark.follows(DRAWN, "Use a list with one entry per caption, remove the column, or use one caption")
 @pytest.mark.follows(DRAWN, "Use one caption (captions: longest), or an objective without negative images.")

@@ -50,7 +50,7 @@ def test_numbers_are_no_captions(captions, found):
     assert check_contents(eval(advised, {"dataset": rows_of(captions), "datasets": datasets}), COLUMNS) is None
 
 
-@pytest.mark.follows("hfcomp/data/row_checks.py", "text. Draw one per epoch with draw_captions=True")
+@pytest.mark.follows("hfcomp/data/row_checks.py", "string. Draw one per epoch with draw_captions=True")
 def test_lists_are_drawn_from_or_chosen_from(tmp_path):
     rows = rows_of([["a", "b"], ["c"]])
     message = refused(rows, "row 0: found a list of 2, expected one string")

@@ -144,7 +144,7 @@ def test_without_ray_the_error_says_how_to_get_it(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"executor": "slurm"}, "executor: found 'slurm', expected local or ray"),
-        ({"gpus_per_worker": 1}, "gpus_per_worker needs executor ray"),
+        ({"gpus_per_worker": 1}, "--gpus_per_worker needs --executor ray"),
         ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker: found -1, expected 0 or more"),
     ],
 )
