@@ -142,7 +142,7 @@ def test_drawn_captions(advice):
     check_drawn_captions(rows(caption=[["a cube", "cubes"], ["a ball"]]), ["caption"])
 
 
-@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove captions, or map the column with the lists")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove captions=all, or use column_names to map")
 @pytest.mark.follows("hfcomp/data/pair_table.py", "exclude such rows with dataset_filter.")
 def test_every_caption(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball"]])
