@@ -117,7 +117,7 @@ def test_spans(advice, collate):
     collate(wrong, max_concepts=2, concept_tokens=False)  # as concept_source='phrase' does
 
 
-@pytest.mark.follows(DRAWN, "Remove the option, or map the column with the lists with column_names.")
+@pytest.mark.follows(DRAWN, "Remove the option, or use column_names to map the column that has the lists.")
 @pytest.mark.follows(DRAWN, "Pad with empty strings (they are masked), or lower num_negatives.")
 @pytest.mark.follows(DRAWN, "Use a list with one entry per caption, remove the column, or use one caption")
 @pytest.mark.follows(DRAWN, "Use one caption (captions: longest), or an objective without negative images.")
@@ -145,7 +145,7 @@ def test_drawn_captions(advice):
     check_drawn_captions(rows(caption=[["a cube", "cubes"], ["a ball"]]), ["caption"])
 
 
-@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove captions, or map the column with the lists")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove captions=all, or use column_names to map")
 @pytest.mark.follows("hfcomp/data/pair_table.py", "exclude such rows with dataset_filter.")
 def test_every_caption(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball"]])

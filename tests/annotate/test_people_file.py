@@ -71,7 +71,7 @@ def test_a_new_file_takes_the_place_of_another(tmp_path, monkeypatch):
     assert PeopleFile(tmp_path / "people.json").person("Anna", "correct horse") == "Anna"
 
 
-@pytest.mark.follows("hfcomp/annotate/options.py", "Remove one of them.")
+@pytest.mark.follows("hfcomp/annotate/options.py", "gives everyone the same one. Remove one of them.")
 @pytest.mark.follows("hfcomp/annotate/app/server.py", "pass --password_file or --people, or omit --host.")
 @pytest.mark.follows("hfcomp/annotate/app/server.py", "pass --password_file or --people, or omit --public_names.")
 def test_each_way_to_a_password_that_an_error_names_opens_the_page_to_others(tmp_path, monkeypatch):

@@ -145,7 +145,7 @@ def test_without_ray_the_error_says_how_to_get_it(tmp_path, monkeypatch):
     [
         ({"executor": "slurm"}, "executor .*'slurm'.* local or ray"),
         ({"gpus_per_worker": 1}, "gpus_per_worker .*executor ray"),
-        ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker is -1;.* 0 "),
+        ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker: found -1,.* 0 "),
     ],
 )
 def test_bad_settings_are_refused(tmp_path, options, message):

@@ -120,7 +120,7 @@ def test_the_column_may_have_another_name_and_gaps(clip, captions, tmp_path):
     )
 
 
-@pytest.mark.follows("hfcomp/data/image_ids.py", "If the rows show different images, give each its own value:")
+@pytest.mark.follows("hfcomp/data/image_ids.py", "If the rows show different images, give each row its own value:")
 @pytest.mark.parametrize("given", [True, False])
 def test_one_image_for_all_rows_is_refused_unless_each_row_has_an_id(given, clip, captions, tmp_path):
     subset = captions.select([0, 6, 12])
