@@ -261,7 +261,7 @@ def negative_entries(row: dict[str, Any], row_number: int, number: int) -> list[
         if values is not None and len(values) != len(texts):
             raise ValueError(
                 f"column '{field.column}', row {row_number}: found {len(values)} entries, expected {len(texts)}, one "
-                "per entry of 'negative_captions'. Use null for an unknown value."
+                "per entry of 'negative_captions'; use null for an unknown value."
             )
         columns[field_name] = values if values is not None else [None] * len(texts)
     entries = []
