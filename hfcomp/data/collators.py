@@ -260,8 +260,8 @@ def negative_entries(row: dict[str, Any], row_number: int, number: int) -> list[
         values = _list_of(row, field.column, row_number, text=isinstance(field.missing, str))
         if values is not None and len(values) != len(texts):
             raise ValueError(
-                f"column '{field.column}', row {row_number}: found {len(values)} entries, expected {len(texts)}, as "
-                "in 'negative_captions'. Every negative needs an entry; use null for an unknown value."
+                f"column '{field.column}', row {row_number}: found {len(values)} entries, expected {len(texts)}, one "
+                "per entry of 'negative_captions'; use null for an unknown value."
             )
         columns[field_name] = values if values is not None else [None] * len(texts)
     entries = []
