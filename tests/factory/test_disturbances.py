@@ -66,7 +66,7 @@ def test_a_full_disk_is_named_and_costs_one_shard(whole, tmp_path, monkeypatch):
         return part
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "_part", full)
+        patch.setattr(writing, "_temporary_path", full)
         with pytest.raises(StageError, match=r"shard 1 of 3 cannot be written: .*No space left on device.* repeat"):
             build(tmp_path)
     assert not list(tmp_path.rglob("*.part"))
@@ -85,7 +85,7 @@ def test_a_disk_that_is_full_between_shards(whole, tmp_path, monkeypatch, name):
         return part
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "_part", full)
+        patch.setattr(writing, "_temporary_path", full)
         with pytest.raises(StageError, match=rf"No space left on device: '.*{name}'\. .*repeat the call to resume"):
             build(tmp_path)
     assert build(tmp_path).kept == (1 if name == "00001.json" else 3)
