@@ -57,7 +57,7 @@ def test_kills_at_random_moments_change_no_byte(tmp_path, context, num_workers):
 
 
 def test_a_full_disk_is_named_and_costs_one_shard(whole, tmp_path, monkeypatch):
-    original = writing._part
+    original = writing._temporary_path
 
     def full(path: Path) -> Path:
         part = original(path)
@@ -76,7 +76,7 @@ def test_a_full_disk_is_named_and_costs_one_shard(whole, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["00001.json", SET_ASIDE_FILE, MANIFEST])
 def test_a_disk_that_is_full_between_shards(whole, tmp_path, monkeypatch, name):
-    original = writing._part
+    original = writing._temporary_path
 
     def full(path: Path) -> Path:
         part = original(path)
