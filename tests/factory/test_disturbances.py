@@ -195,7 +195,7 @@ def test_what_a_lost_worker_left_is_removed_at_the_end(whole, tmp_path, monkeypa
     """A worker that dies while its build goes on leaves a partial file, after the start cleaned the folder."""
 
     def leave(folder, plan, records):
-        writing._part(folder / "data" / "train-00000-of-00003.parquet").write_bytes(b"half")
+        writing._temporary_path(folder / "data" / "train-00000-of-00003.parquet").write_bytes(b"half")
         return original(folder, plan, records)
 
     original = manifest.close_build
