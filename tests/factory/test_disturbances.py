@@ -57,7 +57,7 @@ def test_kills_at_random_moments_change_no_byte(tmp_path, context, num_workers):
 
 
 def test_a_full_disk_is_named_and_costs_one_shard(whole, tmp_path, monkeypatch):
-    original = writing._part
+    original = writing._temporary_path
 
     def full(path: Path) -> Path:
         part = original(path)
@@ -66,7 +66,7 @@ def test_a_full_disk_is_named_and_costs_one_shard(whole, tmp_path, monkeypatch):
         return part
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "_part", full)
+        patch.setattr(writing, "_temporary_path", full)
         with pytest.raises(StageError, match=r"shard 1 of 3 .*: .*No space "):
             build(tmp_path)
     assert not list(tmp_path.rglob("*.part"))
@@ -76,7 +76,7 @@ def test_a_full_disk_is_named_and_costs_one_shard(whole, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["00001.json", SET_ASIDE_FILE, MANIFEST])
 def test_a_disk_that_is_full_between_shards(whole, tmp_path, monkeypatch, name):
-    original = writing._part
+    original = writing._temporary_path
 
     def full(path: Path) -> Path:
         part = original(path)
@@ -85,7 +85,7 @@ def test_a_disk_that_is_full_between_shards(whole, tmp_path, monkeypatch, name):
         return part
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "_part", full)
+        patch.setattr(writing, "_temporary_path", full)
         with pytest.raises(StageError, match=rf"No space .*: '.*{name}'"):
             build(tmp_path)
     assert build(tmp_path).kept == (1 if name == "00001.json" else 3)
@@ -195,7 +195,7 @@ def test_what_a_lost_worker_left_is_removed_at_the_end(whole, tmp_path, monkeypa
     """A worker that dies while its build goes on leaves a partial file, after the start cleaned the folder."""
 
     def leave(folder, plan, records):
-        writing._part(folder / "data" / "train-00000-of-00003.parquet").write_bytes(b"half")
+        writing._temporary_path(folder / "data" / "train-00000-of-00003.parquet").write_bytes(b"half")
         return original(folder, plan, records)
 
     original = manifest.close_build

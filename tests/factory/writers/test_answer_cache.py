@@ -74,7 +74,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
         part.symlink_to("/dev/full")
         return part
 
-    monkeypatch.setattr(writing, "_part", full)
+    monkeypatch.setattr(writing, "_temporary_path", full)
     with pytest.raises(OSError, match=r"No space .*: '.*\.json'"):
         CachedWriter(Counting(), AnswerCache(tmp_path)).answers([request("a")], as_it_is)
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink() or path.is_file()]
