@@ -121,7 +121,7 @@ def test_another_folder_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("test/nshards.txt", None, "nshards.txt .*missing"),
+        ("test/nshards.txt", None, "nshards.txt .*missing: "),
         ("test/nshards.txt", b"two", "found 'two', .*number"),
         ("test/nshards.txt", b"4", "2 of 4 archives .* 2.tar"),
         ("test/1.tar", b"version https://git-lfs", r"1.tar .*not a complete .* `git lfs pull`"),
@@ -235,11 +235,11 @@ class _Response:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (errors.GatedRepoError("no", response=_Response()), "gated: .*terms"),
-        (errors.RepositoryNotFoundError("no", response=_Response()), "revision, or private"),
-        (errors.RevisionNotFoundError("no", response=_Response()), "revision, or private"),
-        (errors.LocalEntryNotFoundError("no"), r"\(LocalEntryNotFoundError"),
-        (errors.HTTPError("no"), r"\(HTTPError"),
+        (errors.GatedRepoError("no", response=_Response()), ".*gated: .*terms"),
+        (errors.RepositoryNotFoundError("no", response=_Response()), ".*revision, or private"),
+        (errors.RevisionNotFoundError("no", response=_Response()), ".*revision, or private"),
+        (errors.LocalEntryNotFoundError("no"), r".*\(LocalEntryNotFoundError"),
+        (errors.HTTPError("no"), r".*\(HTTPError"),
     ],
 )
 def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):
