@@ -121,7 +121,7 @@ def legend(
     ties = f"Ties are {TIE_RULES[tie]}." if has_ties(lines) or not known else NO_TIES
     seeds = max(seeds, num_seeds(lines))
     intervals = SEVERAL_SEEDS.format(seeds=seeds) if seeds > 1 else IMAGES
-    changes = [change for line in lines for own in line["differences"].values() for change in own.values()]
+    changes = [change for line in lines for own in line.get("differences", {}).values() for change in own.values()]
     more = DETECTABLE if any("smallest" in (change or {}) for change in changes) else ""
     return READING.format(intervals=intervals, adjusted=adjusted, more=more, ties=ties) + stars
 

@@ -15,28 +15,28 @@ from tests.structure.import_graph import ROOT
 # change that raises one says by how much and for what.
 BUDGET = {
     ".": 2_713,
-    "analysis": 6_743,  # target: 5,200
-    "annotate": 4_422,  # target: 3,000
-    "cli": 1_498,
-    "convert": 1_560,  # target: 1,400
-    "data": 10_825,
+    "analysis": 6_801,  # target: 5,200
+    "annotate": 4_441,  # target: 3,000
+    "cli": 1_507,
+    "convert": 1_566,  # target: 1,400
+    "data": 10_865,
     "distributed": 358,
-    "evaluation": 13_070,  # target: 10,500
-    "experiments": 5_669,
-    "factory": 11_145,  # target: 8,500
-    "hub": 1_023,
+    "evaluation": 13_102,  # target: 10,500
+    "experiments": 5_698,
+    "factory": 11_190,  # target: 8,500
+    "hub": 1_029,
     "losses": 4_416,
-    "merging": 634,
-    "metrics": 1_560,
+    "merging": 635,
+    "metrics": 1_559,
     "modeling": 1_480,
-    "negatives": 3_295,
-    "parsing": 2_635,
-    "reporting": 3_159,
+    "negatives": 3_297,
+    "parsing": 2_636,
+    "reporting": 3_165,
     "sandbox": 2_140,
     "statistics": 2_641,
-    "trainers": 6_713,
-    "core": 63_829,  # all but RINGS; target: under 51,000
-    "all": 87_699,  # target: under 69,000
+    "trainers": 6_736,
+    "core": 63_977,  # all but RINGS; target: under 51,000
+    "all": 87_975,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
