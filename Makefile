@@ -1,4 +1,4 @@
-# A fresh clone needs Python 3.11 or newer and make; every target sets up .venv first if it has to.
+# A fresh clone needs Python 3.11 or newer and make; every target that needs .venv sets it up first.
 PYTHON ?= python3
 WORKERS ?= 2
 ARGS ?=
@@ -72,9 +72,9 @@ test-numerics: $(INSTALLED)  ## the numeric tests under every capability of the 
 	@$(NUMERICS) $(ARGS)
 
 # in environments of their own; torch goes first, as above
-compat: test-lowest test-newest  ## the tests, without the slow ones, on the lowest and the newest versions that are allowed
+compat: test-lowest test-newest  ## the tests, without the slow ones, with the lowest and with the newest allowed versions
 
-test-lowest:  ## the tests, without the slow ones, on the lowest versions that pyproject.toml allows
+test-lowest:  ## the tests, without the slow ones, with the lowest versions that pyproject.toml allows
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
 	@$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --no-header --no-annotate \
@@ -83,13 +83,13 @@ test-lowest:  ## the tests, without the slow ones, on the lowest versions that p
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet -c $(LOWEST)/lowest.txt -e '.[dev]'
 	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-test-newest:  ## the same on the newest versions that the package index has
+test-newest:  ## the same with the newest versions that the package index has
 	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
 	@$(NEWEST)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade torch
 	@$(NEWEST)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade --upgrade-strategy eager -e '.[dev]'
 	@OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-check: $(INSTALLED)  ## lint, format, import layers, types; the tests run these lines too
+check: $(INSTALLED)  ## lint, format, import layers, types; the test suite runs the same checks
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(VENV)/bin/lint-imports

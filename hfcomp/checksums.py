@@ -32,7 +32,7 @@ def read_checked(path: Path, how_to_fix: str) -> Any:
     """Reads a JSON file, verifies and removes its checksum. Files from an earlier hfcomp have none and are accepted.
 
     Raises:
-        ValueError: if the file is not JSON or does not match its checksum. The message names the file and ends with
+        ValueError: If the file is not JSON or does not match its checksum. The message names the file and ends with
             `how_to_fix`.
     """
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
 # Errors that hfcomp raises for the user's values, files and packages, and for a loss that is no longer finite.
 MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
-# Modules that define the errors of the Hub and its libraries, which have no common base class.
+# Modules that define the errors of libraries that access the Hub or other services. They have no common base class.
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions", "wandb.errors")
 # These libraries log every attempt to reach the Hub and every damaged file, which the final error repeats.
 REPEATED = {"huggingface_hub.utils._http": logging.ERROR, "datasets.packaged_modules": logging.CRITICAL}
@@ -28,10 +28,10 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     Does nothing inside another `one_line_errors`, because the outer one has the user's choice.
 
     Args:
-        traceback_wanted: whether every exception passes through, as with the environment variable HFCOMP_TRACEBACK=1.
+        traceback_wanted: Whether every exception passes through, as with the environment variable HFCOMP_TRACEBACK=1.
 
     Raises:
-        SystemExit: with the one-line message.
+        SystemExit: With the one-line message.
     """
     if _within.get():
         yield

@@ -25,15 +25,15 @@ class Field:
     """The origin of a field of [`Features`].
 
     Attributes:
-        column: dataset column that a trainer needs if it requires the field; empty for none.
-        optional: whether a dataset may lack the column, unless the trainer requires it explicitly.
+        column: Dataset column that a trainer needs if it requires the field; empty for none.
+        optional: Whether a dataset may lack the column, unless the trainer requires it explicitly.
         gathered: `WITH_GRADIENT`, `VALUES` or `ROW_NUMBERS`; empty for one value per process.
-        in_batch: whether it is a key of the batch that the model passes on unchanged.
-        always: whether it is passed on even if no trainer requires it.
-        dtype: type of the numbers that the collator reads from the column: one per row, or one per negative if
+        in_batch: Whether it is a key of the batch that the model passes on unchanged.
+        always: Whether it is passed on even if no trainer requires it.
+        dtype: Type of the numbers that the collator reads from the column: one per row, or one per negative if
             `per_negative` is set.
-        per_negative: whether the column has one number per negative.
-        missing: value to use if an entry is null or the column is absent.
+        per_negative: Whether the column has one number per negative.
+        missing: Value to use if an entry is null or the column is absent.
     """
 
     column: str = ""
@@ -83,10 +83,10 @@ class Features(ModelOutput):
         negative_text_id: `[N, K]` long, numbered together with `text_id` and present under the same condition.
         reference_text_embeds: `[N, D]`, caption embeddings from a frozen copy of the backbone; part of the batch.
         reference_negative_text_embeds: `[N, K, D]`, the same for negative captions.
-        logit_scale: scalar, the multiplier (already exponentiated).
-        logit_bias: scalar, SigLIP only.
-        learned: learned values of the objective by name.
-        rows: slice of `N` that belongs to this process.
+        logit_scale: Scalar, the multiplier (already exponentiated).
+        logit_bias: Scalar, SigLIP only.
+        learned: Learned values of the objective by name.
+        rows: Slice of `N` that belongs to this process.
     """
 
     image_embeds: torch.Tensor | None = _computed_field(column="image", gathered=WITH_GRADIENT)

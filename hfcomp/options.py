@@ -117,7 +117,7 @@ class check(staticmethod):
 class Options:
     """Base of a dataclass of options. It checks types, limits, needs and each `check` when an instance is made.
 
-    It also converts equivalent values: a list to a tuple, a text to a path or a number.
+    It also converts equivalent values: a list to a tuple, a string to a path or a number.
     """
 
     def __post_init__(self) -> None:
@@ -142,7 +142,7 @@ class Options:
 
 
 def _unwrap_value(value: Any, hint: Any) -> Any:
-    """Converts a Python value for its option: a list to a tuple, a path to a text, a NumPy integer to an int."""
+    """Converts a Python value for its option: a list to a tuple, a path to a string, a NumPy integer to an int."""
     kinds = members(hint)
     if isinstance(value, list | tuple) and kinds and get_origin(kinds[0]) is tuple:
         return tuple(_unwrap_value(entry, get_args(kinds[0])[0]) for entry in value)
@@ -211,7 +211,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, *, optional: Collec
 
 
 def names_of(text: str) -> list[str]:
-    """Splits a text such as `a,b` into names."""
+    """Splits a string such as `a,b` into names."""
     return [name for name in map(str.strip, text.split(",")) if name]
 
 

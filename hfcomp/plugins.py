@@ -13,7 +13,7 @@ def find_plugins(group: str, taken: Collection[str]) -> dict[str, EntryPoint]:
     """Finds the entry points of a group by name, without loading them.
 
     Raises:
-        ValueError: for a name that is in `taken`, or that two packages use.
+        ValueError: If a name is in `taken`, or two packages use it.
     """
     plugins: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
@@ -27,7 +27,7 @@ def load_plugin(point: EntryPoint, kind: type[T], name_of: Callable[[T], str] | 
     """Loads the object of an entry point; `name_of` must return the name of the entry point.
 
     Raises:
-        ValueError: for an object that cannot be imported, is not a `kind`, or has another name.
+        ValueError: If an object cannot be imported, is not a `kind`, or has another name.
     """
     place = _place(point)
     try:

@@ -54,7 +54,7 @@ def shipped_folder(name: str, pattern: str) -> Path:
     """Finds a folder of files that come with hfcomp: inside the installed package, or next to it in a clone.
 
     Raises:
-        FileNotFoundError: if no such folder has a file that matches the pattern.
+        FileNotFoundError: If no such folder has a file that matches the pattern.
     """
     package = Path(hfcomp.__file__).parent
     for folder in (package / name, package.parent / name):
@@ -106,8 +106,8 @@ def expand_variables(value: str, name: str) -> str:
     because someone else's recipe could request it.
 
     Raises:
-        ValueError: for a variable that is not set, or whose name contains SECRET, PASSWORD, PASSWD or
-            CREDENTIAL, or the word TOKEN or KEY.
+        ValueError: If a variable is not set, or its name contains SECRET, PASSWORD, PASSWD or CREDENTIAL, or the word
+            TOKEN or KEY.
     """
 
     def look_up(match: re.Match[str]) -> str:
@@ -131,9 +131,9 @@ def read_yaml(path: str | PathLike[str]) -> Any:
     """Reads a YAML file.
 
     Raises:
-        ValueError: for a file that is not YAML in UTF-8, repeats a key in a mapping, or exceeds the limits; the
-            message names file and line.
-        OSError: for a file that is missing or cannot be read.
+        ValueError: If the file is not YAML in UTF-8, repeats a key in a mapping, or exceeds the limits. The message
+            names file and line.
+        OSError: If the file is missing or cannot be read.
     """
     path = Path(path)
     content = path.read_bytes()
@@ -216,8 +216,8 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
 
     Raises:
         json.JSONDecodeError: for invalid JSON.
-        ValueError: for lists and objects nested deeper than Python can read, a number with thousands of digits, or
-            half a character in a text.
+        ValueError: If lists and objects are nested deeper than Python can read, a number has thousands of digits, or
+            a text contains half a character.
     """
     if isinstance(content, bytes):
         content = content.decode("utf-8-sig")
@@ -272,7 +272,7 @@ def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterat
     """Yields the rows of a CSV table, each with the number of its last line.
 
     Raises:
-        FileError: for invalid CSV or a field that is too long, with its line.
+        FileError: If the CSV is invalid or a field is too long. The error names the line.
     """
     # `strict` makes an unclosed quote an error; otherwise the rest of the file would become one field. The line before
     # a row shows where the failing row began, which may be far above the line at which the reader gave up.

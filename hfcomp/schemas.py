@@ -26,7 +26,7 @@ _EXPECTED = {
     "float": "a number",
     "finite": "a finite number",
     "bool": "true or false",
-    "string": "a text",
+    "string": "a string",
     "list": "a list",
     "tuple": "a list",
     "none": "nothing",
@@ -172,7 +172,7 @@ def _hint(error: Mapping[str, Any]) -> str:
     if error["type"] == "string_type" and isinstance(error["input"], bool):
         return " YAML reads yes, no, on and off as true and false; put such words in quotes."
     if error["type"] == "string_type" and isinstance(error["input"], int | float):
-        return " Put a text that looks like a number in quotes."
+        return " Put a string that looks like a number in quotes."
     return nearest(str(error["input"]), _choices(error)) if error["type"] in _CHOICES else ""
 
 

@@ -72,7 +72,7 @@ def parse_size(text: str, option: str) -> int:
     """Parses a size such as `20GB`, `500 MB` or `0` into bytes.
 
     Raises:
-        ValueError: for any other text, naming the option.
+        ValueError: For any other text. The error names the option.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -134,8 +134,8 @@ class Store:
         if self._evicted[0]:
             number, size = self._evicted
             notes.append(
-                f"{self._name}: the {number:,} least recently used files ({size_text(size)}) were removed to stay "
-                f"within {size_text(self.limit or 0)} ({LIMIT_VARIABLE})"
+                f"{self._name}: removed the least recently used files to stay within {size_text(self.limit or 0)} "
+                f"({LIMIT_VARIABLE}): {number:,} ({size_text(size)})"
             )
         if self.limit is not None and self._size > self.limit:
             notes.append(
@@ -178,7 +178,7 @@ class Store:
             own = remove(file.path)
             if own:
                 number, removed = number + 1, removed + file.size
-            if own or not os.path.exists(file.path):  # another process was faster
+            if own or not os.path.exists(file.path):  # another process removed it first
                 self._size -= file.size
         self._evicted = (self._evicted[0] + number, self._evicted[1] + removed)
         if number:
@@ -339,7 +339,7 @@ def remove(path: Path) -> bool:
     """Removes a file if possible, and returns whether this process removed it."""
     try:
         path.unlink()
-    except OSError:  # another process was faster, or the folder is read-only
+    except OSError:  # another process removed it first, or the folder is read-only
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""Reads CSV and TSV tables: every row is checked against the lines of the file, and no cell is guessed.
+"""Reads CSV and TSV tables: checks every row against the lines of the file and never guesses the type of a cell.
 
 `safe_cell` makes cells that hfcomp writes safe: no spreadsheet runs them as a formula (OWASP, CSV injection).
 
@@ -38,20 +38,20 @@ class TextTable:
     """A table in a text file, which is opened again for each reading.
 
     Args:
-        opener: function that opens the file for reading bytes.
-        name: file name for messages; its extension determines the expected delimiter.
-        delimiter: column separator; defaults to the separator of the first line.
-        encoding: file encoding; defaults to UTF-8, or to UTF-16 if the file begins with its byte order mark.
-        looked_at: number of lines to inspect before deciding whether a table with tabs uses quoting; defaults to all.
+        opener: Function that opens the file for reading bytes.
+        name: File name for messages; its extension determines the expected delimiter.
+        delimiter: Column separator; defaults to the separator of the first line.
+        encoding: File encoding; defaults to UTF-8, or to UTF-16 if the file begins with its byte order mark.
+        looked_at: Number of lines to inspect before deciding whether a table with tabs uses quoting; defaults to all.
 
     Attributes:
-        columns: column names from the first line; a column without a name becomes `Unnamed: 2`, as in pandas.
-        delimiter: column separator.
-        is_quoted: whether quotes enclose texts; otherwise they are ordinary characters. Known once rows are read.
-        notes: sentences on how the file differs from a plain CSV or TSV file; complete once rows are read.
+        columns: Column names from the first line; a column without a name becomes `Unnamed: 2`, as in pandas.
+        delimiter: Column separator.
+        is_quoted: Whether quotes enclose texts; otherwise they are ordinary characters. Known once rows are read.
+        notes: Sentences on how the file differs from a plain CSV or TSV file; complete once rows are read.
 
     Raises:
-        FileError: for a file whose first line cannot be read, or names a column twice.
+        FileError: If the first line cannot be read, or names a column twice.
     """
 
     def __init__(

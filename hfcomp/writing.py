@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 LOCK_FILE = ".lock"
 LOCK_SECONDS = 1.0
-"""Seconds a command waits for a folder; a process killed while starting another one may hold it a moment longer."""
+"""Seconds that a command waits for a folder: a process killed while it starts another may lock it a moment longer."""
 PART = ".part"
 _PART_NAME = re.compile(rf".+\.[\w-]+-\d+-[0-9a-f]{{8}}{re.escape(PART)}")
 
 
 def host() -> str:
-    """The name of this machine, as used in temporary file names."""
+    """Returns the name of this machine, as used in temporary file names."""
     return re.sub(r"\W+", "-", platform.node())[:30] or "host"
 
 
@@ -47,14 +47,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
     file is unchanged.
 
     Raises:
-        OSError: naming the file, if it cannot be written.
+        OSError: If the file cannot be written. The error names the file.
     """
     # The order of the three steps matters, because a machine may lose power between any two. First the content: a file
     # system may save a new name before the content, and the name would then point to an empty file. Then the rename,
     # which is atomic only on one file system, so the temporary file is next to its destination and not in /tmp. Then
     # the folder; otherwise the new name itself may be lost.
     path = Path(path)
-    part = _part(path)
+    part = _temporary_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
@@ -76,7 +76,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """Like `replacing`, for a folder with its files. Removes the earlier folder just before renaming the new one."""
-    part = _part(folder)
+    part = _temporary_path(folder)
     try:
         part.mkdir(parents=True)
         yield part
@@ -120,7 +120,7 @@ def append_text(path: Path, text: str) -> None:
     A killed process may leave only the beginning of the text.
 
     Raises:
-        OSError: naming the file, if it cannot be written.
+        OSError: If the file cannot be written. The error names the file.
     """
     with _named_errors(path), path.open("a", encoding="utf-8") as file:
         file.write(text)
@@ -135,8 +135,8 @@ def append_bytes(path: Path, content: Any, *, at: int) -> None:
     beginning of it.
 
     Raises:
-        OSError: naming the file, if it cannot be written.
-        ValueError: if the file has fewer than `at` bytes.
+        OSError: If the file cannot be written. The error names the file.
+        ValueError: If the file has fewer than `at` bytes.
     """
     # The caller records the number of valid bytes only after this function returns. Anything after `at` was therefore
     # written by a process that died before it could record it, and is removed.
@@ -150,18 +150,18 @@ def append_bytes(path: Path, content: Any, *, at: int) -> None:
         os.fsync(file.fileno())
 
 
-def write_first(path: Path, text: str) -> bool:
+def write_if_missing(path: Path, text: str) -> bool:
     """Writes a UTF-8 text file atomically unless it exists; returns whether this process was the first.
 
     On a file system without hard links, the last writer wins.
 
     Raises:
-        OSError: naming the file, if it cannot be written.
+        OSError: If the file cannot be written. The error names the file.
     """
-    # A hard link fails if the name exists and appears with its whole content, so exactly one of several processes
-    # wins. With a rename, the last one would win; opening with "x" would show the others an empty file.
+    # Creating a hard link fails if the name exists; otherwise, the file appears with all its content. So exactly one
+    # process wins. With a rename, the last one would win; opening with "x" would show the others an empty file.
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = _part(path)
+    part = _temporary_path(path)
     try:
         with _named_errors(path):
             part.write_text(text, encoding="utf-8")
@@ -180,7 +180,7 @@ def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool 
     """Writes a JSON file with the checksum of its content, for `hfcomp.checksums.read_checked`; see `replacing`.
 
     Raises:
-        TypeError: for a value that JSON cannot represent.
+        TypeError: If JSON cannot represent a value.
     """
     text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False, sort_keys=sort_keys)
     write_text(path, f"{text}\n")
@@ -209,17 +209,17 @@ def write_parquet(
 
     Readers fetch one row group at a time. `bytes_per_group` counts texts and files; a larger row forms its own group.
     """
-    import pyarrow as pa  # takes a quarter of a second, which commands that write no table can save
+    import pyarrow as pa  # takes a quarter of a second, so commands that write no table skip it
     import pyarrow.parquet as pq
 
     rows = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
     with replacing(path) as part, pq.ParquetWriter(part, rows.schema) as writer:
         # `datasets` rejects a file whose first row group is empty, but reads a file without row groups.
-        for start, end in _groups(rows, rows_per_group, bytes_per_group):
+        for start, end in _row_groups(rows, rows_per_group, bytes_per_group):
             writer.write_table(rows.slice(start, end - start), row_group_size=rows_per_group)
 
 
-def _groups(rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | None) -> Iterator[tuple[int, int]]:
+def _row_groups(rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | None) -> Iterator[tuple[int, int]]:
     sizes = sum(map(_content_sizes, rows.columns)) if bytes_per_group else None
     start = 0
     while start < len(rows):
@@ -232,7 +232,7 @@ def _groups(rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | N
 
 
 def _content_sizes(column: pa.ChunkedArray) -> Any:
-    """Bytes of texts and files in each row, counting only content, so the memory layout of a table does not matter."""
+    """Returns the bytes of texts and files in each row. Only content counts, so the memory layout is irrelevant."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -242,8 +242,8 @@ def _content_sizes(column: pa.ChunkedArray) -> Any:
         fields = [pc.struct_field(column, number) for number in range(kind.num_fields)]
         return sum(map(_content_sizes, fields), np.zeros(len(column), np.int64))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        # Lists are stored one after the other, so a row's size is the difference between the running totals at its
-        # ends.
+        # Lists are stored one after the other, so a row's size is the difference between the running totals at the
+        # start and the end of its list.
         ends = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64).cumsum()
         totals = np.concatenate([[0], _content_sizes(pc.list_flatten(column)).cumsum()])
         return np.diff(totals[np.concatenate([[0], ends])])
@@ -261,15 +261,15 @@ def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0
     for path in sorted(folder.glob(f"{names}{PART}")):  # lists all files before removing any
         if not _PART_NAME.fullmatch(path.name):
             continue
-        with suppress(OSError):  # another process was faster
+        with suppress(OSError):  # another process removed it first
             if not older_than or path.stat().st_mtime < time.time() - older_than:
                 _remove(path)
 
 
 def try_lock(folder: Path, seconds: float = 0.0) -> FileLock | None:
     """Locks a folder, creating it if missing. Returns None if another process still holds the lock after `seconds`."""
-    # A kernel lock (flock) ends with its process, however that dies. A plain marker file would lock the folder forever
-    # after a kill.
+    # A kernel lock (flock) is released when its process ends, whatever ends it. A plain marker file would lock the
+    # folder forever after a kill.
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE)
     try:
@@ -286,7 +286,7 @@ def locked(folder: Path) -> Iterator[None]:
     A folder that was created for the lock and stays empty is removed again.
 
     Raises:
-        ValueError: if another process holds the lock, or the folder is not writable.
+        ValueError: If another process holds the lock, or the folder is not writable.
     """
     is_new = not folder.exists()
     try:
@@ -306,7 +306,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_free_file(path: Path, overwrite: bool, *, option: str) -> None:
-    """Raises `ValueError` for an output file that is a folder, or exists without `overwrite`; `option` names it."""
+    """Raises `ValueError` if the file, passed as `--option`, is a folder, or exists and `overwrite` is False."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder, expected a file. Pass another --{option}.")
     if path.exists() and not overwrite:
@@ -319,17 +319,17 @@ def check_free_folder(
     """Raises if files would be lost in an output folder.
 
     Args:
-        folder: output folder; it need not exist.
-        overwrite: whether the user allows replacing earlier output.
-        written: files that are replaced or, with `whole`, that mark a folder as earlier output.
-        whole: whether the folder is replaced with all its content, as by `replacing_folder`.
-        option: command-line option of the folder, for the message.
+        folder: Output folder; it need not exist.
+        overwrite: Whether the user allows replacing earlier output.
+        written: Files that are replaced or, with `whole`, that mark a folder as earlier output.
+        whole: Whether the folder is replaced with all its content, as by `replacing_folder`.
+        option: Command-line option of the folder, for the message.
 
     Raises:
-        ValueError: if `folder` is a file, or if it contains one of `written` and `overwrite` is False. With `whole`,
+        ValueError: If `folder` is a file, or if it contains one of `written` and `overwrite` is False. With `whole`,
             also if it contains files but none of `written`, even with `overwrite`.
     """
-    # A folder without any of our files belongs to somebody else, for example a home folder passed by mistake.
+    # A folder without any of our files may be someone's own, for example a home folder that was passed by mistake.
     # --overwrite allows replacing earlier output and must not be enough to delete such a folder.
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, expected a folder. Pass another --{option}.")
@@ -345,13 +345,13 @@ def check_free_folder(
         raise ValueError(f"{folder} already contains {ours[0]}. Pass --overwrite, or another --{option}.")
 
 
-def _part(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     # The random suffix is needed because containers that share a folder may have the same host name and process ids.
     return path.with_name(f"{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}{PART}")
 
 
 def _remove(path: Path) -> None:
-    # Best effort: the folder may be read-only, or another process may be faster.
+    # Best effort: the folder may be read-only, or another process may remove it first.
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,7 +1,7 @@
 """Trains the sandbox's bundled base models: contrastive pretraining on alt-text, captions, then a dose of hard pairs.
 
-The dose makes a base graded: like CLIP on SugarCrepe, it is right more often than chance, but not by much, if words
-must be bound. `PROFILE` defines this in numbers, and the smallest dose inside it is chosen.
+With the dose, a base is like CLIP on SugarCrepe: right more often than chance, but not by much, if words must be
+bound. `PROFILE` defines this in numbers, and the smallest dose inside it is chosen.
 """
 
 from __future__ import annotations
@@ -228,7 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--output_dir", type=Path, help="Model folder, replaced if it exists. Unset: a folder in the cache"
     )
     parser.add_argument("--seed", type=int, default=0, help="Random seed for weights and scenes")
-    parser.add_argument("--no_pairs", action="store_true", help="Skip the dose of hard pairs, for a blind base")
+    parser.add_argument(
+        "--no_pairs", action="store_true", help="Skip the dose of hard pairs, which leaves swaps near chance"
+    )
     parser.add_argument("--work_dir", type=Path, help="Folder of the phases, to resume a killed run. Unset: none")
     parser.add_argument("--items", type=int, default=SCORED_ITEMS, help="Scored scenes per kind that choose the dose")
     for name in ("steps", "rows"):

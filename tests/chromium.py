@@ -40,13 +40,15 @@ class Seen:
     requests: list[str] = field(default_factory=list)
 
 
-def watched(page: Page) -> Seen:
+def watch(page: Page) -> Seen:
     """Records what a page does from now on; images in the page itself (`data:`) are not requests."""
     seen = Seen()
     page.on("console", lambda message: seen.messages.append(message.text))
     page.on("pageerror", lambda error: seen.messages.append(str(error)))
     page.on("dialog", lambda dialog: (seen.messages.append(dialog.message), dialog.dismiss()))
-    page.on("request", lambda one: seen.requests.append(one.url) if not one.url.startswith("data:") else None)
+    page.on(
+        "request", lambda request: seen.requests.append(request.url) if not request.url.startswith("data:") else None
+    )
     return seen
 
 

@@ -108,6 +108,6 @@ def advice(request, capsys):
     """Provokes the messages that the test's markers `follows` name; every one has to appear."""
     from tests.advice.markers import Advice  # which imports the command line
 
-    found = Advice(request, capsys)
-    yield found
-    assert not found.left, f"no message had {[fragment for _, fragment in found.left]}"
+    instance = Advice(request, capsys)
+    yield instance
+    assert not instance.left, f"no message had {[fragment for _, fragment in instance.left]}"

@@ -42,7 +42,7 @@ def table() -> dict[str, list[str]]:
 
 
 def words(cell: str, number: int) -> str:
-    """What a cell says of a number of negatives or phrases."""
+    """Replaces a cell by its number for a row with this number of negatives or phrases."""
     return {"1 + negatives": str(1 + number), "1 + phrases, 9 at most": str(1 + number)}.get(cell, cell)
 
 
@@ -55,7 +55,7 @@ def test_a_row_encodes_what_the_table_says(name, clip, tmp_path):
     trainer.train()
     read = {*columns_of(trainer.required_features)} - {"image_id"}
     assert read == {*re.findall(r"`(\w+)`", table()[name][0])}
-    line = next(one for one in trainer.state.log_history if "images_encoded" in one)
+    line = next(entry for entry in trainer.state.log_history if "images_encoded" in entry)
     _, _, _, images, texts, _ = table()[name]
     phrases = max(map(len, rows["concepts"])) if trainer_class is C2LIPTrainer else 2
     assert line["images_encoded"] == 8 * int(images)
@@ -90,12 +90,14 @@ def test_sentence_transformers_trains_on_negatives_with_a_fixed_scale(clip, nega
     texts, images = tiny.captions()[:8], [tiny.image(number) for number in range(8)]
     columns = [images[:4], texts[:4], texts[4:]] if negatives == "captions" else [texts[:4], images[:4], images[4:]]
     loss([model.preprocess(column) for column in columns], None).backward()
-    gradients = {name: one.grad for name, one in model.named_parameters()}
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     for tower in ("vision_model", "text_model"):
-        assert any(one is not None and one.abs().sum() > 0 for name, one in gradients.items() if tower in name)
+        assert any(
+            gradient is not None and gradient.abs().sum() > 0 for name, gradient in gradients.items() if tower in name
+        )
     # a number, and no parameter beyond the model's, whose own scale gets no gradient
     assert loss.scale == 20 and len([*loss.parameters()]) == len(gradients)
-    assert [one for name, one in gradients.items() if "logit_scale" in name] == [None]
+    assert [gradient for name, gradient in gradients.items() if "logit_scale" in name] == [None]
     assert not [name for name in dir(losses) if "sigmoid" in name.lower()]
     assert hasattr(losses, "CachedMultipleNegativesRankingLoss")
     assert "gather_across_devices" in inspect.signature(losses.MultipleNegativesRankingLoss).parameters

@@ -15,14 +15,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def pythons() -> list[str]:
-    found = [re.search(r"Python :: (3\.\d+)$", one) for one in PROJECT["classifiers"]]
-    return [one[1] for one in found if one]
+    matches = [re.search(r"Python :: (3\.\d+)$", classifier) for classifier in PROJECT["classifiers"]]
+    return [match[1] for match in matches if match]
 
 
 def test_the_page_states_the_ranges_of_the_package():
     page = (ROOT / "docs/compatibility.md").read_text()
     stated = dict(re.findall(r"^\| (\w+) \| `(.*?)` \|$", page, flags=re.MULTILINE))
-    declared = {one.name: one.specifier for one in map(Requirement, PROJECT["dependencies"])}
+    declared = {requirement.name: requirement.specifier for requirement in map(Requirement, PROJECT["dependencies"])}
     assert {"torch", "transformers", "datasets", "accelerate", "peft"} == set(stated)
     for name, text in stated.items():
         assert Requirement(f"{name}{text}").specifier == declared[name], name

@@ -68,7 +68,7 @@ def matrix(*files: str) -> Any:
     return pytest.mark.parametrize(("name", "damage"), cases)
 
 
-def damaged(folder: Path, target: Path, name: str, damage: str) -> Path:
+def damage_copy(folder: Path, target: Path, name: str, damage: str) -> Path:
     """A copy of a folder with one file damaged; the others are the same files on disk."""
     shutil.copytree(folder, target, copy_function=os.link)
     path = target / name
@@ -117,9 +117,9 @@ def numbers(folder: Path) -> Any:
     """What a run found: of the folder that was asked for, or of the next where that one was left alone."""
     ended = [path for path in (folder, folder.with_name(f"{folder.name}-2")) if (path / "finished").exists()]
     assert ended, "neither an error nor a result"
-    found = json.loads((ended[-1] / "results.json").read_text())
-    weights = {name: facts["weights"] for name, facts in found["models"].items()}
-    return found["results"], weights, found["data"]["items"]
+    report = json.loads((ended[-1] / "results.json").read_text())
+    weights = {name: facts["weights"] for name, facts in report["models"].items()}
+    return report["results"], weights, report["data"]["items"]
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def almost(run, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stopped(almost, tmp_path_factory) -> Path:
+def stopped_run(almost, tmp_path_factory) -> Path:
     """The run as it was after the second checkpoint of its method, two steps before the end."""
     folder = tmp_path_factory.mktemp("stopped") / "run"
     shutil.copytree(almost, folder, copy_function=os.link)
@@ -151,7 +151,7 @@ def stopped(almost, tmp_path_factory) -> Path:
 
 
 def goes_on(rows: Path, run: Path, start: Path, target: Path, name: str, damage: str) -> None:
-    path = damaged(start, target, name, damage)
+    path = damage_copy(start, target, name, damage)
     with named_error(path):
         train(rows, target)
         assert numbers(target) == numbers(run)
@@ -176,15 +176,15 @@ def test_a_run_before_its_report(rows, run, almost, tmp_path, name, damage):
     f"{CHECKPOINT}/objective_state.safetensors",
     *("base/tokenizer.json", "base/processor_config.json"),
 )
-def test_a_run_stopped_behind_its_last_checkpoint(rows, run, stopped, tmp_path, name, damage):
-    goes_on(rows, run, stopped, tmp_path / "run", name, damage)
+def test_a_run_stopped_behind_its_last_checkpoint(rows, run, stopped_run, tmp_path, name, damage):
+    goes_on(rows, run, stopped_run, tmp_path / "run", name, damage)
 
 
 @matrix("items.parquet", "results.json")
 def test_results_that_are_compared(run, tmp_path, capsys, name, damage):
     main(["compare", str(run)])
     expected = capsys.readouterr().out
-    path = damaged(run, tmp_path / "run", name, damage)
+    path = damage_copy(run, tmp_path / "run", name, damage)
     with named_error(path):
         main(["compare", str(tmp_path / "run")])
         assert capsys.readouterr().out == expected
@@ -200,7 +200,7 @@ def search(rows: Path, folder: Path, file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def searched(rows, tmp_path_factory) -> Path:
+def searched_folder(rows, tmp_path_factory) -> Path:
     pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
     folder = tmp_path_factory.mktemp("searches")
     (folder / "mine.yaml").write_text(SEARCH)
@@ -210,19 +210,19 @@ def searched(rows, tmp_path_factory) -> Path:
 
 
 @matrix("search.db", "search.json")
-def test_a_search_before_its_report(rows, searched, tmp_path, name, damage):
-    expected = json.loads((searched / "search" / "search.json").read_text())["trials"]
-    path = damaged(searched / "search", tmp_path / "search", name, damage)
+def test_a_search_before_its_report(rows, searched_folder, tmp_path, name, damage):
+    expected = json.loads((searched_folder / "search" / "search.json").read_text())["trials"]
+    path = damage_copy(searched_folder / "search", tmp_path / "search", name, damage)
     with named_error(path):
-        search(rows, tmp_path / "search", searched / "mine.yaml")
-        ended = [one for one in (tmp_path / "search-2", tmp_path / "search") if (one / "finished").exists()]
-        found = json.loads((ended[0] / "search.json").read_text())["trials"]
-        for one, other in zip(found, expected, strict=True):
-            assert (one["values"], one["value"]) == (other["values"], other["value"])
+        search(rows, tmp_path / "search", searched_folder / "mine.yaml")
+        ended = [folder for folder in (tmp_path / "search-2", tmp_path / "search") if (folder / "finished").exists()]
+        trials = json.loads((ended[0] / "search.json").read_text())["trials"]
+        for trial, expected_trial in zip(trials, expected, strict=True):
+            assert (trial["values"], trial["value"]) == (expected_trial["values"], expected_trial["value"])
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
+def built_set(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     captions = [f"a red car beside a blue house {number}" for number in range(30)] + [""]
     source = folder / "rows.jsonl"
@@ -233,14 +233,14 @@ def built(tmp_path_factory) -> Path:
 
 
 @matrix("manifest.json", "data/train-00001-of-00004.parquet", "set_aside.jsonl", "README.md")
-def test_a_built_set_that_is_loaded(built, tmp_path, name, damage):
-    path = damaged(built, tmp_path / "set", name, damage)
+def test_a_built_set_that_is_loaded(built_set, tmp_path, name, damage):
+    path = damage_copy(built_set, tmp_path / "set", name, damage)
     with named_error(path):
-        assert load_training_set(str(tmp_path / "set")).to_list() == load_training_set(str(built)).to_list()
+        assert load_training_set(str(tmp_path / "set")).to_list() == load_training_set(str(built_set)).to_list()
 
 
 @pytest.fixture(scope="module")
-def unfinished(tmp_path_factory) -> tuple[Path, Path]:
+def unfinished_build(tmp_path_factory) -> tuple[Path, Path]:
     """A build without its last shard, and the whole of it."""
     folder = tmp_path_factory.mktemp("builds")
     whole = build(folder / "whole")
@@ -258,25 +258,25 @@ def build(folder: Path) -> Build:
 
 
 @matrix(".build/plan.json", ".build/00000.json", "data/train-00000-of-00003.parquet")
-def test_a_build_that_goes_on(unfinished, tmp_path, name, damage):
-    path = damaged(unfinished[0], tmp_path / "set", name, damage)
+def test_a_build_that_goes_on(unfinished_build, tmp_path, name, damage):
+    path = damage_copy(unfinished_build[0], tmp_path / "set", name, damage)
     with named_error(path):
         build(tmp_path / "set")
-        assert builds.hashes(tmp_path / "set") == builds.hashes(unfinished[1])
+        assert builds.hashes(tmp_path / "set") == builds.hashes(unfinished_build[1])
 
 
 @pytest.fixture(scope="module")
-def cached(clip, tmp_path_factory) -> tuple[Path, np.ndarray]:
+def cached_embeddings(clip, tmp_path_factory) -> tuple[Path, np.ndarray]:
     folder = tmp_path_factory.mktemp("cache")
     return folder, Embedder(clip, device="cpu", cache=EmbeddingCache(folder)).texts(tiny.captions()[:9]).vectors
 
 
 @matrix("fingerprint.json", "vectors")
-def test_a_cache_of_embeddings(clip, cached, tmp_path, name, damage):
-    (file,) = cached[0].glob("*/*.safetensors" if name == "vectors" else f"*/{name}")
-    damaged(cached[0], tmp_path / "cache", str(file.relative_to(cached[0])), damage)
+def test_a_cache_of_embeddings(clip, cached_embeddings, tmp_path, name, damage):
+    (file,) = cached_embeddings[0].glob("*/*.safetensors" if name == "vectors" else f"*/{name}")
+    damage_copy(cached_embeddings[0], tmp_path / "cache", str(file.relative_to(cached_embeddings[0])), damage)
     again = Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path / "cache")).texts(tiny.captions()[:9])
-    assert (again.vectors == cached[1]).all()
+    assert (again.vectors == cached_embeddings[1]).all()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -34,7 +34,7 @@ def test_gather_returns_what_it_got(alone):
     tensors = [torch.randn(3, 2), torch.tensor([True, False, True]), torch.arange(6)]
     gathered = gather(*tensors, sizes=[3])
     assert isinstance(gathered, tuple)
-    assert all(one is other for one, other in zip(gathered, tensors, strict=True))
+    assert all(first is second for first, second in zip(gathered, tensors, strict=True))
     assert gather(sizes=[3]) == ()
 
 

@@ -20,9 +20,9 @@ PACKAGES = ("hfcomp", "hfcomp.losses", "hfcomp.trainers", "hfcomp.negatives", "h
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_on_the_api_page(package):
     assert len(set(LISTED)) == len(LISTED), "a name is there twice"
-    found = {id(_value(path)) for path in LISTED}
+    ids = {id(_value(path)) for path in LISTED}
     names = [name for name in import_module(package).__all__ if not name.startswith("__")]
-    absent = [f"{package}.{name}" for name in names if id(_value(f"{package}.{name}")) not in found]
+    absent = [f"{package}.{name}" for name in names if id(_value(f"{package}.{name}")) not in ids]
     assert names and not absent
 
 
@@ -30,11 +30,13 @@ def test_every_public_name_is_on_the_api_page(package):
 def test_every_public_name_says_what_it_takes(path):
     name = _value(path)
     members = vars(name).values() if inspect.isclass(name) else [name]
-    functions = [one for one in members if inspect.isfunction(one) and not one.__name__.startswith("_")]
-    own = [one for one in functions if one.__module__.startswith("hfcomp")]  # not the wrapped ones of a framework
+    functions = [member for member in members if inspect.isfunction(member) and not member.__name__.startswith("_")]
+    own = [
+        function for function in functions if function.__module__.startswith("hfcomp")
+    ]  # not the wrapped ones of a framework
     assert inspect.getdoc(name)
-    assert not [one.__qualname__ for one in own if not inspect.getdoc(one)]
-    assert not {one.__qualname__: absent for one in own if (absent := _untold(one))}
+    assert not [function.__qualname__ for function in own if not inspect.getdoc(function)]
+    assert not {function.__qualname__: absent for function in own if (absent := _untold(function))}
 
 
 def _untold(function):

@@ -89,10 +89,10 @@ def test_an_adapters_folder_becomes_a_trainable_peft_model(clip, adapter):
     assert all("lora_" in name for name in trainable)
     ids = torch.tensor([[0, 5, 6, 1]])
     expected = PeftModel.from_pretrained(AutoModel.from_pretrained(clip), adapter).eval()
-    found = backbone.eval().get_text_features(input_ids=ids).pooler_output
-    assert torch.equal(found, expected.get_text_features(input_ids=ids).pooler_output)
+    actual = backbone.eval().get_text_features(input_ids=ids).pooler_output
+    assert torch.equal(actual, expected.get_text_features(input_ids=ids).pooler_output)
     plain = load_backbone(clip).eval().get_text_features(input_ids=ids).pooler_output
-    assert not torch.allclose(found, plain)
+    assert not torch.allclose(actual, plain)
 
 
 def test_an_adapter_brings_the_scale_that_was_trained_with_it(adapter, tmp_path):
@@ -115,7 +115,7 @@ def test_another_model_is_refused_and_the_known_ones_named():
 
 
 def test_a_wrapped_model_is_refused(clip):
-    with pytest.raises(ValueError, match="wrapped in DataParallel.*accelerate launch"):
+    with pytest.raises(ValueError, match="DataParallel.*accelerate launch"):
         load_backbone(nn.DataParallel(load_backbone(clip)))
 
 
@@ -141,16 +141,16 @@ def test_embeddings_equal_the_plain_models_on_the_processors_own_pixels(model_fo
         "logit_scale",
         *(("logit_bias",) if hasattr(plain, "logit_bias") else ()),
     )
-    found = encoder(model_folder, required_features=required)(
+    actual = encoder(model_folder, required_features=required)(
         input_ids=inputs["input_ids"], pixels=inputs["pixel_values"]
     )
-    torch.testing.assert_close(found.image_embeds, expected.image_embeds, atol=tolerances.embedding(), rtol=0)
-    torch.testing.assert_close(found.text_embeds, expected.text_embeds, atol=tolerances.embedding(), rtol=0)
-    logits = found.text_embeds @ found.image_embeds.T * found.logit_scale + (
-        found.logit_bias if "logit_bias" in found else 0
+    torch.testing.assert_close(actual.image_embeds, expected.image_embeds, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(actual.text_embeds, expected.text_embeds, atol=tolerances.embedding(), rtol=0)
+    logits = actual.text_embeds @ actual.image_embeds.T * actual.logit_scale + (
+        actual.logit_bias if "logit_bias" in actual else 0
     )
     torch.testing.assert_close(logits, expected.logits_per_text, atol=tolerances.loss(), rtol=0)
-    assert found.logit_scale.shape == ()
+    assert actual.logit_scale.shape == ()
 
 
 @torch.no_grad()
@@ -171,26 +171,26 @@ def test_uint8_pixels_normalized_in_the_model_equal_the_processors_output(model_
     torch.testing.assert_close(
         model.normalize_pixels(batch["pixels"].pixels), pixel_values, atol=tolerances.normalized_pixels(), rtol=0
     )
-    found = model(input_ids=batch["input_ids"], pixels=batch["pixels"]).image_embeds
+    actual = model(input_ids=batch["input_ids"], pixels=batch["pixels"]).image_embeds
     expected = model(input_ids=batch["input_ids"], pixels=pixel_values).image_embeds
-    torch.testing.assert_close(found, expected, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(actual, expected, atol=tolerances.embedding(), rtol=0)
 
 
 @torch.no_grad()
 def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pairs):
     batch = batch_for(clip, pairs)
-    found = encoder(clip, required_features=ALL_OF_CLIP)(**batch)
-    assert found.negative_text_embeds.shape == (6, 2, 16)
-    assert found.negative_image_embeds.shape == (6, 16)
-    assert found.concept_embeds.shape == (12, 16)
+    outputs = encoder(clip, required_features=ALL_OF_CLIP)(**batch)
+    assert outputs.negative_text_embeds.shape == (6, 2, 16)
+    assert outputs.negative_image_embeds.shape == (6, 16)
+    assert outputs.concept_embeds.shape == (12, 16)
     mask, image_mask, owner = batch["negative_text_mask"], batch["negative_image_mask"], batch["concept_image_index"]
     assert not mask.all()
     assert not image_mask.all()
     assert (owner < 0).any()
     for value, valid in (
-        (found.negative_text_embeds, mask),
-        (found.negative_image_embeds, image_mask),
-        (found.concept_embeds, owner >= 0),
+        (outputs.negative_text_embeds, mask),
+        (outputs.negative_image_embeds, image_mask),
+        (outputs.concept_embeds, owner >= 0),
     ):
         assert (value[~valid] == 0).all()
         torch.testing.assert_close(value[valid].norm(dim=-1), torch.ones(int(valid.sum())))
@@ -204,12 +204,12 @@ def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pair
             if text:
                 alone = collator([{"image": pairs[row]["negative_image"] or pairs[row]["image"], "caption": text}])
                 features = plain(input_ids=alone["input_ids"], pixels=alone["pixels"])
-                torch.testing.assert_close(found.negative_text_embeds[row, slot], features.text_embeds[0], **allowed)
+                torch.testing.assert_close(outputs.negative_text_embeds[row, slot], features.text_embeds[0], **allowed)
                 if image_mask[row]:
-                    torch.testing.assert_close(found.negative_image_embeds[row], features.image_embeds[0], **allowed)
+                    torch.testing.assert_close(outputs.negative_image_embeds[row], features.image_embeds[0], **allowed)
     concept = collator([{"image": tiny.image(0), "caption": pairs[1]["concepts"][1]}])
     text = plain(input_ids=concept["input_ids"], pixels=concept["pixels"]).text_embeds[0]
-    torch.testing.assert_close(found.concept_embeds[3], text, **allowed)
+    torch.testing.assert_close(outputs.concept_embeds[3], text, **allowed)
 
 
 @pytest.mark.parametrize(
@@ -247,15 +247,15 @@ def test_unused_negatives_are_not_encoded(clip, pairs, monkeypatch):
 def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
     batch = batch_for(clip, pairs)
     given = {"reference_text_embeds": torch.randn(6, 16), "reference_negative_text_embeds": torch.randn(6, 2, 16)}
-    found = encoder(clip, required_features=("text_embeds", *given))(**batch, **given)
+    features = encoder(clip, required_features=("text_embeds", *given))(**batch, **given)
     passed_on = {"text_embeds", "image_id", "text_id", "negative_text_id"}
-    assert set(found) == {*passed_on, *given}
-    assert all(torch.equal(found[name], value) for name, value in given.items())
+    assert set(features) == {*passed_on, *given}
+    assert all(torch.equal(features[name], value) for name, value in given.items())
     assert set(encoder(clip, required_features=("text_embeds",))(**batch, **given)) == passed_on
 
 
 def test_an_unknown_feature_is_refused(clip):
-    with pytest.raises(ValueError, match=r"required_features contains \['patches'\].*negative_text"):
+    with pytest.raises(ValueError, match=r"required_features .*\['patches'\].*negative_text"):
         encoder(clip, required_features=("image_embeds", "patches"))
 
 
@@ -328,19 +328,19 @@ def test_activation_checkpointing_reaches_the_backbone(clip, pairs):
     plain = gradients(model, batch_for(clip, pairs))
     getattr(model, f"{CHECKPOINTING}_enable")(**{f"{CHECKPOINTING}_kwargs": {"use_reentrant": False}})
     assert model.is_activation_checkpointing
-    found = gradients(model, batch_for(clip, pairs))
-    assert_same_gradients(found, plain)
+    actual = gradients(model, batch_for(clip, pairs))
+    assert_same_gradients(actual, plain)
 
 
 def test_activation_checkpointing_gives_an_adapter_its_gradients(adapter, pairs, clip):
     model = encoder(adapter, required_features=("image_embeds", "text_embeds")).train()
     plain = gradients(model, batch_for(clip, pairs))
     getattr(model, f"{CHECKPOINTING}_enable")()
-    found = gradients(model, batch_for(clip, pairs))
-    assert found
-    for name, gradient in found.items():
+    actual = gradients(model, batch_for(clip, pairs))
+    assert actual
+    for name, gradient in actual.items():
         assert gradient.abs().sum() > 0, name
-    assert_same_gradients(found, plain)
+    assert_same_gradients(actual, plain)
 
 
 def gradients(model, batch) -> dict[str, torch.Tensor]:
@@ -424,7 +424,7 @@ def test_an_adapter_of_another_name_comes_back(clip, tmp_path):
     assert all((p == 0.5).all() for name, p in other.named_parameters() if "lora_B" in name)
 
 
-def changed(path, *, without=(), extra=()):
+def change_weights(path, *, without=(), extra=()):
     state = {name: value for name, value in load_file(path).items() if name not in without}
     save_file(state | {name: torch.zeros(1) for name in extra}, path, metadata={"format": "pt"})
 
@@ -432,20 +432,20 @@ def changed(path, *, without=(), extra=()):
 def test_a_checkpoint_that_does_not_fit_names_the_keys(clip, tmp_path):
     model = encoder(clip, {"value": Value()})
     model.save_pretrained(tmp_path)
-    changed(tmp_path / "model.safetensors", without=["text_projection.weight"], extra=["stray"])
-    with pytest.raises(ValueError, match=r"lack \['text_projection.weight'\] and contain unexpected \['stray'\]"):
+    change_weights(tmp_path / "model.safetensors", without=["text_projection.weight"], extra=["stray"])
+    with pytest.raises(ValueError, match=r"lack \['text_projection.weight'\] .*unexpected \['stray'\]"):
         model.load_pretrained(tmp_path)
 
 
 def test_objective_state_that_does_not_fit_names_the_keys(clip, tmp_path):
     model = encoder(clip, {"value": Value()})
     model.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"found \['objective_state.value.a'\], but .* expects \[\]"):
+    with pytest.raises(ValueError, match=r"found \['objective_state.value.a'\], .*\[\]"):
         encoder(clip).load_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"expects \['objective_state.other.a'\]"):
         encoder(clip, {"other": Value()}).load_pretrained(tmp_path)
     (tmp_path / OBJECTIVE_STATE_FILE).unlink()
-    with pytest.raises(ValueError, match=r"found \[\], but .* expects \['objective_state.value.a'\]"):
+    with pytest.raises(ValueError, match=r"found \[\], .*\['objective_state.value.a'\]"):
         model.load_pretrained(tmp_path)
 
 
@@ -454,7 +454,7 @@ def test_an_adapter_that_does_not_fit_names_the_keys(adapter, tmp_path, change):
     folder = shutil.copytree(adapter, tmp_path / "adapter")
     path = folder / "adapter_model.safetensors"
     name = min(load_file(path))
-    changed(path, **{key: [name] if value is None else value for key, value in change.items()})
+    change_weights(path, **{key: [name] if value is None else value for key, value in change.items()})
     with pytest.raises(ValueError, match="stray" if "extra" in change else "lora_A"):
         encoder(adapter).load_pretrained(folder)
 

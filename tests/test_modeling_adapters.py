@@ -25,7 +25,7 @@ IDS = torch.tensor([[3, 4, 5, 6, 1]])
 PIXELS = torch.randn((2, 3, tiny.IMAGE_SIZE, tiny.IMAGE_SIZE), generator=torch.Generator().manual_seed(0))
 
 
-def trained(model: Path, pairs, folder: Path, trainer=InfoNCETrainer, **settings) -> Path:
+def train_adapter(model: Path, pairs, folder: Path, trainer=InfoNCETrainer, **settings) -> Path:
     """The folder of an adapter after a few large steps."""
     run = build(trainer, model, pairs, folder, max_steps=3, learning_rate=3e-2, **{"peft": "lora", **settings})
     run.train()
@@ -52,7 +52,7 @@ def features(backbone) -> torch.Tensor:
 )
 def test_a_merged_adapter_is_a_plain_model_with_its_features_and_scale(model, settings, request, pairs, tmp_path):
     base = request.getfixturevalue(model)
-    adapter = trained(base, pairs, tmp_path, **settings)
+    adapter = train_adapter(base, pairs, tmp_path, **settings)
     assert hfcomp.merge_adapter(adapter, tmp_path / "merged") == tmp_path / "merged"
     plain, info = AutoModel.from_pretrained(tmp_path / "merged", output_loading_info=True)
     assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -74,7 +74,7 @@ def test_a_merged_adapter_is_a_plain_model_with_its_features_and_scale(model, se
 
 
 def test_the_objectives_own_state_lies_beside_the_merged_model_as_beside_a_plain_one(clip, pairs, tmp_path):
-    adapter = trained(clip, pairs, tmp_path, AHNPLTrainer, num_negatives=2)
+    adapter = train_adapter(clip, pairs, tmp_path, AHNPLTrainer, num_negatives=2)
     hfcomp.merge_adapter(adapter, tmp_path / "merged")
     whole, own = (load_file(folder / OBJECTIVE_STATE_FILE) for folder in (adapter, tmp_path / "merged"))
     assert set(whole) == {"backbone.base_model.model.logit_scale", *own}
@@ -85,24 +85,24 @@ def test_the_objectives_own_state_lies_beside_the_merged_model_as_beside_a_plain
 
 
 def test_a_merged_model_can_be_trained(clip, pairs, tmp_path):
-    merged = load_merged(trained(clip, pairs, tmp_path))
+    merged = load_merged(train_adapter(clip, pairs, tmp_path))
     assert all(parameter.requires_grad for parameter in merged.parameters())
     assert not [name for name in merged.state_dict() if "lora" in name or "base_layer" in name]
 
 
 @pytest.mark.parametrize("settings", [{"peft": "dora"}, {"lora_targets": ["pooling"]}], ids=["dora", "pooling"])
 def test_the_configuration_of_an_adapter_is_read_without_its_weights(settings, siglip, pairs, tmp_path):
-    assert load_config(trained(siglip, pairs, tmp_path, **settings)).model_type == "siglip"
+    assert load_config(train_adapter(siglip, pairs, tmp_path, **settings)).model_type == "siglip"
 
 
 def test_an_adapter_is_merged_into_a_new_folder_only(clip, pairs, tmp_path):
-    adapter = trained(clip, pairs, tmp_path)
+    adapter = train_adapter(clip, pairs, tmp_path)
     (tmp_path / "merged").mkdir()
     (tmp_path / "merged" / "notes.txt").write_text("mine")
-    with pytest.raises(OSError, match="merged is not an empty folder"):
+    with pytest.raises(OSError, match="merged .*not an empty"):
         hfcomp.merge_adapter(adapter, tmp_path / "merged")
     assert (tmp_path / "merged" / "notes.txt").read_text() == "mine"
-    with pytest.raises(ValueError, match="is a plain model, not an adapter"):
+    with pytest.raises(ValueError, match="plain model.*not an adapter"):
         hfcomp.merge_adapter(clip, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -112,10 +112,10 @@ def test_an_adapter_is_merged_into_a_new_folder_only(clip, pairs, tmp_path):
 )
 @pytest.mark.parametrize("base", ["runs/gone/base", ""])
 def test_an_adapter_whose_base_is_gone_is_named_with_how_to_fix_it(base, clip, pairs, tmp_path):
-    adapter = shutil.copytree(trained(clip, pairs, tmp_path), tmp_path / "moved")
+    adapter = shutil.copytree(train_adapter(clip, pairs, tmp_path), tmp_path / "moved")
     path = adapter / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": base}))
-    with pytest.raises(OSError, match=f"moved: the base of this adapter, '{base}', cannot be loaded: no such"):
+    with pytest.raises(OSError, match=f"moved: .*'{base}'.*: no such"):
         load_backbone(adapter)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(clip)}))
     assert load_backbone(adapter)

@@ -18,7 +18,7 @@ EPSILON = torch.finfo(torch.float32).eps
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
+def tuned_model(tmp_path_factory):
     return tiny.clip(tmp_path_factory.mktemp("tuned"), seed=1)
 
 
@@ -38,14 +38,14 @@ def adapter(base, folder, **settings):
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.5, 1.0])
 def test_every_weight_is_that_of_a_plain_loop(kind, alpha, request, tmp_path):
     base, tuned = request.getfixturevalue(kind), getattr(tiny, kind)(tmp_path / "tuned", seed=1)
-    found = load_interpolation(base, tuned).set(alpha).state_dict()
+    state = load_interpolation(base, tuned).set(alpha).state_dict()
     ours, theirs = (load_backbone(place).state_dict() for place in (base, tuned))
-    assert found.keys() == ours.keys()
-    for name, weight in found.items():
+    assert state.keys() == ours.keys()
+    for name, weight in state.items():
         numbers = (part.flatten().tolist() for part in (weight, ours[name], theirs[name]))
-        for one, start, end in zip(*numbers, strict=True):
+        for value, start, end in zip(*numbers, strict=True):
             # lerp takes a difference, a product and a sum, none larger than twice the larger end
-            assert abs(one - (1 - alpha) * start - alpha * end) <= 3 * EPSILON * 2 * max(abs(start), abs(end))
+            assert abs(value - (1 - alpha) * start - alpha * end) <= 3 * EPSILON * 2 * max(abs(start), abs(end))
         if alpha in (0.0, 1.0):
             assert torch.equal(weight, (ours if alpha == 0 else theirs)[name])
 
@@ -64,8 +64,8 @@ def test_a_saved_point_of_a_siglip_has_what_sentence_transformers_needs(clip, si
         assert (tmp_path / place.name / MODULE_CONFIG_FILE).is_file() == (place == siglip)
 
 
-def test_points_do_not_depend_on_the_ones_before(clip, tuned):
-    interpolation = load_interpolation(clip, tuned)
+def test_points_do_not_depend_on_the_ones_before(clip, tuned_model):
+    interpolation = load_interpolation(clip, tuned_model)
     first = {name: value.clone() for name, value in interpolation.set(0.4).state_dict().items()}
     interpolation.set(1.0)
     interpolation.set(0.0)
@@ -98,10 +98,10 @@ def test_of_lora_scaling_the_adapter_is_interpolating_the_merged_weights(clip, s
     folder = adapter(clip, tmp_path / "adapter", **settings)
     merged = PeftModel.from_pretrained(AutoModel.from_pretrained(clip), folder).merge_and_unload()
     expected = Interpolation(load_backbone(clip), merged)
-    found = load_interpolation(clip, folder)
+    interpolation = load_interpolation(clip, folder)
     for alpha in (0.0, 0.3, 1.0):
         own = expected.set(alpha).state_dict()
-        for name, value in found.set(alpha).state_dict().items():
+        for name, value in interpolation.set(alpha).state_dict().items():
             torch.testing.assert_close(value, own[name], rtol=4 * EPSILON, atol=4 * EPSILON, msg=name)
 
 
@@ -114,15 +114,17 @@ def test_of_dora_scaling_the_adapter_scales_its_lora_part_and_its_change_of_magn
             layer.scale_layer(alpha)
             vector = layer.lora_magnitude_vector["default"]
             vector.weight.data.lerp_(base[f"{name}.weight"].norm(dim=1), 1 - alpha)
-    expected, found = model.merge_and_unload().state_dict(), load_interpolation(clip, folder)
-    for name, value in found.set(alpha).state_dict().items():
+    expected, interpolation = model.merge_and_unload().state_dict(), load_interpolation(clip, folder)
+    for name, value in interpolation.set(alpha).state_dict().items():
         torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-6, msg=name)
-    assert all(torch.equal(value, base[name]) for name, value in found.set(0.0).state_dict().items())
+    assert all(torch.equal(value, base[name]) for name, value in interpolation.set(0.0).state_dict().items())
     whole = PeftModel.from_pretrained(AutoModel.from_pretrained(clip), folder).merge_and_unload().state_dict()
-    for name, value in found.set(1.0).state_dict().items():
+    for name, value in interpolation.set(1.0).state_dict().items():
         torch.testing.assert_close(value, whole[name], rtol=1e-5, atol=1e-6, msg=name)
     halfway = (base["visual_projection.weight"] + whole["visual_projection.weight"]) / 2
-    assert (found.set(0.5).visual_projection.weight - halfway).abs().max() > 1e-3  # not the merged weights' mean
+    assert (
+        interpolation.set(0.5).visual_projection.weight - halfway
+    ).abs().max() > 1e-3  # not the merged weights' mean
 
 
 def test_an_adapter_is_saved_as_a_whole_model_in_the_precision_of_its_base(tmp_path):
@@ -137,40 +139,40 @@ def test_what_was_trained_beside_an_adapter_is_interpolated_too(clip, tmp_path):
     model = get_peft_model(AutoModel.from_pretrained(clip), LoraConfig(target_modules=TARGETS))
     scale = model.get_base_model().logit_scale
     scale.requires_grad_(True).data += 1
-    checkpoints.save(model, torch.nn.Module(), tmp_path)
+    checkpoints.save_encoder(model, torch.nn.Module(), tmp_path)
     interpolation = load_interpolation(clip, tmp_path)
-    found = [float(interpolation.set(alpha).logit_scale.detach()) for alpha in (0.0, 0.25)]
-    assert found == pytest.approx([scale.item() - 1, scale.item() - 0.75])
+    scales = [float(interpolation.set(alpha).logit_scale.detach()) for alpha in (0.0, 0.25)]
+    assert scales == pytest.approx([scale.item() - 1, scale.item() - 0.75])
 
 
-def test_an_adapter_of_another_base_is_refused(clip, tuned, tmp_path):
+def test_an_adapter_of_another_base_is_refused(clip, tuned_model, tmp_path):
     folder = adapter(clip, tmp_path / "adapter")
-    with pytest.raises(ValueError, match=r"is an adapter for .*, whose \S+ differs from that of"):
-        load_interpolation(tuned, folder)
-    with pytest.raises(ValueError, match="is an adapter. Pass a complete model"):
-        load_interpolation(folder, tuned)
+    with pytest.raises(ValueError, match=r"adapter for .*, whose \S+ differs"):
+        load_interpolation(tuned_model, folder)
+    with pytest.raises(ValueError, match="an adapter.*complete model"):
+        load_interpolation(folder, tuned_model)
 
 
 def test_an_adapter_of_another_kind_is_refused(clip, tmp_path):
     config = IA3Config(target_modules=["k_proj", "fc2"], feedforward_modules=["fc2"])
     get_peft_model(AutoModel.from_pretrained(clip), config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="type IA3, expected LoRA or DoRA"):
+    with pytest.raises(ValueError, match="IA3.* LoRA or DoRA"):
         load_interpolation(clip, tmp_path)
 
 
 def test_the_first_difference_of_two_architectures_is_named(clip, siglip, tmp_path):
-    with pytest.raises(ValueError, match="model_type is 'clip' in the base and 'siglip' in the tuned model"):
+    with pytest.raises(ValueError, match="model_type .*'clip' .*'siglip'"):
         load_interpolation(clip, siglip)
     model = AutoModel.from_pretrained(clip)
     model.config.vision_config.hidden_act = "gelu"
-    with pytest.raises(ValueError, match="vision_config.hidden_act is 'quick_gelu' in the base and 'gelu'"):
+    with pytest.raises(ValueError, match="vision_config.hidden_act .*'quick_gelu' .*'gelu'"):
         Interpolation(load_backbone(clip), model)
     model = AutoModel.from_pretrained(clip)
     model.text_projection = torch.nn.Linear(32, 7, bias=False)
-    with pytest.raises(ValueError, match=r"weight text_projection.weight .*\[\d+, 32\] in the base and \[7, 32\]"):
+    with pytest.raises(ValueError, match=r"text_projection.weight .*\[\d+, 32\] .*\[7, 32\]"):
         Interpolation(load_backbone(clip), model)
     model.further = torch.nn.Parameter(torch.zeros(1))
-    with pytest.raises(ValueError, match="the tuned model has the weight further, but the base does not"):
+    with pytest.raises(ValueError, match="tuned .*weight further"):
         Interpolation(load_backbone(clip), model)
 
 
@@ -178,11 +180,11 @@ def test_whole_numbers_have_to_be_equal(clip):
     models = [AutoModel.from_pretrained(clip) for _ in range(2)]
     for number, model in enumerate(models):
         model.register_buffer("steps", torch.tensor(number))
-    with pytest.raises(ValueError, match="steps contains integers that differ"):
+    with pytest.raises(ValueError, match="steps .*integers"):
         Interpolation(*models)
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
-def test_an_alpha_beyond_the_ends_is_refused(clip, tuned, alpha):
-    with pytest.raises(ValueError, match=r"alpha: found .*, expected 0 \(the base\) to 1"):
-        load_interpolation(clip, tuned).set(alpha)
+def test_an_alpha_beyond_the_ends_is_refused(clip, tuned_model, alpha):
+    with pytest.raises(ValueError, match=r"alpha: found .*, .* 0 .* 1"):
+        load_interpolation(clip, tuned_model).set(alpha)

@@ -34,7 +34,7 @@ def _read(folder) -> torch.nn.Module:
     return load_backbone(folder)
 
 
-def loaded(folder) -> torch.nn.Module:
+def load_model(folder) -> torch.nn.Module:
     """The model, a new one each time; to read it from disk takes longer than most tests."""
     return copy.deepcopy(_read(folder))
 
@@ -42,7 +42,7 @@ def loaded(folder) -> torch.nn.Module:
 @functools.cache
 def shaken(folder) -> torch.nn.Module:
     """The model with its biases and norms no longer 0 and 1."""
-    model = loaded(folder).eval()
+    model = load_model(folder).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -145,7 +145,7 @@ def test_a_token_of_clip_goes_the_way_of_the_class_token(folder):
 
 
 def test_the_tokens_leave_the_heads_query_and_keys_alone(siglip):
-    model = loaded(siglip)
+    model = load_model(siglip)
     encode_image_tokens(model, pixels())[1].square().sum().backward()
     assert model.vision_model.head.probe.grad.abs().max() == 0
     width = model.config.vision_config.hidden_size
@@ -163,15 +163,15 @@ def test_the_tokens_leave_the_heads_query_and_keys_alone(siglip):
 def test_an_adapter_of_the_head_counts_in_the_tokens(folder, targets):
     torch.manual_seed(0)
     settings = LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
-    adapted = get_peft_model(loaded(folder), settings).eval()
-    found = encode_image_tokens(adapted, pixels())
+    adapted = get_peft_model(load_model(folder), settings).eval()
+    actual = encode_image_tokens(adapted, pixels())
     ids, mask = batch_for(folder)["input_ids"], torch.ones(SIZE, 1, 1, dtype=torch.bool)
     phrases = encode_phrases(adapted, ids, mask.expand(-1, -1, ids.shape[1]))
-    plain = encode_image_tokens(loaded(folder).eval(), pixels())
+    plain = encode_image_tokens(load_model(folder).eval(), pixels())
     merged = adapted.merge_and_unload()
-    for one, other, without in zip(found, encode_image_tokens(merged, pixels()), plain, strict=True):
-        torch.testing.assert_close(one, other, atol=tolerances.embedding(), rtol=0)
-        assert (one - without).abs().max() > 1e-2
+    for value, other, without in zip(actual, encode_image_tokens(merged, pixels()), plain, strict=True):
+        torch.testing.assert_close(value, other, atol=tolerances.embedding(), rtol=0)
+        assert (value - without).abs().max() > 1e-2
     expected = encode_phrases(merged, ids, mask.expand(-1, -1, ids.shape[1]))
     torch.testing.assert_close(phrases, expected, atol=tolerances.embedding(), rtol=0)
 
@@ -179,14 +179,14 @@ def test_an_adapter_of_the_head_counts_in_the_tokens(folder, targets):
 @pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_half_precision_gives_unit_tokens_in_fp32(folder):
     with torch.autocast("cpu", torch.bfloat16):
-        autocast = encode_image_tokens(loaded(folder), pixels())
-    half = encode_image_tokens(loaded(folder).to(torch.bfloat16), pixels())
-    exact = encode_image_tokens(loaded(folder), pixels())
-    for found in (autocast, half):
-        for one, other in zip(found, exact, strict=True):
-            assert one.dtype == torch.float32
-            torch.testing.assert_close(one.norm(dim=-1), torch.ones(one.shape[:-1]))
-            torch.testing.assert_close(one, other, atol=0.03, rtol=0)
+        autocast = encode_image_tokens(load_model(folder), pixels())
+    half = encode_image_tokens(load_model(folder).to(torch.bfloat16), pixels())
+    exact = encode_image_tokens(load_model(folder), pixels())
+    for outputs in (autocast, half):
+        for value, other in zip(outputs, exact, strict=True):
+            assert value.dtype == torch.float32
+            torch.testing.assert_close(value.norm(dim=-1), torch.ones(value.shape[:-1]))
+            torch.testing.assert_close(value, other, atol=0.03, rtol=0)
 
 
 # The phrases of a caption
@@ -227,7 +227,7 @@ def test_the_state_that_a_text_pools_is_its_embedding(model_folder):
 
 def outputs_and_gradients(folder, batch, mini_batch_size):
     required = (*USES, "negative_text_embeds")
-    model = DualEncoder(loaded(folder), required_features=required, mini_batch_size=mini_batch_size).train()
+    model = DualEncoder(load_model(folder), required_features=required, mini_batch_size=mini_batch_size).train()
     features = model(**batch)
     joint = features.concept_embeds @ features.tokens.flatten(0, 1).T
     (
@@ -247,45 +247,45 @@ def test_mini_batches_change_nothing(folder, concept_tokens):
     assert (batch["concept_image_index"] < 0).any()
     assert (whole.concept_embeds[batch["concept_image_index"] < 0] == 0).all()
     # 2 divides the captions unevenly: a part holds a caption and a negative
-    parts, found = outputs_and_gradients(folder, batch, 2)
+    parts, actual = outputs_and_gradients(folder, batch, 2)
     assert set(parts) == set(whole)
     for key, value in whole.items():
         torch.testing.assert_close(parts[key], value, atol=tolerances.embedding(), rtol=0)
     assert all(value.isfinite().all() for value in gradients.values())
-    assert_same_gradients(found, gradients)
+    assert_same_gradients(actual, gradients)
 
 
 @torch.no_grad()
 def test_both_sources_have_one_layout(siglip):
-    found = {}
+    outputs = {}
     for concept_tokens in (False, True):
         batch = batch_for(siglip, concept_tokens=concept_tokens)
         model = DualEncoder(
-            loaded(siglip), required_features=("concept_embeds", "concept_image_index", "concept_id")
+            load_model(siglip), required_features=("concept_embeds", "concept_image_index", "concept_id")
         ).eval()
-        found[concept_tokens] = model(**batch)
+        outputs[concept_tokens] = model(**batch)
         of_batch = {"concept_image_index", "concept_id", "image_id", "text_id", "negative_text_id"}
-        assert set(found[concept_tokens]) == {"concept_embeds", *of_batch}
-    assert torch.equal(found[True].concept_image_index, found[False].concept_image_index)
-    assert torch.equal(found[True].concept_id, found[False].concept_id)
-    assert torch.equal((found[True].concept_embeds == 0).all(1), (found[False].concept_embeds == 0).all(1))
+        assert set(outputs[concept_tokens]) == {"concept_embeds", *of_batch}
+    assert torch.equal(outputs[True].concept_image_index, outputs[False].concept_image_index)
+    assert torch.equal(outputs[True].concept_id, outputs[False].concept_id)
+    assert torch.equal((outputs[True].concept_embeds == 0).all(1), (outputs[False].concept_embeds == 0).all(1))
 
 
 @torch.no_grad()
 def test_tokens_are_those_of_the_images_and_not_of_negative_images(clip):
-    model = DualEncoder(loaded(clip), required_features=("image_embeds", "negative_image_embeds", "tokens")).eval()
+    model = DualEncoder(load_model(clip), required_features=("image_embeds", "negative_image_embeds", "tokens")).eval()
     both = torch.cat([pixels(), pixels(2).flip(-1)])
     mask = torch.tensor([True, False, True, False, False])
-    found = model(batch_for(clip)["input_ids"], pixels=both, negative_image_mask=mask)
-    assert found.negative_image_embeds.shape == (SIZE, 16)
-    torch.testing.assert_close(found.tokens, encode_image_tokens(model.backbone, pixels())[1])
+    features = model(batch_for(clip)["input_ids"], pixels=both, negative_image_mask=mask)
+    assert features.negative_image_embeds.shape == (SIZE, 16)
+    torch.testing.assert_close(features.tokens, encode_image_tokens(model.backbone, pixels())[1])
 
 
 def test_nothing_is_frozen_where_tokens_are_used(model_folder):
     bias = ("logit_bias",) if "siglip" in model_folder.name else ()
-    assert DualEncoder(loaded(model_folder), required_features=(*USES, *bias)).freeze_unused() == []
+    assert DualEncoder(load_model(model_folder), required_features=(*USES, *bias)).freeze_unused() == []
 
 
 def test_a_model_of_tokens_alone_freezes_the_texts(clip):
-    frozen = DualEncoder(loaded(clip), required_features=("tokens",)).freeze_unused()
+    frozen = DualEncoder(load_model(clip), required_features=("tokens",)).freeze_unused()
     assert frozen and not [name for name in frozen if "vision_model" in name or "visual" in name]

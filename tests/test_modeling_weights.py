@@ -25,7 +25,7 @@ WEIGHTS, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 QUERY = "vision_model.encoder.layers.0.self_attn.q_proj.weight"
 
 
-def changed(folder: Path, copy: Path, change: Callable[[State], State], file: str = WEIGHTS) -> Path:
+def change_copy(folder: Path, copy: Path, change: Callable[[State], State], file: str = WEIGHTS) -> Path:
     """A copy of a folder with other tensors in one file."""
     shutil.copytree(folder, copy)
     save_file(change(load_file(copy / file)), copy / file, metadata={"format": "pt"})
@@ -45,13 +45,13 @@ def smaller(name: str) -> Callable[[State], State]:
 
 
 def refusal(folder: Path) -> str:
-    """What is said by every way of loading, which is the same."""
-    found = set()
+    """The message of every way of loading, which is the same."""
+    messages = set()
     for load in (load_backbone, load_config, Embedder):
         with pytest.raises(ValueError) as caught:
             load(folder)
-        found.add(str(caught.value))
-    (said,) = found
+        messages.add(str(caught.value))
+    (said,) = messages
     assert "save_pretrained" in said
     return said
 
@@ -60,32 +60,34 @@ def refusal(folder: Path) -> str:
 
 
 def test_a_missing_weight_is_named_with_the_folder(model_folder, tmp_path):
-    folder = changed(model_folder, tmp_path / "model", without(QUERY))
+    folder = change_copy(model_folder, tmp_path / "model", without(QUERY))
     assert refusal(folder).startswith(f"{folder}: the weights lack ['{QUERY}']")
 
 
 def test_of_many_the_first_are_named_and_all_counted(clip, tmp_path):
-    said = refusal(changed(clip, tmp_path / "model", without("text_model")))
+    said = refusal(change_copy(clip, tmp_path / "model", without("text_model")))
     assert "lack ['text_model.embeddings.position_embedding.weight', " in said and "] (36 in total), so" in said
 
 
 def test_a_missing_scale_is_no_detail(siglip, tmp_path):
-    assert "['logit_bias', 'logit_scale']" in refusal(changed(siglip, tmp_path / "model", without("logit_")))
+    assert "['logit_bias', 'logit_scale']" in refusal(change_copy(siglip, tmp_path / "model", without("logit_")))
 
 
 def test_a_weight_of_another_shape_is_named_with_both(clip, tmp_path):
     name = "text_model.encoder.layers.0.mlp.fc1.weight"
-    said = refusal(changed(clip, tmp_path / "model", smaller(name)))
-    assert f"have a different shape in ['{name} [63, 32] instead of [64, 32]']" in said
+    said = refusal(change_copy(clip, tmp_path / "model", smaller(name)))
+    assert f"['{name} [63, 32] instead of [64, 32]']" in said
 
 
 def test_a_layer_that_the_configuration_leaves_out_is_named(clip, tmp_path):
     name = "text_model.encoder.layers.2.mlp.fc1.weight"
-    assert f"contain unexpected ['{name}']" in refusal(changed(clip, tmp_path / "model", with_more(name)))
+    assert f"contain unexpected ['{name}']" in refusal(change_copy(clip, tmp_path / "model", with_more(name)))
 
 
 def test_weights_under_other_names_are_shown_beside_those_that_are_missing(clip, tmp_path):
-    folder = changed(clip, tmp_path / "model", lambda state: {f"net.{name}": value for name, value in state.items()})
+    folder = change_copy(
+        clip, tmp_path / "model", lambda state: {f"net.{name}": value for name, value in state.items()}
+    )
     said = refusal(folder)
     assert "lack ['logit_scale', " in said and "contain unexpected ['net.logit_scale', " in said
 
@@ -116,15 +118,15 @@ def test_a_pickled_file_that_is_damaged_is_named(clip, tmp_path, damage):
 
 @pytest.mark.parametrize("name", ["ignore_mismatched_sizes", "trust_remote_code", "output_loading_info"])
 def test_what_loading_decides_itself_is_not_an_argument(clip, name):
-    with pytest.raises(ValueError, match=f"load_backbone does not accept {name}"):
+    with pytest.raises(ValueError, match=f"load_backbone .*{name}"):
         load_backbone(clip, **{name: True})
 
 
 def test_what_old_checkpoints_and_other_heads_have_more_is_no_obstacle(old_clip, tmp_path, caplog):
     more = ("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids", "classifier.weight")
-    folder = changed(old_clip, tmp_path / "model", with_more(*more))
-    found, expected = load_backbone(folder).state_dict(), load_backbone(old_clip).state_dict()
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    folder = change_copy(old_clip, tmp_path / "model", with_more(*more))
+    actual, expected = load_backbone(folder).state_dict(), load_backbone(old_clip).state_dict()
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
     assert load_config(folder).model_type == "clip"
     (said,) = {line for line in caplog.messages if "classifier.weight" in line}
     assert "['classifier.weight']" in said and "position_ids" not in caplog.text
@@ -141,20 +143,20 @@ def test_a_pickled_checkpoint_is_checked_too(clip, tmp_path):
 
 
 def test_nothing_of_a_refused_model_is_cached(clip, tmp_path):
-    folder = changed(clip, tmp_path / "model", without(QUERY))
+    folder = change_copy(clip, tmp_path / "model", without(QUERY))
     with pytest.raises(ValueError, match="lack"):
         Embedder(folder, cache=EmbeddingCache(tmp_path / "cache")).texts(["a cat"])
     assert not list(tmp_path.glob("cache/**/*.safetensors"))
 
 
 def test_no_trainer_starts_from_it(clip, pairs, tmp_path):
-    folder = changed(clip, tmp_path / "model", without(QUERY))
+    folder = change_copy(clip, tmp_path / "model", without(QUERY))
     with pytest.raises(ValueError, match="lack"):
         build(InfoNCETrainer, folder, pairs, tmp_path)
 
 
 def test_a_recipe_ends_with_one_line_before_it_takes_a_folder(clip, tmp_path):
-    folder = changed(clip, tmp_path / "model", without(QUERY))
+    folder = change_copy(clip, tmp_path / "model", without(QUERY))
     words = ["--config", "slipform/vit_b32_coco", "--model", str(folder), "--dataset", "any"]
     with pytest.raises(SystemExit, match="^error: .*model: the weights lack"):
         command.main("slipform", [*words, "--output_dir", str(tmp_path / "run")])
@@ -172,7 +174,7 @@ def test_a_recipe_ends_with_one_line_before_it_takes_a_folder(clip, tmp_path):
 def test_a_checkpoint_of_a_run_is_refused_and_changes_no_weight(clip, tmp_path, change, said):
     model = DualEncoder(load_backbone(clip))
     other = tiny.clip(tmp_path / "other", seed=3)
-    folder = changed(other, tmp_path / "checkpoint", change)
+    folder = change_copy(other, tmp_path / "checkpoint", change)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(ValueError, match=said):
         model.load_pretrained(folder)
@@ -204,12 +206,12 @@ def adapters(clip, tmp_path_factory) -> dict[str, Path]:
 def test_a_whole_adapter_loads_as_it_was_saved(adapters, name):
     folder = adapters[name]
     state = load_file(folder / ADAPTER)
-    found = load_backbone(folder).state_dict()
+    weights = load_backbone(folder).state_dict()
     for key, value in state.items():
         stem, _, end = key.rpartition(".")
         places = (f"{stem}.default.{end}", f"{stem}.modules_to_save.default.{end}", f"{key}.default.weight")
-        (place,) = (place for place in places if place in found)
-        torch.testing.assert_close(found[place], value, rtol=0, atol=0)
+        (place,) = (place for place in places if place in weights)
+        torch.testing.assert_close(weights[place], value, rtol=0, atol=0)
     load_config(folder)
 
 
@@ -217,16 +219,16 @@ def test_a_whole_adapter_loads_as_it_was_saved(adapters, name):
     ("name", "part"), [("plain", "layers.0"), ("dora", "layers.0"), ("modules", "text_projection")]
 )
 def test_an_adapter_without_some_of_its_weights_is_refused(adapters, tmp_path, name, part):
-    folder = changed(adapters[name], tmp_path / "adapter", without(part), ADAPTER)
+    folder = change_copy(adapters[name], tmp_path / "adapter", without(part), ADAPTER)
     said = refusal(folder)
     assert said.startswith(f"{folder}: the weights") and "lack" in said and part in said
 
 
 def test_an_adapter_that_was_cut_or_has_other_weights_is_refused(adapters, tmp_path):
     more = "base_model.model.text_model.encoder.layers.5.self_attn.q_proj.lora_A.weight"
-    assert more in refusal(changed(adapters["plain"], tmp_path / "more", with_more(more), ADAPTER))
+    assert more in refusal(change_copy(adapters["plain"], tmp_path / "more", with_more(more), ADAPTER))
     first = min(load_file(adapters["plain"] / ADAPTER))
-    said = refusal(changed(adapters["plain"], tmp_path / "shape", smaller(first), ADAPTER))
+    said = refusal(change_copy(adapters["plain"], tmp_path / "shape", smaller(first), ADAPTER))
     assert f"{first} [1, 32] instead of [2, 32]" in said
     cut = shutil.copytree(adapters["plain"], tmp_path / "cut")
     (cut / ADAPTER).write_bytes((cut / ADAPTER).read_bytes()[:-3])
@@ -248,7 +250,7 @@ def test_unfrozen_weights_beside_an_adapter_have_to_be_those_of_its_base(adapter
         ("other", with_more("backbone.base_model.model.gone"), "contain unexpected ['base_model.model.gone']"),
         ("shape", lambda state: state | {name: torch.zeros(3)}, "logit_scale [3] instead of []"),
     ):
-        folder = changed(adapters["plain"], tmp_path / place, change, OBJECTIVE_STATE_FILE)
+        folder = change_copy(adapters["plain"], tmp_path / place, change, OBJECTIVE_STATE_FILE)
         assert said in refusal(folder)
 
 
@@ -258,12 +260,12 @@ def test_unfrozen_weights_that_were_saved_with_an_adapter_have_to_be_there(adapt
     alone = shutil.copytree(adapters["plain"], tmp_path / "alone")
     (alone / OBJECTIVE_STATE_FILE).unlink()
     assert refusal(alone).startswith(f"{alone}: no {OBJECTIVE_STATE_FILE}: the weights lack ['{name}']")
-    less = changed(adapters["plain"], tmp_path / "less", without(name), OBJECTIVE_STATE_FILE)
+    less = change_copy(adapters["plain"], tmp_path / "less", without(name), OBJECTIVE_STATE_FILE)
     assert f"{OBJECTIVE_STATE_FILE}: the weights lack ['{name}']" in refusal(less)
 
 
 def test_an_adapter_without_a_record_of_unfrozen_weights_loads_as_before(adapters, tmp_path):
-    folder = changed(adapters["plain"], tmp_path / "older", lambda state: state, ADAPTER)
+    folder = change_copy(adapters["plain"], tmp_path / "older", lambda state: state, ADAPTER)
     (folder / OBJECTIVE_STATE_FILE).unlink()
     assert not load_backbone(folder).base_model.model.logit_scale.requires_grad
 
@@ -271,5 +273,5 @@ def test_an_adapter_without_a_record_of_unfrozen_weights_loads_as_before(adapter
 def test_a_folder_of_models_is_no_model_and_names_them(clip, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "method").symlink_to(clip)
-    with pytest.raises(ValueError, match=r"run has no config.json\. Did you mean .*: method\?"):
+    with pytest.raises(ValueError, match=r"run .*config.json.*: method\?"):
         load_config(tmp_path / "run")

@@ -9,9 +9,9 @@ from tests import conftest, numerics
 
 def test_this_process_has_the_threads_and_the_capability_that_were_asked_for():
     assert torch.get_num_threads() == conftest.THREADS == int(os.environ.get("HFCOMP_TEST_THREADS", "1"))
-    found = torch.backends.cpu.get_cpu_capability().lower()
-    assert found == os.environ.get("ATEN_CPU_CAPABILITY", found)
-    assert numerics.header() == f"torch: {found}, {conftest.THREADS} thread{'s' * (conftest.THREADS > 1)}"
+    capability = torch.backends.cpu.get_cpu_capability().lower()
+    assert capability == os.environ.get("ATEN_CPU_CAPABILITY", capability)
+    assert numerics.header() == f"torch: {capability}, {conftest.THREADS} thread{'s' * (conftest.THREADS > 1)}"
 
 
 def test_a_capability_that_the_cpu_lacks_is_left_out_with_its_reason(monkeypatch):

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def page_block(page: str, language: str = "python", holding: str = "") -> str:
-    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
-    return next(block for block in found if holding in block)
+    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    return next(block for block in blocks if holding in block)
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def test_the_command_runs_and_is_listed(tmp_path, capsys):
     assert capsys.readouterr().out == "5 words\n"
     cli.main(["--help"])
     assert "  hfcomp count-words FILE\n      " in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="unknown command 'count-word'. Did you mean 'count-words'"):
+    with pytest.raises(SystemExit, match="'count-word'.*'count-words'"):
         cli.main(["count-word"])
-    with pytest.raises(SystemExit, match="error: missing.txt: no such file"):
+    with pytest.raises(SystemExit, match="error: missing.txt: no such"):
         cli.main(["count-words", "missing.txt"])
 
 
@@ -105,9 +105,9 @@ def test_the_study_trains_what_its_file_says(training, tmp_path, capsys):
     study = tmp_path / "short.yaml"
     study.write_text("warmups: [0, 1]\n")
     words = [*training, "--objective", "my_objective:MyTrainer", "--output_dir", str(tmp_path / "study")]
-    with pytest.raises(SystemExit, match="short.yaml is a warmup study. Use --report"):
+    with pytest.raises(SystemExit, match="short.yaml .*--report"):
         cli.main([*words, "--search", str(study)])
-    with pytest.raises(SystemExit, match="--warmup_steps is set by .*short.yaml: warmups"):
+    with pytest.raises(SystemExit, match="--warmup_steps .*short.yaml: warmups"):
         cli.main([*words, "--warmup_steps", "3", "--report", str(study)])
     cli.main([*words, "--report", str(study)])
     assert re.search(r"^warmup 1 +0\.\d+$", capsys.readouterr().out, re.MULTILINE)

@@ -48,14 +48,14 @@ def trees() -> dict[Path, ast.Module]:
 
 @cache
 def calls() -> list[tuple[Path, str, ast.Call]]:
-    """Of all calls in the package the file, what is called, as it is written, and the node."""
-    return [(path, name, node) for path, tree in trees().items() for name, node in called(tree)]
+    """Yields the file, the called expression as written and the node of all calls in the package."""
+    return [(path, name, node) for path, tree in trees().items() for name, node in called_names(tree)]
 
 
 @cache
 def imports() -> list[tuple[Path, str, ast.AST]]:
-    """Of all imports in the package the file, the name and the node; see `imported`."""
-    return [(path, name, node) for path, tree in trees().items() for name, node in imported(tree)]
+    """Yields the file, the name and the node of all imports in the package; see `imported_names`."""
+    return [(path, name, node) for path, tree in trees().items() for name, node in imported_names(tree)]
 
 
 def make_check() -> list[list[str]]:
@@ -84,7 +84,7 @@ def test_make_check(name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+def imported_names(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Absolute dotted names that a tree imports; `from a import b` gives `a` and `a.b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -97,7 +97,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def imported_on_load(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """As `imported`, without function bodies and `if TYPE_CHECKING:` blocks."""
+    """Yields like `imported_names`, without function bodies and `if TYPE_CHECKING:` blocks."""
     pending = list(tree.body)
     while pending:
         node = pending.pop()
@@ -107,11 +107,11 @@ def imported_on_load(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
             pending.extend(node.orelse)
             continue
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from imported(node)
+            yield from imported_names(node)
         pending.extend(ast.iter_child_nodes(node))
 
 
-def called(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+def called_names(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
@@ -121,28 +121,28 @@ def place(path: Path, node: ast.AST) -> str:
     return f"{path.relative_to(ROOT)}:{node.lineno}"
 
 
-def in_folder(path: Path, *names: str) -> bool:
+def is_in_folder(path: Path, *names: str) -> bool:
     return path.relative_to(PACKAGE).parts[0] in names
 
 
 def test_torch_distributed_is_imported_in_one_folder():
-    found = {
+    uses = {
         place(path, node)
         for path, name, node in imports()
-        if f"{name}.".startswith("torch.distributed.") and not in_folder(path, "distributed")
+        if f"{name}.".startswith("torch.distributed.") and not is_in_folder(path, "distributed")
     }
-    assert not found
+    assert not uses
 
 
 def test_torch_distributed_is_not_reached_as_an_attribute():
-    found = [
+    uses = [
         place(path, node)
         for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "distributed" and ast.unparse(node) == "torch.distributed"
-        if not in_folder(path, "distributed")
+        if not is_in_folder(path, "distributed")
     ]
-    assert not found
+    assert not uses
 
 
 def test_slow_packages_are_imported_inside_functions():
@@ -150,7 +150,7 @@ def test_slow_packages_are_imported_inside_functions():
     faces = PACKAGE / "metrics" / "modules"
     # the page's own modules are imported by the command that serves it, and by nothing else
     page = PACKAGE / "annotate" / "app"
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, tree in trees().items()
         for name, node in imported_on_load(tree)
@@ -158,89 +158,89 @@ def test_slow_packages_are_imported_inside_functions():
         and not (name.partition(".")[0] == "evaluate" and faces in path.parents)
         and not (name.partition(".")[0] == "gradio" and page in path.parents)
     }
-    assert not found
+    assert not uses
 
 
 def test_losses_import_torch_and_nothing_else():
     allowed = {"torch", *sys.stdlib_module_names}
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, name, node in imports()
-        if in_folder(path, "losses")
+        if is_in_folder(path, "losses")
         if name.partition(".")[0] not in allowed and not f"{name}.".startswith(("hfcomp.losses.", "hfcomp._lazy."))
     }
-    assert not found
+    assert not uses
 
 
 def test_negatives_and_metrics_load_without_torch():
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, tree in trees().items()
-        if in_folder(path, "negatives", "parsing", "metrics")
+        if is_in_folder(path, "negatives", "parsing", "metrics")
         for name, node in imported_on_load(tree)
         if name.partition(".")[0] in ("torch", "transformers")
     }
-    assert not found
+    assert not uses
 
 
 def test_no_module_imports_the_tests_or_the_recipes():
-    found = {
+    uses = {
         f"{place(path, node)} {name}"
         for path, name, node in imports()
         if name.partition(".")[0] in ("recipes", "tests", "benchmarks_perf", "dataset_builders")
     }
-    assert not found
+    assert not uses
 
 
 def test_no_print_outside_the_command_line():
-    found = [
+    uses = [
         place(path, node)
         for path, name, node in calls()
         if name == "print"
         and path.name != "command.py"
         and "commands" not in path.parts
-        and not in_folder(path, "cli", "experiments")
+        and not is_in_folder(path, "cli", "experiments")
     ]
-    assert not found
+    assert not uses
 
 
 def test_no_assert_and_no_bare_except():
-    found = [
+    uses = [
         place(path, node)
         for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assert) or (isinstance(node, ast.ExceptHandler) and node.type is None)
     ]
-    assert not found
+    assert not uses
 
 
 def test_no_code_from_elsewhere_is_run():
     loaders = {"eval", "exec"}
     picklers = {"pickle", "cloudpickle", "dill", "joblib"}
-    found = [place(path, node) for path, name, node in calls() if name in loaders]
-    found += [
+    uses = [place(path, node) for path, name, node in calls() if name in loaders]
+    uses += [
         place(path, node)
         for path, name, node in calls()
         if name == "torch.load" and "weights_only=True" not in map(ast.unparse, node.keywords)
     ]
-    found += [
+    uses += [
         place(path, node)
         for path, _, node in calls()
         for keyword in node.keywords
         if keyword.arg == "trust_remote_code" and ast.unparse(keyword.value) != "False"
     ]
-    found += [
+    uses += [
         place(path, node)
         for path, name, node in imports()
         if name.partition(".")[0] in picklers and ast.unparse(node) != "from pickle import UnpicklingError"
     ]
-    assert not found
+    assert not uses
 
 
 def test_every_model_and_processor_is_loaded_without_code_of_its_author():
     """Left out, `trust_remote_code` asks at the terminal; datasets' loading has no such parameter any more."""
     scripts = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks_perf").rglob("*.py")}
-    others = [(path, name, node) for path, tree in scripts.items() for name, node in called(tree)]
+    others = [(path, name, node) for path, tree in scripts.items() for name, node in called_names(tree)]
     unable = {"PeftConfig", "PeftModel"}  # adapters hold no code
     loads = [
         (place(path, node), {keyword.arg for keyword in node.keywords})
@@ -255,7 +255,7 @@ def test_every_model_and_processor_is_loaded_without_code_of_its_author():
 def test_images_are_opened_in_one_place():
     """Pillow starts Ghostscript for a PostScript file unless it is told which formats to open."""
     places = [
-        (str(path.relative_to(PACKAGE)), any(one.arg == "formats" for one in node.keywords))
+        (str(path.relative_to(PACKAGE)), any(keyword.arg == "formats" for keyword in node.keywords))
         for path, name, node in calls()
         if name in ("Image.open", "PIL.Image.open")
     ]
@@ -268,10 +268,10 @@ def test_no_file_is_called_utils():
 
 
 def test_no_open_ends_are_left_in_the_code():
-    found = [
+    modules = [
         path
         for path in MODULES
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"\b(TODO|FIXME|XXX)\b", line.partition("#")[2])
     ]
-    assert not found
+    assert not modules

@@ -149,7 +149,7 @@ def test_every_half_of_a_character_is_found(text):
 def test_a_field_that_is_too_long_names_file_and_line(tmp_path, name, between):
     path = tmp_path / name
     path.write_text(f'key{between}caption\n1{between}a dog\n2{between}"' + "x" * 200_000 + '"\n')
-    with pytest.raises(ValueError, match=f"{name}, line 3: a field has more than 131,072 characters.*unclosed quote"):
+    with pytest.raises(ValueError, match=f"{name}, line 3: .* 131,072 .*quote"):
         read_captions(path)
     with pytest.raises(ValueError, match="own.csv, line 2: a field"):
         list(csv_rows(["a,b\n", '1,"' + "x" * 200_000 + '"\n'], "own.csv"))

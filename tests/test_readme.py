@@ -53,8 +53,10 @@ def installed_as_the_quick_start_says(monkeypatch) -> None:
     (named,) = re.findall(r'`pip install -e "\.\[([\w,]+)\]"`', section)
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    names = {name: {re.match(r"[\w.-]+", one)[0] for one in extras[name]} for name in extras}
-    kept = {re.match(r"[\w.-]+", one)[0] for one in project["dependencies"]}.union(*map(names.get, named.split(",")))
+    names = {name: {re.match(r"[\w.-]+", requirement)[0] for requirement in extras[name]} for name in extras}
+    kept = {re.match(r"[\w.-]+", requirement)[0] for requirement in project["dependencies"]}.union(
+        *map(names.get, named.split(","))
+    )
     hidden = set().union(*names.values()) - kept - {"hfcomp", "pytest"}
     modules = {module for module, owners in packages_distributions().items() if hidden & {*owners}}
     assert {"sklearn", "matplotlib", "diffusers"} <= modules and not modules & {"spacy", "torch"}
@@ -83,7 +85,7 @@ def test_the_quick_start_runs_in_the_terminal(photos, clip, tmp_path, capsys):
     main([*train, "--model", str(clip), *steps])
     said = " ".join(capsys.readouterr().out.split())
     assert re.search(r"batch_size .*\b128 to 11: the 90 training images", said)
-    assert "own" in said and "plain" in said and "cost in general abilities?" in said and "On this seed." in said
+    assert "own" in said and "plain" in said and "change general abilities?" in said and "On this seed." in said
     data = small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     suite = evaluate.index("--suite")
     places = ["--data", f"sugarcrepe={data}/sugarcrepe", "--data", f"val2017={data}/val2017", "--no_cache"]

@@ -21,17 +21,17 @@ def calls():
 
 
 @pytest.fixture(scope="module")
-def found():
+def all_calls():
     return list(calls())
 
 
-def test_no_code_of_a_repository_is_run_and_no_pickle_is_read(found):
-    loads = [words.get("weights_only") for _, name, words in found if name == "torch.load"]
+def test_no_code_of_a_repository_is_run_and_no_pickle_is_read(all_calls):
+    loads = [words.get("weights_only") for _, name, words in all_calls if name == "torch.load"]
     assert loads and set(loads) == {"True"}
-    assert {words["trust_remote_code"] for *_, words in found if "trust_remote_code" in words} == {"False"}
-    assert not [words for *_, words in found if words.get("allow_pickle", "False") != "False"]
+    assert {words["trust_remote_code"] for *_, words in all_calls if "trust_remote_code" in words} == {"False"}
+    assert not [words for *_, words in all_calls if words.get("allow_pickle", "False") != "False"]
     assert not [
-        name for _, name, _ in found if name in ("pickle.load", "pickle.loads", "yaml.unsafe_load", "eval", "exec")
+        name for _, name, _ in all_calls if name in ("pickle.load", "pickle.loads", "yaml.unsafe_load", "eval", "exec")
     ]
 
 

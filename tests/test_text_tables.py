@@ -78,7 +78,7 @@ def test_a_continued_text_with_a_comma_is_no_row_of_its_own(tmp_path):
 @pytest.mark.follows("hfcomp/text_tables.py", "Close it in its line, double it")
 def test_rows_inside_a_quoted_text_are_refused_by_the_line_of_the_quote(tmp_path):
     text = 'image,caption\n0.png,a\n1.png,"stop\n2.png,b\n3.png,the 12"\n4.png,c\n'
-    with pytest.raises(ValueError, match=r"a\.csv, line 3: the quote that opens here closes in line 5"):
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: .* line 5"):
         read(write(tmp_path / "a.csv", text))
     fixed = text.replace('"stop', '"""stop"').replace('the 12"', '"the 12"""')
     assert [row[1] for row in read(write(tmp_path / "a.csv", fixed))[1]] == ["a", '"stop', "b", 'the 12"', "c"]
@@ -87,7 +87,7 @@ def test_rows_inside_a_quoted_text_are_refused_by_the_line_of_the_quote(tmp_path
 @pytest.mark.follows("hfcomp/reading.py", "Double every quote inside a text, and enclose the text")
 def test_a_quote_that_is_not_closed_names_both_lines(tmp_path):
     text = 'image,caption\n0.png,a\n1.png,"stop\n2.png,b\n'
-    with pytest.raises(ValueError, match=r"line 4: unexpected end of data \(the row begins in line 3\)\. Double"):
+    with pytest.raises(ValueError, match=r"line 4: .*line 3"):
         read(write(tmp_path / "a.csv", text))
     assert len(read(write(tmp_path / "a.csv", text.replace('"stop', '"""stop"')))[1]) == 3
 
@@ -95,7 +95,7 @@ def test_a_quote_that_is_not_closed_names_both_lines(tmp_path):
 @pytest.mark.follows("hfcomp/text_tables.py", "quotes around it.")
 def test_a_row_with_another_number_of_cells_is_named(tmp_path):
     text = "image,caption\n0.png,a cat, and a dog\n"
-    with pytest.raises(ValueError, match=r"line 2: found 3 fields, \[.*\]; expected 2.* a comma needs"):
+    with pytest.raises(ValueError, match=r"line 2: found 3 fields, \[.*\]; expected 2.* comma"):
         read(write(tmp_path / "a.csv", text))
     assert read(write(tmp_path / "a.csv", 'image,caption\n0.png,"a cat, and a dog"\n'))[1][0][1] == "a cat, and a dog"
 
@@ -146,7 +146,7 @@ def test_another_encoding_is_named_by_line_row_and_byte_with_a_command_that_conv
 
 @pytest.mark.follows("hfcomp/text_tables.py", "duplicate column {twice!r}. Rename or remove one of them.")
 def test_a_column_that_is_named_twice_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"line 1: duplicate column 'caption'"):
+    with pytest.raises(ValueError, match=r"line 1: .*'caption'"):
         read(write(tmp_path / "a.csv", "caption,caption\na,b\n"))
     assert read(write(tmp_path / "a.csv", "caption,other\na,b\n"))[0].columns == ["caption", "other"]
 
@@ -159,7 +159,7 @@ def test_columns_without_a_name_are_called_as_pandas_calls_them(tmp_path):
 @pytest.mark.follows("hfcomp/text_tables.py", "Download it again.")
 def test_a_compressed_file_that_was_cut_is_named(tmp_path):
     whole = gzip.compress(b"caption\n" + b"a dog\n" * 1000)
-    with pytest.raises(ValueError, match=r"a\.csv\.gz cannot be decompressed"):
+    with pytest.raises(ValueError, match=r"a\.csv\.gz .*decompressed"):
         read(write(tmp_path / "a.csv.gz", whole[:-20]))
     assert len(read(write(tmp_path / "a.csv.gz", whole))[1]) == 1000
 
@@ -177,7 +177,7 @@ def test_a_name_with_another_delimiter_is_one_name(tmp_path):
 
 
 def test_what_is_not_compressed_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"a\.csv\.gz cannot be decompressed: Not a gzipped file"):
+    with pytest.raises(ValueError, match=r"a\.csv\.gz .*decompressed: .*gzip"):
         read(write(tmp_path / "a.csv.gz", "caption\na dog\n"))
 
 

@@ -72,7 +72,7 @@ def test_what_is_written_reads_back(tmp_path):
 def test_a_json_file_that_was_changed_is_named(tmp_path):
     write_json(tmp_path / "a.json", {"a": 1})
     (tmp_path / "a.json").write_text((tmp_path / "a.json").read_text().replace(": 1", ": 2"))
-    with pytest.raises(ValueError, match=r"a\.json is damaged.* Make it again"):
+    with pytest.raises(ValueError, match=r"a\.json .*damaged.* Make it again"):
         read_checked(tmp_path / "a.json", "Make it again.")
 
 
@@ -113,22 +113,20 @@ def test_output_that_would_replace_something_is_refused(tmp_path):
     folder.mkdir()
     (folder / "notes.txt").touch()
     check_free_folder(folder, False, **given)
-    with pytest.raises(ValueError, match=r"out has no a\.json but contains other files \(notes\.txt\).* --output\."):
+    with pytest.raises(ValueError, match=r"out .*no a\.json .*other files \(notes\.txt\).* --output\."):
         check_free_folder(folder, True, whole=True, option="output", **given)
     (folder / "b.md").touch()
     for whole in (False, True):
         check_free_folder(folder, True, whole=whole, **given)
-        with pytest.raises(
-            ValueError, match=r"out already contains b\.md\. Pass --overwrite, or another --output_dir"
-        ):
+        with pytest.raises(ValueError, match=r"out .*b\.md.*--overwrite.*--output_dir"):
             check_free_folder(folder, False, whole=whole, **given)
     check_free_file(folder / "c.md", False, option="page")
     check_free_file(folder / "b.md", True, option="page")
-    with pytest.raises(ValueError, match=r"b\.md already exists\. Pass --overwrite, or another --page"):
+    with pytest.raises(ValueError, match=r"b\.md .*--overwrite.*--page"):
         check_free_file(folder / "b.md", False, option="page")
-    with pytest.raises(ValueError, match="out is a folder, expected a file"):
+    with pytest.raises(ValueError, match="out .*folder, expected a file"):
         check_free_file(folder, True, option="page")
-    with pytest.raises(ValueError, match=r"b\.md is a file, expected a folder"):
+    with pytest.raises(ValueError, match=r"b\.md .*file, expected a folder"):
         check_free_folder(folder / "b.md", True, **given)
 
 
@@ -136,25 +134,25 @@ def test_file_and_folder_are_forced_to_disk_around_the_renaming(tmp_path, monkey
     done = []
     sync, replace = os.fsync, os.replace
 
-    def synced(descriptor):
+    def record_sync(descriptor):
         done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.partition(".")[0])
         sync(descriptor)
 
-    def replaced(source, target):
+    def record_replace(source, target):
         done.append("replace")
         replace(source, target)
 
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "replace", record_replace)
     write_text(tmp_path / "file", "a")
     assert done == ["file", "replace", tmp_path.name]
 
 
 def test_a_temporary_name_holds_host_and_process_and_is_no_other_writer_s(tmp_path):
-    with replacing(tmp_path / "file") as one, replacing(tmp_path / "file") as other:
-        assert f".{host()}-{os.getpid()}-" in one.name and one != other
-        one.write_text("one")
-        other.write_text("other")
+    with replacing(tmp_path / "file") as first, replacing(tmp_path / "file") as second:
+        assert f".{host()}-{os.getpid()}-" in first.name and first != second
+        first.write_text("one")
+        second.write_text("other")
     assert (tmp_path / "file").read_text() == "one"
 
 
@@ -197,7 +195,7 @@ def test_a_folder_in_use_is_named_and_a_killed_process_holds_none(tmp_path):
         assert holder.stdout.readline() == b"True\n"
         assert try_lock(tmp_path) is None
         with (
-            pytest.raises(ValueError, match=f"{tmp_path} is in use by another process.*choose another"),
+            pytest.raises(ValueError, match=f"{tmp_path} .*in use .*choose another"),
             locked(tmp_path),
         ):
             pass
@@ -229,40 +227,46 @@ WRITERS = {"write_text", "write_bytes", "to_parquet", "to_csv", "write_table", "
 MOVERS = {"os.replace", "os.rename", "shutil.move"}
 
 
-def unguarded(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
+def unguarded_calls(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
     """Calls that put a file in its place, outside of a `with replacing(...)`."""
     if isinstance(node, ast.With):
         calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
         inside = inside or any(ast.unparse(call.func) in ("replacing", "replacing_folder") for call in calls)
     if isinstance(node, ast.Call):
         name, last = ast.unparse(node.func), ast.unparse(node.func).rpartition(".")[2]
-        modes = [one.value for one in [*node.args, *(k.value for k in node.keywords)] if isinstance(one, ast.Constant)]
+        modes = [
+            argument.value
+            for argument in [*node.args, *(k.value for k in node.keywords)]
+            if isinstance(argument, ast.Constant)
+        ]
         opens = last == "open" and any(mode in ("w", "wb", "a", "ab", "x", "xb") for mode in modes)
         of_path = isinstance(node.func, ast.Attribute) and last in WRITERS and bool(node.args)
         if name in MOVERS or ((of_path or opens or last in ("save_file", "FileLock")) and not inside):
             yield node
     for child in ast.iter_child_nodes(node):
-        yield from unguarded(child, inside)
+        yield from unguarded_calls(child, inside)
 
 
 def test_nobody_else_in_the_library_puts_a_file_in_its_place():
     allowed = {"trainers/cost.py", "reporting/figures.py"}  # write to the kernel, and to memory
-    found = [
+    uses = [
         f"{path.relative_to(PACKAGE)}:{call.lineno} {ast.unparse(call.func)}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.name != "writing.py" and str(path.relative_to(PACKAGE)) not in allowed
-        for call in unguarded(ast.parse(path.read_text(encoding="utf-8")))
+        for call in unguarded_calls(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert not found
+    assert not uses
 
 
 @pytest.mark.parametrize(
     "code", ["os.replace(a, b)", "path.write_text('a')", "open(path, 'w')", "path.open(mode='wb')", "f.savefig(path)"]
 )
 def test_what_it_looks_for_is_found(code):
-    assert len(list(unguarded(ast.parse(code)))) == 1
-    assert not list(unguarded(ast.parse(f"with replacing(path) as part:\n    {code}"))) or "os." in code
-    assert not list(unguarded(ast.parse("write_text(path, json.dumps(a))\nopen(path, 'rb')\nt.to_csv(index=False)")))
+    assert len(list(unguarded_calls(ast.parse(code)))) == 1
+    assert not list(unguarded_calls(ast.parse(f"with replacing(path) as part:\n    {code}"))) or "os." in code
+    assert not list(
+        unguarded_calls(ast.parse("write_text(path, json.dumps(a))\nopen(path, 'rb')\nt.to_csv(index=False)"))
+    )
 
 
 def test_bytes_are_appended_at_a_place_and_what_was_behind_it_is_cut_off(tmp_path):
@@ -271,6 +275,6 @@ def test_bytes_are_appended_at_a_place_and_what_was_behind_it_is_cut_off(tmp_pat
     append_bytes(path, b"left by a killed process", at=8)
     append_bytes(path, b"next", at=8)
     assert path.read_bytes() == b"finishednext"
-    with pytest.raises(ValueError, match="has 12 bytes, expected at least 20"):
+    with pytest.raises(ValueError, match="12 bytes.* 20"):
         append_bytes(path, b"more", at=20)
     assert path.read_bytes() == b"finishednext"

@@ -40,12 +40,12 @@ TEXT_LENGTH = 24
 def captions() -> list[str]:
     """Every caption of the tiny world."""
     return [
-        f"a {one} {first} on a {two} {second}"
-        for one in COLORS
+        f"a {color} {first} on a {other_color} {second}"
+        for color in COLORS
         for first in SHAPES
-        for two in COLORS
+        for other_color in COLORS
         for second in SHAPES
-        if one != two and first != second
+        if color != other_color and first != second
     ]
 
 

@@ -155,12 +155,12 @@ def gradients(expected: Mapping[str, torch.Tensor], scale: float = SCALE) -> dic
     largest = {name: x.detach().abs().max().item() if x.numel() else 0.0 for name, x in expected.items()}
     of_all = max(largest.values())
     return {
-        name: gradient(scale, expected[name].dtype) * own + cancelled(expected[name].dtype) * of_all
+        name: gradient(scale, expected[name].dtype) * own + cancellation(expected[name].dtype) * of_all
         for name, own in largest.items()
     }
 
 
-def cancelled(dtype: torch.dtype = torch.float32) -> float:
+def cancellation(dtype: torch.dtype = torch.float32) -> float:
     """The gradient of a weight whose terms cancel, relative to the largest gradient of the model.
 
     A bias of keys changes no attention: its gradient is 0 but for the rounding of a sum over the batch's tokens, whose

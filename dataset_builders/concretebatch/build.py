@@ -2,8 +2,8 @@
 
 `python dataset_builders/concretebatch/build.py --source coco --output data/concretebatch --base_url
 http://127.0.0.1:8000/v1 --concreteness_ratings FILE` builds the paper's three configurations from rows whose license
-allows adaptation, and `--push_to_hub my-org/concretebatch` pushes them. The same command resumes. It has the options
-of `hfcomp build concretebatch`, and `--any_license`.
+allows adaptation, and `--push_to_hub my-org/concretebatch` pushes them. Repeat the command to resume. It has the
+options of `hfcomp build concretebatch`, and `--any_license`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `python dataset_builders/inpaintcoco/build.py --source runs/annotation --output data/inpaintcoco` builds a dataset from
 the accepted items of `hfcomp annotate`. `--source phiyodr/InpaintCOCO` imports the published dataset and flags its bad
-rows. `--push_to_hub my-org/inpaintcoco` pushes either one. The same command resumes. It has the options of `hfcomp
+rows. `--push_to_hub my-org/inpaintcoco` pushes either one. Repeat the command to resume. It has the options of `hfcomp
 build inpaintcoco`.
 """
 

@@ -2,7 +2,7 @@
 
 `python dataset_builders/magic/build.py --source coco --split train2017 --output data/magic --base_url
 http://127.0.0.1:8000/v1` builds the hierarchy and its groups from rows whose license allows adaptation, and
-`--push_to_hub my-org/magic` pushes them. The same command resumes. It has the options of `hfcomp build magic`, and
+`--push_to_hub my-org/magic` pushes them. Repeat the command to resume. It has the options of `hfcomp build magic`, and
 `--any_license`.
 """
 

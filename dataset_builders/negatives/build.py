@@ -1,8 +1,8 @@
 """Builds AHNPL's hard negative captions, both as described in its paper and as read by its released code.
 
 `python dataset_builders/negatives/build.py --source coco --output data/coco-negatives` builds both configurations of
-`config.yaml`, in one folder each, and `--push_to_hub my-org/coco-negatives` pushes them. The same command resumes. The
-options of `hfcomp build negatives` override the values of a configuration; `--any_license` is available too.
+`config.yaml`, in one folder each, and `--push_to_hub my-org/coco-negatives` pushes them. Repeat the command to resume.
+The options of `hfcomp build negatives` override the values of a configuration; `--any_license` is available too.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ class Maps:
 
 def attention_maps(cosines: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
     """Computes the maps of one or two models, and their difference."""
-    if quantity not in QUANTITIES or not 1 <= len(cosines) <= 2:
-        raise ValueError(
-            f"found {quantity!r} and {len(cosines)} models, expected one of {QUANTITIES} and 1 or 2 models."
-        )
+    if quantity not in QUANTITIES:
+        raise ValueError(f"quantity: found {quantity!r}, expected {' or '.join(QUANTITIES)}.")
+    if not 1 <= len(cosines) <= 2:
+        raise ValueError(f"found {len(cosines)} models, expected 1 or 2.")
     values = {
         name: (attention(own.tokens, temperature) if quantity == "attention" else own.tokens, own.box)
         for name, own in cosines.items()
@@ -146,15 +146,15 @@ def _draw_row(
 ) -> None:
     _draw_image(axes[0], image, f"“{' '.join(phrase.split())}”", pale=0.0)
     # With a difference there is one more axis than models.
-    for place, (name, own) in zip(axes[1:], cosines.items(), strict=False):
+    for axis, (name, model_cosines) in zip(axes[1:], cosines.items(), strict=False):
         values, box = maps.values[name]
         # The best token by cosine also has the most attention, because a softmax keeps the order.
-        best = best_token(own.tokens[row])
-        numbers = f"pooled {own.pooled[row]:.3f}, best token {own.tokens[row][best]:.3f}"
-        numbers += ", truncated" if own.truncated[row] else ""
-        _draw_image(place, image, numbers if row else f"{name}\n{numbers}")
-        _draw_map(place, values[row], box, image.size, COLORS, scales[0])
-        _frame_token(place, best, values[row].shape, box, image.size)
+        best = best_token(model_cosines.tokens[row])
+        numbers = f"pooled {model_cosines.pooled[row]:.3f}, best token {model_cosines.tokens[row][best]:.3f}"
+        numbers += ", truncated" if model_cosines.truncated[row] else ""
+        _draw_image(axis, image, numbers if row else f"{name}\n{numbers}")
+        _draw_map(axis, values[row], box, image.size, COLORS, scales[0])
+        _frame_token(axis, best, values[row].shape, box, image.size)
     if maps.change is not None:
         first, second = cosines
         _draw_image(axes[-1], image, "" if row else f"{second}\nminus {first}")
@@ -237,7 +237,7 @@ def _caption(maps: Maps, cosines: Mapping[str, TokenCosines], quantity: str, tem
     caption += (
         " Each cell of a model is one token; the best token is framed. Pooled, best token: cosines with the phrase."
     )
-    if any(any(own.truncated) for own in cosines.values()):
+    if any(any(model_cosines.truncated) for model_cosines in cosines.values()):
         caption += " Truncated: the phrase is too long for the text tower."
     if any(box != WHOLE for _, box in maps.values.values()):
         caption += " Gray, outside the thin line: not seen by the model."
@@ -246,7 +246,7 @@ def _caption(maps: Maps, cosines: Mapping[str, TokenCosines], quantity: str, tem
 
 def _describe_cells(maps: Maps) -> str:
     """Describes the cells of the difference; empty if they are the tokens of both models."""
-    grids, boxes = ([own[part] for own in maps.values.values()] for part in (0, 1))
+    grids, boxes = ([values_and_box[part] for values_and_box in maps.values.values()] for part in (0, 1))
     shapes = [f"{high} x {wide}" for high, wide in (values.shape[-2:] for values in grids)]
     if maps.change is None or (len(set(shapes)) == 1 and len(set(boxes)) == 1):
         return ""

@@ -129,26 +129,26 @@ def compare_attention(
             image cannot be used, or a model is not a supported dual encoder.
         OSError: If the image cannot be read.
     """
-    places = {name: place_of(model) for name, model in named_models(models).items()}
-    if len(places) > 2:
-        raise ValueError(f"found {len(places)} models, expected one or two.")
+    sources = {name: place_of(model) for name, model in named_models(models).items()}
+    if len(sources) > 2:
+        raise ValueError(f"found {len(sources)} models, expected one or two.")
     phrases = list(dict.fromkeys(phrases))
     # Check these before loading a model, which takes seconds.
     check_phrases(phrases)
     check_temperature(temperature)
     pixels = decode_image(image, where="image", urls=UrlAccess())  # passing a URL is permission to download it
     cosines = {}
-    for name, place in places.items():
-        embedder = open_embedder(place, device=device)
+    for name, source in sources.items():
+        embedder = open_embedder(source, device=device)
         cosines[name] = token_cosines(embedder, pixels, phrases)
         # Keep only one model in memory at a time.
         embedder.release()
-    return AttentionResults(places, cosines, phrases, str(image), pixels, temperature)
+    return AttentionResults(sources, cosines, phrases, str(image), pixels, temperature)
 
 
-def _format_numbers(own: TokenCosines, row: int, temperature: float) -> list[str]:
-    best = best_token(own.tokens[row])
-    attended = attention(own.tokens[row], temperature)
-    cosines = [f"{value:.3f}" for value in (own.pooled[row], own.tokens[row][best])]
-    place = f"{best[0] + 1}, {best[1] + 1}"
-    return [*cosines, place, f"{attended[best]:.3f}", f"{100 * float(evenness(attended)):.2f}"]
+def _format_numbers(cosines: TokenCosines, row: int, temperature: float) -> list[str]:
+    best = best_token(cosines.tokens[row])
+    attended = attention(cosines.tokens[row], temperature)
+    cells = [f"{value:.3f}" for value in (cosines.pooled[row], cosines.tokens[row][best])]
+    position = f"{best[0] + 1}, {best[1] + 1}"
+    return [*cells, position, f"{attended[best]:.3f}", f"{100 * float(evenness(attended)):.2f}"]

@@ -119,8 +119,8 @@ def _measures(outcomes: Outcomes, concept: str, lines: LineNames) -> list[Measur
     measures = []
     for name, (benchmark, metric) in lines.items():
         metric_lines = [line for line in outcomes.aspects if (line[0], line[2]) == (benchmark, metric)]
-        own = [line for line in metric_lines if name == RETRIEVAL or line[1] == concept]
-        measures += [Measure(name, [tuple(own)])] if own else []
+        selected = [line for line in metric_lines if name == RETRIEVAL or line[1] == concept]
+        measures += [Measure(name, [tuple(selected)])] if selected else []
     return measures
 
 
@@ -140,8 +140,8 @@ def final_differences(results: Mapping[str, ConceptResults]) -> list[dict[str, A
                 reference = BASE if run == PLAIN else PLAIN
                 change = line["contrasts"].get((concept_results.final(run), concept_results.final(reference)))
                 if change is not None:
-                    place = {"concept": concept, "line": name, "run": run, "reference": reference}
-                    changes.append({**place, **{key: change[key] for key in ("value", "low", "high", "p")}})
+                    comparison = {"concept": concept, "line": name, "run": run, "reference": reference}
+                    changes.append({**comparison, **{key: change[key] for key in ("value", "low", "high", "p")}})
     primary = [(change["line"], change["reference"]) == (ACCURACY, PLAIN) for change in changes]
     adjust(
         *(
@@ -165,7 +165,7 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
     if concept == "location":
         plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
     yield test(ACCURACY, plain, gains, trained, base, most=bound)
-    words = f"{few} helps beyond plain training"
+    words = f"{few} helps more than plain training"
     yield test(ACCURACY, words, ACCURACY_GAINS.get(concept, "-"), hard, trained)
     cost = f"{few} costs at most 4 points of plain training's retrieval"
     yield test(RETRIEVAL, cost, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS)
@@ -180,7 +180,9 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
         more = f"{many} adds at most 3 points to {few}"
         yield test(ACCURACY, more, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES)
     if VISUAL in results.lines:
-        yield test(VISUAL, f"{words}, seen from the images (Eq. 2)", VISUAL_GAINS.get(concept, "-"), hard, trained)
+        yield test(
+            VISUAL, f"{words} when each image chooses its text (Eq. 2)", VISUAL_GAINS.get(concept, "-"), hard, trained
+        )
     for name in further:
         if name in results.lines:
             yield test(name, f"{words} on {name}", "Table 5", hard, trained)
@@ -243,8 +245,10 @@ class StudyResults:
         """Yields a line per number and concept with each run's checkpoint that has the most ties."""
         for name, concept, results in self._scored_results():
             models = results.lines[name]["models"]
-            by_run = {run: [own for (other, _), own in models.items() if other == run] for run in self._runs()}
-            worst = {run: max(own, key=lambda point: point["tie_rate"], default=None) for run, own in by_run.items()}
+            by_run = {run: [point for (other, _), point in models.items() if other == run] for run in self._runs()}
+            worst = {
+                run: max(points, key=lambda point: point["tie_rate"], default=None) for run, points in by_run.items()
+            }
             yield self._line(name, concept, "checkpoint with the most ties", worst)
 
     def _runs(self) -> list[str]:
@@ -309,8 +313,8 @@ def verdict_lines(findings: Sequence[Finding]) -> Iterator[Lines]:
 def checkpoint_table(concept: str, results: ConceptResults) -> Table:
     accuracy, retrieval = (results.lines[name]["models"] for name in (ACCURACY, RETRIEVAL))
     rows = []
-    for (run, step), own in accuracy.items():
-        numbers = with_interval(own), with_interval(retrieval[run, step])
+    for (run, step), estimate in accuracy.items():
+        numbers = with_interval(estimate), with_interval(retrieval[run, step])
         rows.append([run, f"{step / results.per_epoch:.2f}", f"{step:,}", *numbers])
     return Table(concept, ["run", "epochs", "step", ACCURACY, RETRIEVAL], rows)
 

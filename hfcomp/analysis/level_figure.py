@@ -52,10 +52,10 @@ def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
 def _panel(title: str, parts: Mapping[str, Mapping[str, Any]]) -> Plot:
     models = list(dict.fromkeys(name for line in parts.values() for name in line["models"]))
     means = {
-        name: [(place, line["models"][name]) for place, line in enumerate(parts.values()) if name in line["models"]]
+        name: [(index, line["models"][name]) for index, line in enumerate(parts.values()) if name in line["models"]]
         for name in models
     }
-    chance = [(place, line["chance"]) for place, line in enumerate(parts.values())]
+    chance = [(index, line["chance"]) for index, line in enumerate(parts.values())]
     axes = "level of abstraction", "accuracy, percent"
     return Plot(title, axes, means=means, reference=chance, ticks=dict(enumerate(parts)), unit=PERCENT)
 

@@ -116,9 +116,9 @@ def _score(
     if pairs is None:
         evaluator.note(f"{GROUPS_FIGURE} is not drawn, because it needs captions and two groups of at least two rows")
     tables, joint = [], {}
-    for name, place in models.items():
+    for name, source in models.items():
         # The cache holds the scored images and captions, so the pairs of groups are not encoded again.
-        embedder = open_embedder(place, cache=EmbeddingCache(), **settings)
+        embedder = open_embedder(source, cache=EmbeddingCache(), **settings)
         ((_, report),) = evaluator.score(embedder, model=name, progress=False)
         tables.append(report.items.assign(arm=name, benchmark=loaded.title))
         if pairs is not None:
@@ -128,7 +128,7 @@ def _score(
             )
     results = EvaluationResults(
         pd.concat(tables, ignore_index=True),
-        {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
+        {name: {"path": str(source), "weights": identity(source)} for name, source in models.items()},
         benchmarks={benchmark.name: loaded.facts()},
         notes=evaluator.notes,
         versions=versions(),
@@ -141,7 +141,10 @@ def _score(
 def _load(benchmark: Benchmark, folder: Path | None, rows: int | None, seed: int) -> BenchmarkData:
     if benchmark is SANDBOX_LEVELS:
         if folder is not None:
-            raise ValueError(f"data: {benchmark.name} is synthetic and has no folder. Remove one of the two.")
+            raise ValueError(
+                f"data: {benchmark.name} is synthetic and has no data folder. Remove data, or choose another "
+                "benchmark."
+            )
         return SandboxData("levels_set", rows or LEVEL_ROWS, seed).remote(Folders())
     if folder is not None and not folder.is_dir():
         raise ValueError(f"data: {folder} is not a folder.")

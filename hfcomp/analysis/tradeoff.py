@@ -198,10 +198,13 @@ def _main_benchmarks(tradeoff: Tradeoff) -> tuple[str, str]:
 
 
 def _base_outcomes(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
-    place = study.models[BASE]
+    base = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
     # Store the scores as a checkpoint of the run `base` at step 0.
-    outcomes = {name: study.score(place, own, f"{name}/{BASE}/{BASE_STEP}") for name, own in scoring.items()}
+    outcomes = {
+        name: study.score(base, concept_scoring, f"{name}/{BASE}/{BASE_STEP}")
+        for name, concept_scoring in scoring.items()
+    }
     return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in outcomes.items()}
 
 
@@ -226,7 +229,8 @@ def _report(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator], ar
     parts = {concept: [table] for concept, table in _base_outcomes(tradeoff, study, evaluate).items()}
     for arm in arms:
         concept, _, run = arm.name.rpartition("/")
-        parts[concept] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
+        outcomes_by_step = study.checkpoint_outcomes[arm.name]
+        parts[concept] += [table.assign(arm=run, step=step) for step, table in outcomes_by_step.items()]
     outcomes = {concept: pd.concat(tables, ignore_index=True) for concept, tables in parts.items()}
     plan, stages, facts = tradeoff.plan, list(study.costs.values()), study.facts(tradeoff.recipe.given)
     settings = {"numbers": plan.concepts, "checkpoints": plan.per_epoch, "further": plan.further}

@@ -50,7 +50,7 @@ def add_candidates(
     counts = {name: sum(project.decisions.counts(concept=name).values()) for name in options.concepts}
     if not any(counts.values()):
         raise ValueError(
-            f"{options.source} has no image that can be annotated, for the reasons listed above. Choose another "
+            f"{options.source} has no image that can be annotated; the reasons are listed above. Choose another "
             "source or other --concepts, or pass --any_license if you will not publish the dataset."
         )
     log(f"{number:,} new items; total per concept: {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
@@ -62,7 +62,7 @@ class _Source:
 
     def __init__(self, project: Project, options: CandidateOptions, log: Callable[[str], None]) -> None:
         self._project, self._options = project, options
-        needed = {"needed": [_IMAGE], "needed_by": "hfcomp annotate", "joined_by": [IMAGE_ID, LICENSE]}
+        needed = {"needed": [_IMAGE], "needed_by": "hfcomp annotate", "always_kept": [IMAGE_ID, LICENSE]}
         self._rows = undecoded(read_captioned_rows(options, log, is_old=lambda column: False, **needed))
         check_local_files(self._rows, [_IMAGE], options.source, allow_outside=options.allow_outside_files, log=log)
         self._stated = None if LICENSE in self._rows.column_names else stated_license(options.source)
@@ -140,8 +140,8 @@ def _caption_keywords(captions: Sequence[str], concept: str) -> list[tuple[str, 
 
 def _plain_facts(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the texts and numbers of a row, such as the source and the author of its image."""
-    kept = {name: value for name, value in row.items() if name not in (_IMAGE, CAPTION, IMAGE_ID, LICENSE)}
-    return without_local_paths({name: value for name, value in kept.items() if _is_plain(value)})
+    facts = {name: value for name, value in row.items() if name not in (_IMAGE, CAPTION, IMAGE_ID, LICENSE)}
+    return without_local_paths({name: value for name, value in facts.items() if _is_plain(value)})
 
 
 def _is_plain(value: Any) -> bool:

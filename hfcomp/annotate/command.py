@@ -231,7 +231,9 @@ def parser() -> argparse.ArgumentParser:
     return command_parser(
         "annotate",
         "Serve a page where people edit images inside a mask, following Rösch et al. 2024, sections 4 and A.3. "
-        "With --source, candidates from that source are added first; existing candidates are kept unchanged.",
+        "With --source, candidates from that source are added first; existing candidates are kept unchanged. "
+        "`hfcomp annotate draft`, `progress` and `add_person` draft edits automatically, print the progress, and add "
+        "a person; each has its own --help.",
         NewProjectOptions,
         ServeOptions,
         CandidateOptions,
@@ -239,16 +241,16 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
+def _candidate_options(arguments: dict[str, Any]) -> CandidateOptions | None:
     """Removes the candidate options from `given` and returns them, or None without a source."""
-    names = [name for name in declared_options(CandidateOptions) if name in given]
+    names = [name for name in declared_options(CandidateOptions) if name in arguments]
     if names and "source" not in names:
         useless = ", ".join(f"--{name}" for name in names)
         raise ValueError(
             f"{useless}: no effect without --source, because candidates are chosen only from a source. Pass --source "
             "or remove these options; --concept limits the page to one concept."
         )
-    return make_options(CandidateOptions, given) if names else None
+    return make_options(CandidateOptions, arguments) if names else None
 
 
 def _log(line: str) -> None:

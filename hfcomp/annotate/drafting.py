@@ -1,4 +1,4 @@
-"""Automatic drafts: edits made without a person, for people to review."""
+"""Automatic drafts: edits that rules or models make, and that people then review."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ class DraftLog:
 
     Attributes:
         tried: Ids of the items that have a line with these settings.
+
+    The key `before` of a submitted item lists the reasons why earlier edits of it failed.
     """
 
     def __init__(self, project: Path, settings: Mapping[str, Any]) -> None:
@@ -54,10 +56,11 @@ class DraftLog:
         self._path.parent.mkdir(exist_ok=True)
         self._settings = content_hash(settings)[:12]
         write_json(self._path.with_name(f"settings-{self._settings}.json"), settings)
-        # A kill may have cut off the last line. It is ignored, and ended before the next line is written.
+        # A killed process may have left the last line incomplete. Such a line is ignored, and a newline ends it before
+        # the next line is written.
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.is_file() else []
         self._is_cut = bool(lines) and not lines[-1].endswith(b"\n")
-        entries = [_read(line) for line in lines]
+        entries = [_parse_log_line(line) for line in lines]
         self.tried = {entry["item"] for entry in entries if entry and entry["settings"] == self._settings}
 
     def append(self, item: str, outcome: Outcome, **facts: Any) -> None:
@@ -68,7 +71,7 @@ class DraftLog:
         self.tried.add(item)
 
 
-def _read(line: bytes) -> Mapping[str, Any] | None:
+def _parse_log_line(line: bytes) -> Mapping[str, Any] | None:
     try:
         entry = parse_json(line.decode())
         return entry if {"item", "settings"} <= {*entry} else None
@@ -76,21 +79,21 @@ def _read(line: bytes) -> Mapping[str, Any] | None:
         return None
 
 
-UNREADABLE = "image cannot be read"
+UNREADABLE = "the image cannot be read"
 # Number of items per request to a language model.
 BATCH = 32
-# Number of consecutive items for which a model raises before the run ends with its error. Our choice.
-MOST_FAILURES = 3
+# The run ends with the model's error after a model has failed for this many items in a row. Our choice.
+MAX_CONSECUTIVE_FAILURES = 3
 
 
 @dataclass
-class Drafts:
-    """Result of a run.
+class DraftCounts:
+    """Counts of a drafting run.
 
     Attributes:
         submitted: Number of items now waiting for review.
         set_aside: Number of items that stay open for people, by reason.
-        failed: Number of items for which a model raised. The next run tries them again.
+        failed: Number of items for which a model raised an error. The next run tries them again.
     """
 
     submitted: int = 0
@@ -98,23 +101,26 @@ class Drafts:
     failed: int = 0
 
 
-def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None], progress: bool = False) -> Drafts:
+def draft(
+    project: Project, options: DraftOptions, *, log: Callable[[str], None], progress: bool = False
+) -> DraftCounts:
     """Drafts edits of open items. Each draft is submitted as `AUTOMATIC` and waits for a person's review.
 
     For each item in order, an edit is proposed, its region is segmented, and candidates are painted there and composed
-    with the original. Candidates that changed nothing, or that the dual encoder does not find closer to the new
-    caption, are dropped. The best one is submitted with quality "okay". Up to `edits` edits are tried per item. An
-    item without a draft stays open for people, and the project's `drafts/drafts.jsonl` gives the reasons (`DraftLog`).
+    with the original. A candidate is dropped if it changed nothing, or if the dual encoder does not place it closer to
+    the new caption than to the original one by the required margin. The best one is submitted with quality "okay". Up
+    to `edits` edits are tried per item. An item without a draft stays open for people, and the project's
+    `drafts/drafts.jsonl` gives the reasons (`DraftLog`).
 
     A run may be interrupted at any time. Another call continues with the items that were not tried with these
     settings. The draft of an item depends on the item and the settings, not on other items or their order. Items that
     somebody is working on, and items that a reviewer sent back, are left to people.
 
     Raises:
-        ValueError: If a model is not as expected, or another run is drafting the project.
+        ValueError: If the kind of a model is not supported, or another run is drafting the project.
         ImportError: If a package is missing.
         OSError: If a model cannot be reached or the disk is full. Finished drafts are kept.
-        RuntimeError: If a model fails for `MOST_FAILURES` items in a row.
+        RuntimeError: If a model fails for `MAX_CONSECUTIVE_FAILURES` items in a row.
     """
     # Two concurrent runs would draft the same items twice.
     with locked(project.folder / "drafts"):
@@ -123,12 +129,12 @@ def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None]
             drafter.run(progress)
         finally:
             project.decisions.release(AUTOMATIC)
-    _report(drafter.drafts, log)
-    return drafter.drafts
+    _report(drafter.counts, log)
+    return drafter.counts
 
 
 class _Drafter:
-    """One run with its models."""
+    """A drafting run and the models that it uses."""
 
     def __init__(self, project: Project, options: DraftOptions, log: Callable[[str], None]) -> None:
         self._project, self._options, self._log = project, options, log
@@ -146,7 +152,7 @@ class _Drafter:
             project.add_model(role, name)
         settings = without_local_paths(options.result_settings())
         self._tried = DraftLog(project.folder, {**settings, **self._proposer.facts(), "models": models})
-        self.drafts, self._failures = Drafts(), 0
+        self.counts, self._failures = DraftCounts(), 0
 
     def run(self, progress: bool) -> None:
         names = self._open_items()[: self._options.number]
@@ -157,7 +163,7 @@ class _Drafter:
             for chunk in _chunks(names):
                 items = [self._project.decisions.item(name) for name in chunk]
                 for item, first in zip(items, self._proposer.propose(items, 0), strict=True):
-                    self._try(item, first)
+                    self._draft_item_safely(item, first)
                     bar.update()
         for name, number in sorted(self._proposer.counts.items()):
             self._log(f"{name}: {number:,}")
@@ -170,7 +176,7 @@ class _Drafter:
         names = (item.id for item in decisions.items(state="open", concept=self._options.concept))
         return [name for name in names if name not in excluded]
 
-    def _try(self, item: Item, first: Proposal | Refused) -> None:
+    def _draft_item_safely(self, item: Item, first: Proposal | Refused) -> None:
         # A person may have taken the item since the open items were listed.
         if not self._project.decisions.take(AUTOMATIC, item.id):
             return
@@ -179,9 +185,9 @@ class _Drafter:
             self._failures = 0
         # A single failure of a model costs only this item. Several failures in a row end the run.
         except RuntimeError as error:
-            self.drafts.failed, self._failures = self.drafts.failed + 1, self._failures + 1
+            self.counts.failed, self._failures = self.counts.failed + 1, self._failures + 1
             self._log(f"{item.id}: {error}")
-            if self._failures == MOST_FAILURES:
+            if self._failures == MAX_CONSECUTIVE_FAILURES:
                 raise
         finally:
             self._project.decisions.release(AUTOMATIC)
@@ -217,9 +223,10 @@ class _Drafter:
         self._set_aside(item, reasons)
 
     def _submit(self, item: Item, proposal: Proposal, draft: Draft, reasons: list[str]) -> None:
-        # Painting may take longer than a lease. A person who has taken the item meanwhile has priority.
+        # Painting may take longer than the item's lease. If a person has taken the item in the meantime, that
+        # person has priority.
         if not self._project.decisions.renew(AUTOMATIC, item.id):
-            self._log(f"{item.id}: draft not saved, because the item was assigned to somebody else meanwhile")
+            self._log(f"{item.id}: the draft was not saved, because somebody else took the item in the meantime")
             return
         options = self._options
         edit = Edit(
@@ -236,21 +243,22 @@ class _Drafter:
             quality="okay",
         )
         self._project.decisions.submit(AUTOMATIC, item.id, edit)
-        # Log only after the decision is on disk. A kill in between repeats nothing: the item is no longer open.
+        # Log only after the decision is on disk. If the process is killed in between, the item is not drafted again,
+        # because it is no longer open.
         self._tried.append(item.id, "submitted", before=reasons, **draft.margins)
-        self.drafts.submitted += 1
+        self.counts.submitted += 1
 
     def _set_aside(self, item: Item, reasons: list[str]) -> None:
         self._tried.append(item.id, "set aside", reasons=reasons)
-        self.drafts.set_aside[reasons[-1]] += 1
+        self.counts.set_aside[reasons[-1]] += 1
 
 
-def _report(drafts: Drafts, log: Callable[[str], None]) -> None:
-    log(f"{drafts.submitted:,} drafts are waiting for review")
-    for reason, number in drafts.set_aside.most_common():
+def _report(counts: DraftCounts, log: Callable[[str], None]) -> None:
+    log(f"{counts.submitted:,} drafts are waiting for review")
+    for reason, number in counts.set_aside.most_common():
         log(f"{number:,} items stay open: {reason}")
-    if drafts.failed:
-        log(f"{drafts.failed:,} items stay open: a model failed (see above); the next run tries them again")
+    if counts.failed:
+        log(f"{counts.failed:,} items stay open: a model failed (see above); the next run tries them again")
 
 
 def _chunks(names: list[str]) -> Iterator[list[str]]:

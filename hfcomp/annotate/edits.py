@@ -34,8 +34,8 @@ from hfcomp.negatives.keywords.matching import EXTENDED, KeywordMatch, replace_k
 from hfcomp.negatives.negative import caption_rng
 
 NO_MORE = "no replacements left"
-OLD_CAPTION, NOT_OFFERED = "new caption is an original caption", "new caption is not an offered replacement"
-WRONG_PAINT, WRONG_MASK = "inpainting prompt lacks the new word", "mask prompt contains the new word"
+OLD_CAPTION, NOT_OFFERED = "the new caption is an original caption", "the new caption is not an offered replacement"
+WRONG_PAINT, WRONG_MASK = "the inpainting prompt lacks the new word", "the mask prompt contains the new word"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Proposal:
     """An edit to try.
 
     Attributes:
-        original: The item's caption that is changed.
+        original: The caption of the item that this edit changes.
         caption: The new caption, which describes the edited image.
     """
 
@@ -57,10 +57,13 @@ class Proposer(Protocol):
     """Proposes edits."""
 
     counts: Mapping[str, int]
-    """Number of answers of a language model so far."""
+    """Numbers of language-model answers so far, cached and requested; empty for rules."""
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
-        """Returns a proposal or the reason why there is none for each item. Attempts count from 0 and all differ."""
+        """Returns, for each item, a proposal or the reason for not having one.
+
+        Attempts are numbered from 0, and each asks for a different edit.
+        """
         ...
 
     def facts(self) -> Mapping[str, Any]:
@@ -83,12 +86,12 @@ class RuleProposer:
         return {"writer": "rules"}
 
     def _propose(self, item: Item, attempt: int) -> Proposal | Refused:
-        choices = _choices(item)
-        if attempt >= len(choices):
+        edits = _possible_edits(item)
+        if attempt >= len(edits):
             return Refused(NO_MORE)
         # The order is the same for every attempt, so all attempts are different edits.
-        caption_rng(self._seed, item.id, "proposal").shuffle(choices)
-        caption, match, word = choices[attempt]
+        caption_rng(self._seed, item.id, "proposal").shuffle(edits)
+        caption, match, word = edits[attempt]
         return Proposal(
             original=caption,
             mask_prompt=mask_prompt(caption, match),
@@ -117,7 +120,7 @@ class LanguageModelProposer:
             )
             for item in items
         ]
-        return self._client.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
+        return self._client.edits(questions, self._seed, lambda index, answer: read_proposal(items[index], answer))
 
     def facts(self) -> Mapping[str, Any]:
         return writer_facts(self._model, EDITS_FILE)
@@ -137,7 +140,8 @@ def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
         Refused: If the answer is rejected, with the reason.
     """
     edits = (
-        (caption, word, replace_keyword(caption, match, word, EXTENDED)) for caption, match, word in _choices(item)
+        (caption, word, replace_keyword(caption, match, word, EXTENDED))
+        for caption, match, word in _possible_edits(item)
     )
     # The answer only chooses among our own edits: we keep our caption, whatever else the model wrote.
     edit = next((edit for edit in edits if is_same_caption(edit[2], answer.caption)), None)
@@ -152,7 +156,7 @@ def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
     return Proposal(original, answer.mask, answer.paint, caption)
 
 
-def _choices(item: Item) -> list[tuple[str, KeywordMatch, str]]:
+def _possible_edits(item: Item) -> list[tuple[str, KeywordMatch, str]]:
     """Returns every combination of a caption, a keyword in it, and a replacement for the keyword."""
     return [
         (caption, match, word)
@@ -163,13 +167,14 @@ def _choices(item: Item) -> list[tuple[str, KeywordMatch, str]]:
 
 
 def _offered_words(item: Item) -> dict[str, tuple[str, ...]]:
-    return {match.keyword: replacements(item.concept, match.keyword) for _, match, _ in _choices(item)}
+    return {match.keyword: replacements(item.concept, match.keyword) for _, match, _ in _possible_edits(item)}
 
 
-BAD_MASK, SMALL_MASK, LARGE_MASK = "mask covers nothing or everything", "mask too small", "mask too large"
-UNCHANGED = "painting left the mask unchanged"
-ORIGINAL_MISREAD = "original image does not prefer the original caption"
-EDIT_MISREAD = "no edited image prefers the new caption"
+BAD_MASK = "the mask covers nothing or everything"
+SMALL_MASK, LARGE_MASK = "the mask is too small", "the mask is too large"
+UNCHANGED = "inpainting did not change the masked region"
+ORIGINAL_MISREAD = "for the original image, the dual encoder does not prefer the original caption"
+EDIT_MISREAD = "the dual encoder prefers the new caption for none of the edited images"
 
 
 # Maps n images to `[n]`: the cosine with the new caption minus the cosine with the original caption.
@@ -196,7 +201,7 @@ class Draft:
 
 
 class DraftMaker:
-    """Segments, paints, composes and checks."""
+    """Makes a draft: segments the region to edit, paints candidates, composes and checks them."""
 
     def __init__(
         self, options: DraftOptions, segmenter: Segmenter, inpainter: Inpainter, embedder: Embedder | None
@@ -265,6 +270,7 @@ class DraftMaker:
         embedder = self._embedder
         if embedder is None:
             return None
-        # Cosines are linear in the text embedding, so a single product gives the difference of both.
+        # Cosines are linear in the text embedding, so a single product with the difference of the two text embeddings
+        # gives the difference of the two cosines.
         before, after = embedder.texts([proposal.original, proposal.caption]).vectors
         return lambda images: embedder.images(images) @ (after - before)

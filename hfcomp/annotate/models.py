@@ -16,8 +16,8 @@ from hfcomp.annotate.options import DEFAULT_INPAINTER, DEFAULT_SEGMENTER, GUIDAN
 from hfcomp.data.annotations.masks import Mask, ProbabilityMap, mask_image
 from hfcomp.factory.images.editor import (
     Edit,
+    describe_pipeline,
     load_pipeline,
-    pipeline_facts,
     resolve_dtype,
     single_thread,
     worker_device,
@@ -126,7 +126,7 @@ class Inpainter:
             )
         self._step = _step(self._pipeline)
         self._settings = {"num_inference_steps": steps, "guidance_scale": guidance}
-        self.identity = f"{pipeline_facts(pipeline)}, {steps} steps, guidance {guidance}, {size} pixels"
+        self.identity = f"{describe_pipeline(pipeline)}, {steps} steps, guidance {guidance}, {size} pixels"
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Edit]:
         """Paints one candidate of the image's size per seed.
@@ -191,18 +191,20 @@ def load_inpainter(options: ModelOptions) -> Inpainter:
     )
 
 
-def _kind(place: str) -> str:
+def _kind(source: str) -> str:
     """Returns the diffusers class that loads a pipeline: its own class if that inpaints, as Flux Fill's does."""
     if find_spec("diffusers") is None:
         return AUTOMATIC_KIND  # the error of load_pipeline tells how to install it
     import diffusers
 
     try:
-        own = diffusers.DiffusionPipeline.load_config(place)["_class_name"]
+        class_name = diffusers.DiffusionPipeline.load_config(source)["_class_name"]
     except (OSError, ValueError, KeyError):  # load_pipeline raises an error that explains the problem
         return AUTOMATIC_KIND
-    parameters = inspect.signature(getattr(diffusers, own).__call__).parameters if hasattr(diffusers, own) else ()
-    return own if "mask_image" in parameters else AUTOMATIC_KIND
+    parameters = (
+        inspect.signature(getattr(diffusers, class_name).__call__).parameters if hasattr(diffusers, class_name) else ()
+    )
+    return class_name if "mask_image" in parameters else AUTOMATIC_KIND
 
 
 def _step(pipeline: Any) -> int:

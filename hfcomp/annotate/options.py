@@ -78,13 +78,13 @@ class ServeOptions(ModelOptions):
     ] = None
     public_names: Annotated[
         tuple[str, ...],
-        "Host names that the page accepts in addition to --host, such as that of a reverse proxy, comma-separated; "
+        "Comma-separated host names, such as that of a reverse proxy, that the page accepts in addition to --host; "
         "include the port unless it is 80 or 443.",
     ] = ()
     password_file: Annotated[
         str | None,
         Spelling("FILE"),
-        f"File with one shared password. Defaults to the environment variable {PASSWORD}.",
+        f"File with one shared password. Without it, the password in the environment variable {PASSWORD} is used.",
     ] = None
     people: Annotated[
         str | None,
@@ -94,7 +94,7 @@ class ServeOptions(ModelOptions):
     lease_minutes: Annotated[
         float, Field(gt=0), "Minutes until an item whose page was closed is assigned to someone else."
     ] = 15.0
-    concept: Annotated[Concept | None, "Concept to limit the items to. Defaults to all."] = None
+    concept: Annotated[Concept | None, "Limit the items to this concept (default: all)."] = None
 
     def passwords(self) -> Passwords | None:
         """Returns the passwords that people sign in with, or None if there is no password.
@@ -110,8 +110,8 @@ class ServeOptions(ModelOptions):
         if shared is not None:
             source = PASSWORD if self.password_file is None else "password_file"
             raise ValueError(
-                f"people and {source} are both set: people gives each person a password, {source} gives one to all. "
-                "Remove one of them."
+                f"people and {source} exclude each other: people gives each person a password, {source} gives "
+                "everyone the same one. Remove one of them."
             )
         return PeopleFile(Path(self.people))
 
@@ -146,9 +146,10 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
         "Source of the edits: rules replaces a keyword of a caption and needs no language model; endpoint queries the "
         "server at base_url; transformers runs a small model in this process.",
     ] = "rules"
-    number: Annotated[Count | None, THIS_MACHINE, "Number of open items to try. Defaults to all."] = None
-    concept: Annotated[Concept | None, THIS_MACHINE, "Concept to limit the items to. Defaults to all."] = None
-    edits: Annotated[Count, "Different edits to try before an item is left to people."] = 3
+    attempts: Annotated[Count, "Number of rejected answers per item after which the item is left for people."] = 3
+    number: Annotated[Count | None, THIS_MACHINE, "Number of open items to try to draft (default: all)."] = None
+    concept: Annotated[Concept | None, THIS_MACHINE, "Limit the items to this concept (default: all)."] = None
+    edits: Annotated[Count, "Number of different edits to try before the item is left for people."] = 3
     candidates: Annotated[Count, "Images to paint per edit; the best one is kept."] = CANDIDATES
     threshold: Annotated[Share, "Minimum probability for a pixel to belong to the mask."] = THRESHOLD
     enlarge_x: Annotated[Size, "Pixels to enlarge the mask by on the left and on the right."] = 8

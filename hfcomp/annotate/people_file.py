@@ -69,7 +69,7 @@ class PeopleFile:
         # Reject long texts before doing any work for them.
         if len(name) > 4 * LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             return None
-        person = next((known for known in self._people if person_key(known) == person_key(name)), None)
+        person = next((stored for stored in self._people if person_key(stored) == person_key(name)), None)
         # An unknown name takes as long as a known one.
         is_right = is_password(password, self._nobody if person is None else self._people[person])
         return person if is_right else None
@@ -88,7 +88,7 @@ def add_person(path: Path, name: str, password: str) -> str:
     check_password(password)
     people = read_people(path) if path.exists() else {}
     person = person_name(name)
-    stored = next((known for known in people if person_key(known) == person_key(person)), person)
+    stored = next((existing for existing in people if person_key(existing) == person_key(person)), person)
     people[stored] = hash_password(password)
     content = {"version": _VERSION, "people": dict(sorted(people.items()))}
     # Set the mode before writing any hash, so nobody else can read the file even for a moment.
@@ -104,10 +104,10 @@ def read_people(path: Path) -> dict[str, str]:
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not a file of people: {error}. {advice}") from error
+        raise ValueError(f"{path} is not a people file: {error}. {advice}") from error
     people = content.get("people") if isinstance(content, Mapping) else None
     if not isinstance(people, Mapping) or content.get("version") != _VERSION:
-        raise ValueError(f"{path} is not a file of people. {advice}")
+        raise ValueError(f"{path} is not a people file (written by `hfcomp annotate add_person`). {advice}")
     # Names that differ only in case or in look-alike letters are the same person.
     keys: dict[str, str] = {}
     for name, hashed in people.items():

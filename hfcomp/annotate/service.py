@@ -317,7 +317,7 @@ class AnnotationService:
 
         Raises:
             ValueError: If the draft lacks candidates, a choice, a quality or a usable caption, or somebody else has
-                decided the item meanwhile.
+                decided the item in the meantime.
             OSError: If the decision cannot be written. The draft is kept.
         """
         painting = draft.painting

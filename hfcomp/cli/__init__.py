@@ -40,7 +40,7 @@ entry points of a checkout change only when it is reinstalled."""
 # The help of these commands is written out here because `hfcomp --help` must not import any of them.
 COMMAND_HELP = """\
   hfcomp train RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]
-      train and compare a recipe's base, controls and method; RECIPE --help lists its fields and their values
+      train and compare a recipe's base, controls and method; `hfcomp train RECIPE --help` lists its fields and values
   hfcomp evaluate MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B
       score models from the Hub or from folders side by side; --list lists the benchmarks
   hfcomp compare A B [C ...]
@@ -48,34 +48,34 @@ COMMAND_HELP = """\
   hfcomp reproduce [MODEL ...] [--benchmarks A,B] [--page FILE]
       compare measured with published numbers for three checkpoints on five benchmarks; needs a connection
   hfcomp merge BASE TUNED --alpha X|--sweep --output_dir DIR
-      interpolate between a base and a tuned model (WiSE-FT): at a given point, or at the best point by a rule
+      interpolate between a base and a tuned model (WiSE-FT): at a point you give, or the best one according to a rule
   hfcomp attention MODEL [MODEL] --image FILE --text PHRASE
-      show where each model attends in an image for a phrase, and the difference
+      show which parts of an image each model attends to for a phrase, and the difference
   hfcomp levels MODEL [MODEL ...] [--data DIR]
-      plot accuracy by level of abstraction and joint embeddings by group
+      plot accuracy by level of abstraction, and the joint image and text embeddings by group
   hfcomp analyze SET [SET ...], as in high=DIR low=DIR, or magic DIR
       measure concreteness, hardness and similarity of hard negative pairs; or show a concept hierarchy as a page
   hfcomp probe MODEL --dataset DATASET [--batch_sizes 256 1024] [--margins 0 1 2]
-      test whether a margin can matter, by the hard negative's share of the gradient, without training
+      test without training whether a margin can matter, from the hard negative's share of the gradient
   hfcomp gallery DATASET [--models A B], or DATASET --apply marks.json --output DIR
-      show pairs side by side on an HTML page with scores, filters and marks; or write the dataset without dropped rows
+      show pairs side by side on an HTML page with scores and filters; or write the dataset without rows marked to drop
   hfcomp audit DATASET [--model ID] [--fail_if "blind>60"]
       check a benchmark or dataset for blind rules, probes, duplicates, overlap and false negatives; exit status for CI
   hfcomp build negatives|concepts|neighbors|concretebatch|magic|inpaintcoco|pixels
       --source DATASET --output DIR, or verify DIR
       build datasets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; re-run to resume
   hfcomp annotate PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE
-      edit images inside a mask from a prompt, on a page for annotators and reviewers or automatically before review
+      edit the masked part of images from a prompt: by hand on a page (annotators, reviewers), or as automatic drafts
   hfcomp convert SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]
-      convert open_clip, NegCLIP, CE-CLIP and similar checkpoints to plain CLIPModel folders, back, or into a LLaVA
+      convert open_clip, NegCLIP and similar checkpoints to CLIPModel or back, or put an image tower into a LLaVA
   hfcomp push RUN --repo NAME [--private] [--revision BRANCH] [--model controls/plain]
       upload a trained model with processor, card and results to the Hub; re-run to resume an interrupted upload
   hfcomp push-dataset DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME
       verify a built dataset and upload it to the Hub; re-run to resume an interrupted upload
   hfcomp push-metrics --namespace NAME
-      upload the `evaluate` modules as Spaces
+      upload hfcomp's metrics as Spaces that `evaluate.load` can load
   hfcomp cache [clear] [--model NAME] [--older_than DAYS]
-      list or clear the embeddings and image hashes that are kept for later runs
+      list or clear cached embeddings and image hashes
   hfcomp doctor [--json]
       check this machine's versions, devices, caches and Hub access, and list what to fix
 """

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class CacheOptions(Options):
     """Options."""
 
-    action: Annotated[Literal["show", "clear"], Spelling("{show,clear}", positional=True), "Action."] = "show"
+    action: Annotated[
+        Literal["show", "clear"], Spelling("{show,clear}", positional=True), "What to do with the cache."
+    ] = "show"
     cache: Annotated[Path | None, f"Folder of embeddings (default: {cache_folder('embeddings')})."] = None
     model: Annotated[str | None, Spelling("NAME"), "Only embeddings from this model, named as in the listing."] = None
     older_than: Annotated[float | None, Spelling("DAYS"), "Only entries unused for this many days."] = None
@@ -66,7 +68,8 @@ def parser() -> argparse.ArgumentParser:
         "cache",
         "Show or clear the cache of embeddings. The environment variable "
         f"{LIMIT_VARIABLE} limits its size, for example to 5GB. Without --cache and --model, the command also covers "
-        f"the image hashes in {cache_folder('image_hashes')}, which find images used both in training and evaluation.",
+        f"the image hashes in {cache_folder('image_hashes')}, which are used to find images that occur in both "
+        "training and evaluation data.",
         CacheOptions,
     )
 
@@ -76,17 +79,18 @@ def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
     from rich.table import Table
 
     total = size_text(sum(model.size for model in chosen))
-    print(f"{folder}: {total} of at most {size_text(default_limit())} ({LIMIT_VARIABLE})")
+    limit = size_text(default_limit())
+    print(f"{folder}: {total} used of at most {limit} (set {LIMIT_VARIABLE} to change the limit)")
     if not chosen:
         print("no embeddings")
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("model", "of", "entries", "size", "last used", "made with"):
+    for name in ("model", "content", "entries", "size", "last used", "made with"):
         table.add_column(name, justify="right" if name in ("entries", "size") else "left", overflow="fold")
     for model in chosen:
-        made = ", ".join(f"{name} {version}" for name, version in model.versions.items()) or "-"
-        used = time.strftime("%Y-%m-%d", time.localtime(model.used))
-        table.add_row(model.model, model.kind, f"{model.entries:,}", size_text(model.size), used, made)
+        versions = ", ".join(f"{name} {version}" for name, version in model.versions.items()) or "-"
+        last_used = time.strftime("%Y-%m-%d", time.localtime(model.used))
+        table.add_row(model.model, model.kind, f"{model.entries:,}", size_text(model.size), last_used, versions)
     Console(highlight=False, markup=False, emoji=False).print(table)
 
 

@@ -19,14 +19,16 @@ class CompareOptions(Options):
     folders: Annotated[
         tuple[str, ...],
         Spelling("FOLDER[:MODEL]", positional=True),
-        "Folder written by hfcomp evaluate or a recipe: all of its models, or only MODEL.",
+        "Folder written by `hfcomp evaluate` or a recipe, for all of its models, or only MODEL.",
     ]
     reference: Annotated[str | None, Spelling("MODEL"), "Model to compare the others with (default: the first)."] = (
         None
     )
-    tie: Annotated[Tie | None, "How to count a tie (default: as in the stored results)."] = None
-    benchmarks: Annotated[tuple[str, ...], "Benchmark names or titles (default: all that every model has)."] = ()
-    common: Annotated[bool, "Compare on the items that all models have; count the others."] = False
+    tie: Annotated[Tie | None, "How to count a tie (default: the rule of the stored results)."] = None
+    benchmarks: Annotated[
+        tuple[str, ...], "Benchmark names or titles (default: all benchmarks that every model has results for)."
+    ] = ()
+    common: Annotated[bool, "Compare only the items that all models have; report how many others there are."] = False
     published: Annotated[bool, "Show the models' published numbers next to the measured ones."] = False
 
 
@@ -57,5 +59,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Compares models item by item from the results that hfcomp evaluate or a recipe stored."
+    description = "Compare models item by item, from results that an evaluation or a recipe stored."
     return command_parser("compare", description, CompareOptions, OutputOptions)

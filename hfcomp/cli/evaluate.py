@@ -43,7 +43,7 @@ class EvaluateOptions(Options):
         Spelling("MODEL", positional=True),
         "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or BLIP.",
     ] = ()
-    suite: Annotated[Literal[*SUITES, "all"] | None, "Run all benchmarks of a kind."] = None
+    suite: Annotated[Literal[*SUITES, "all"] | None, "Run all benchmarks of this suite."] = None
     benchmarks: Annotated[
         tuple[str, ...],
         "Benchmark names (see --list), package.module:NAME, or your own file or folder.",
@@ -58,7 +58,7 @@ class EvaluateOptions(Options):
     data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder with one benchmark's data."] = ()
     blind: Annotated[
         tuple[str, ...],
-        f"Blind scorers to add as models: {', '.join(BLIND)}; none: omit the section on blind rules.",
+        f"Blind scorers to add as models: {', '.join(BLIND)}. Pass none to omit the section on blind rules.",
     ] = ()
     blind_captions: Annotated[
         str | None,
@@ -67,7 +67,7 @@ class EvaluateOptions(Options):
         "are on this machine.",
     ] = None
     scores: Annotated[
-        tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores of another system, compared like a model."
+        tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores file of another system, compared like a model."
     ] = ()
     reference: Annotated[
         str | None, Spelling("MODEL"), "Model to compare the others with. Defaults to the first one."
@@ -101,7 +101,7 @@ class OutputOptions(ReportPageOptions):
         Spelling("FILE"),
         "Write the pairs that another system must score to a .csv, .jsonl or .parquet file, and exit.",
     ] = None
-    list: Annotated[bool, "List the benchmarks, or describe some in detail."] = False
+    list: Annotated[bool, "List the benchmarks, or describe the ones you name in detail."] = False
 
 
 def main(arguments: Sequence[str]) -> None:

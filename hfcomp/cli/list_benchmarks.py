@@ -36,7 +36,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    return command_parser("evaluate --list", "List the benchmarks, or describe some in detail.", ListOptions)
+    return command_parser(
+        "evaluate --list", "List the benchmarks, or describe the ones you name in detail.", ListOptions
+    )
 
 
 def _list_benchmarks(chosen: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ class MergeOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sweep == (self.alpha is not None):
-            raise ValueError("expected either --alpha X or --sweep.")
+            raise ValueError("Pass either --alpha X or --sweep.")
 
 
 def main(arguments: Sequence[str]) -> None:

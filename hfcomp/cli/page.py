@@ -21,7 +21,7 @@ class ReportPageOptions(Options):
     """Page of the report."""
 
     page_items: Annotated[Size, "Number of items shown in report.html; 0 for none."] = PAGE_ITEMS
-    no_thumbnails: Annotated[bool, "Show no images of these items."] = False
+    no_thumbnails: Annotated[bool, "Do not show the items' images in report.html."] = False
     no_page: Annotated[bool, "Do not write report.html."] = False
 
     def page(self) -> PageOptions | None:

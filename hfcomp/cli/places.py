@@ -46,7 +46,7 @@ def _check_head(path: Path) -> None:
         try:
             read_metadata(path)
         except ArrowInvalid as error:
-            raise ValueError(f"{path} cannot be read as parquet: {error}") from error
+            raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
 
 
 def _check_json(path: Path) -> None:

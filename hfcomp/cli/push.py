@@ -25,7 +25,7 @@ class RunOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-
+    """Checks the folder and uploads its model."""
     given = vars(parser().parse_args(arguments))
     folder, options = make_options(RunOptions, given).folder, make_options(ModelPushOptions, given)
     check_folders([folder])

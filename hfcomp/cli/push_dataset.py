@@ -54,12 +54,12 @@ def parse_configurations(words: Sequence[str]) -> Path | dict[str, Path]:
         return Path(words[0])
     folders: dict[str, Path] = {}
     for word in words:
-        name, equals, place = word.partition("=")
+        name, equals, folder = word.partition("=")
         if not equals or Path(word).exists():
-            name, place = Path(word).resolve().name, word
+            name, folder = Path(word).resolve().name, word
         if name in folders:
             raise ValueError(
-                f"the configuration {name!r} is given twice: {folders[name]} and {place}. Name one CONFIG=DIR."
+                f"the configuration {name!r} is given twice: {folders[name]} and {folder}. Name one CONFIG=DIR."
             )
-        folders[name] = Path(place)
+        folders[name] = Path(folder)
     return folders

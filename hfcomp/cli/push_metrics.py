@@ -43,5 +43,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Upload hfcomp's metrics to the Hub, each as a Space for evaluate.load."
+    description = "Upload hfcomp's metrics to the Hub, each as a Space that evaluate.load can load."
     return command_parser("push-metrics", description, MetricOptions)

@@ -11,8 +11,9 @@ def main(arguments: Sequence[str]) -> None:
     """Runs a recipe, given by name or file before its options and fields; see `hfcomp.experiments.command`."""
     words = list(arguments)
     if words[:1] in (["-h"], ["--help"]):
-        about = "Trains and compares a recipe's base, controls and method; RECIPE --help lists its fields with values."
-        print(f"usage: hfcomp train {USAGE}\n\n{about}\n\nRECIPE: a YAML file, or one of\n{_list_recipes()}")
+        about = "Train and compare a recipe's base, controls and method."
+        fields = "`hfcomp train RECIPE --help` lists the recipe's fields and their values."
+        print(f"usage: hfcomp train {USAGE}\n\n{about} {fields}\n\nRECIPE: a YAML file, or one of\n{_list_recipes()}")
         return
     if not words or words[0].startswith("-"):
         raise ValueError(

@@ -34,7 +34,7 @@ class Activation(NamedTuple):
 
 def clip_activation(
     *,
-    given: str | None,
+    override: str | None,
     model: str | None,
     tag: str | None,
     config: Mapping[str, Any] | None,
@@ -44,15 +44,15 @@ def clip_activation(
     """Determines the activation of a CLIP model.
 
     Args:
-        given: Activation from the user, which overrides everything else.
+        override: Activation from the user, which overrides everything else.
         model: Name of the architecture in open_clip.
-        tag: open_clip's tag of the weights from which training started.
+        tag: open_clip's tag for the weights that training started from.
         config: `model_cfg` from `open_clip_config.json`.
         names: Names of the checkpoint's tensors.
         patch_size: Width of the image tower's patches in pixels.
     """
-    if given is not None:
-        return Activation(given, given, "--activation")
+    if override is not None:
+        return Activation(override, override, "--activation")
     # Collect all sources, not only the first: if two disagree, one of them is wrong, but the weights don't show which.
     stated: dict[str, str] = {}
     if config is not None:
@@ -74,23 +74,23 @@ def clip_activation(
         )
     if not stated:
         raise ValueError(
-            "the weights do not show the activation with which they were trained, and no other source states it. Pass "
-            "the weights from which training started, such as --pretrained openai or --pretrained laion2b_s34b_b79k, "
-            f"or pass --activation {QUICK_GELU} or --activation {GELU}. Models fine-tuned from OpenAI's weights in "
-            f"open_clip (NegCLIP, CE-CLIP) use {QUICK_GELU}."
+            "the weights do not reveal the activation with which they were trained, and no other source states it. "
+            "Pass the weights from which training started, such as --pretrained openai or --pretrained "
+            f"laion2b_s34b_b79k, or pass --activation {QUICK_GELU} or --activation {GELU}. Models fine-tuned from "
+            f"OpenAI's weights in open_clip (NegCLIP, CE-CLIP) use {QUICK_GELU}."
         )
     value = next(iter(stated.values()))
     return _with_forms(value, config or {}, ", ".join(stated))
 
 
-def siglip_activation(*, given: str | None, config: Mapping[str, Any]) -> Activation:
+def siglip_activation(*, override: str | None, config: Mapping[str, Any]) -> Activation:
     """Determines the activations of a SigLIP model, as open_clip and timm run it.
 
     Google's weights were trained with the tanh form, which transformers' own conversions use; open_clip runs the first
     generation with the exact form.
     """
-    if given is not None:
-        return Activation(given, given, "--activation")
+    if override is not None:
+        return Activation(override, override, "--activation")
     # timm derives the image tower's activation from the model name; the text tower's is an open_clip setting.
     tower = config["vision_cfg"]["timm_model_name"]
     image = GELU_TANH if _TANH_TOWERS.fullmatch(tower) else GELU

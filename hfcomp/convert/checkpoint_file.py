@@ -85,7 +85,7 @@ def _download(name: str) -> Path:
     return Path(hf_hub_download(name, _name_among(files, name)))
 
 
-def _name_among(names: Iterable[str], place: str) -> str:
+def _name_among(names: Iterable[str], source: str) -> str:
     """Chooses the weights file among the files of a folder."""
     candidates = sorted(name for name in names if name.endswith(ENDINGS) and "/" not in name)
     # If there are several files with other names, such as the epochs of a training run, the user must choose.
@@ -93,9 +93,11 @@ def _name_among(names: Iterable[str], place: str) -> str:
     if own is not None or len(candidates) == 1:
         return own or candidates[0]
     if not candidates:
-        raise ValueError(f"{place}: found no weights, expected a file with the extension {', '.join(ENDINGS)}.")
+        raise ValueError(
+            f"{source}: found no weights; expected a file with one of the extensions {', '.join(ENDINGS)}."
+        )
     raise ValueError(
-        f"{place}: found several weights files: {', '.join(candidates)}. Pass the file to convert; if it is on the "
+        f"{source}: found several weights files: {', '.join(candidates)}. Pass the file to convert; if it is on the "
         "Hub, download it first."
     )
 
@@ -109,7 +111,9 @@ def _read(path: Path) -> Mapping[str, Any]:
         # torch names the class that it would have to import. Without a name, the bytes are probably not a pickle.
         kind = _GLOBAL.search(str(error))
         if kind is None and path.suffix not in ENDINGS:
-            raise ValueError(f"{path}: expected a weights file with the extension {', '.join(ENDINGS)}.") from error
+            raise ValueError(
+                f"{path}: expected a weights file with one of the extensions {', '.join(ENDINGS)}."
+            ) from error
         if kind is None:
             raise ValueError(f"{path} is not a PyTorch checkpoint, or is damaged. {COPY_AGAIN}") from error
         raise ValueError(

@@ -25,8 +25,8 @@ _MODEL_FIELDS = {
     *("embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "output_dict"),
     *("init_logit_scale", "init_logit_bias", "nonscalar_logit_scale", "cast_dtype"),
 }
-# Other fields change the network. These are the values with which it remains plain.
-_PLAIN = {
+# Other fields change the network. With these values it is one that transformers has.
+_SUPPORTED_SETTINGS = {
     "pool_type": ("tok", "argmax"),
     "pos_embed_type": ("learnable",),
     "block_type": ("default",),
@@ -36,13 +36,13 @@ _PLAIN = {
 }
 
 
-def reject_other_networks(config: Mapping[str, Any], plain: Mapping[str, tuple[Any, ...]] | None = None) -> None:
+def reject_other_networks(config: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]] | None = None) -> None:
     """Raises ValueError for network settings that the target model does not support."""
     # Some settings, such as pooling, change what a model computes without changing any weight. An unknown setting may
     # be one of them, so it raises an error instead of being guessed.
     for name in sorted(set(config) - _MODEL_FIELDS):
         raise ValueError(f"{_place(name, config[name])}: not a known setting of CLIP or SigLIP. {_ADVICE}")
-    allowed = {**_PLAIN, **(plain or {})}
+    allowed = {**_SUPPORTED_SETTINGS, **(supported or {})}
     for part in ("vision_cfg", "text_cfg"):
         tower = config.get(part, {})
         # A ResNet has a list of layers for its four stages, a transformer a single number.
@@ -100,14 +100,14 @@ def text_blocks(source: str, target: str, layers: int) -> list[Weight]:
 
 
 def text_prefix(tensors: Mapping[str, Any]) -> str:
-    """Returns `text.` if the text tower is a separate module (open_clip's `custom_text`), otherwise an empty text."""
+    """Returns `text.` if the text tower is a separate module (open_clip's `custom_text`), otherwise ""."""
     return "text." if "text.token_embedding.weight" in tensors else ""
 
 
 def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
     image, words = "vision_model.embeddings", "text_model.embeddings"
     return [
-        # open_clip's `nonscalar_logit_scale` makes it a list of one.
+        # open_clip's `nonscalar_logit_scale` gives it the shape [1].
         Weight(("logit_scale",), ("logit_scale",), "scalar"),
         Weight(("visual.class_embedding",), (f"{image}.class_embedding",)),
         Weight(("visual.conv1.weight",), (f"{image}.patch_embedding.weight",)),
@@ -132,7 +132,7 @@ def reject_other_towers(names: set[str]) -> None:
     # different network.
     kinds = {
         "lora_": "contains LoRA weights in addition to the model's weights. Merge them with the code that trained "
-        "them and save the merged state: the file does not show whether they are already merged.",
+        "them and save the merged state: the file does not reveal whether they are already merged.",
         "visual.layer1.": "is a ResNet CLIP (such as RN50), for which transformers has no model.",
         "text_decoder.": "is a CoCa model, for which transformers has no model.",
         "visual.attn_pool.": "pools images by attention (CoCa), for which transformers has no model.",
@@ -155,7 +155,7 @@ def clip_sizes(
     activation: Activation,
     head_width: int | None,
 ) -> dict[str, Any]:
-    """Returns the fields of a `CLIPConfig` except for the tokens; sizes are taken from the weights.
+    """Returns the fields of a `CLIPConfig` except the token ids; sizes are taken from the weights.
 
     Args:
         tensors: Tensors of the checkpoint.
@@ -173,7 +173,7 @@ def clip_sizes(
     if height != patch:
         raise ValueError(f"visual.conv1.weight: found patches of {height} x {patch} pixels, expected square patches.")
     embedding = tensors["visual.proj"].shape[1]
-    # The weights do not show this size: any split of the width into heads has the same tensors.
+    # The weights do not reveal this size: any split of the width into heads has the same tensors.
     own_width = head_width or vision.get("head_width") or _head_width(width, bool(config))
     shared = {"projection_dim": embedding}
     return {
@@ -279,16 +279,16 @@ def _head_width(width: int, has_config: bool) -> int:
     if width in _WIDE_HEADS or width in _USUAL_WIDTHS:
         return _WIDE_HEADS.get(width, HEAD_WIDTH)
     raise ValueError(
-        f"open_clip_config.json is missing: the weights do not show the width of the attention heads in an image "
-        f"tower of width {width}. Pass --head_width, which is {HEAD_WIDTH} in most models."
+        f"open_clip_config.json is missing: the weights do not reveal the width of the attention heads in an "
+        f"image tower of width {width}. Pass --head_width, which is {HEAD_WIDTH} in most models."
     )
 
 
 def _text_heads(width: int) -> int:
-    """Number of heads of a text tower; in all released models they are 64 wide."""
+    """Returns the number of heads of a text tower; in all released models they are 64 wide."""
     if width % HEAD_WIDTH:
         raise ValueError(
-            f"open_clip_config.json is missing: the weights do not show the number of attention heads in a text tower "
-            f"of width {width}. Put open_clip's file next to the weights."
+            f"open_clip_config.json is missing: the weights do not reveal the number of attention heads in a text "
+            f"tower of width {width}. Put open_clip's file next to the weights."
         )
     return width // HEAD_WIDTH

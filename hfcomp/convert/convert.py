@@ -91,7 +91,7 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     unused = _check_names(checkpoint, table)
     patch = tensors["visual.conv1.weight"].shape[-1]
     activation = clip_activation(
-        given=options.activation,
+        override=options.activation,
         model=options.model,
         tag=options.pretrained,
         config=settings,
@@ -120,7 +120,7 @@ def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     image_layers = len({name.split(".")[3] for name in tensors if name.startswith(trunk)})
     table = siglip_layout.siglip_table(image_layers, clip_layout.count_layers(tensors, "text."))
     unused = _check_names(checkpoint, table)
-    activation = siglip_activation(given=options.activation, config=settings)
+    activation = siglip_activation(override=options.activation, config=settings)
     prepare = preprocessing(checkpoint.config, options.pretrained)
     sizes = siglip_layout.siglip_sizes(tensors, settings, activation)
     text = sizes["text_config"]
@@ -145,8 +145,8 @@ def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]
 
 
 def _config(kind: Any, sizes: dict[str, Any], tokenizer: Any) -> Any:
-    # With an `eos_token_id` of 2, as in older conversions, CLIPModel pools a text at its highest token id rather than
-    # at its end, and a token added to the vocabulary would move that position.
+    # With an `eos_token_id` of 2, as in older conversions, CLIPModel takes a text's embedding from its highest token
+    # id rather than its end, and a token added to the vocabulary would move that position.
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return kind(**{**sizes, "text_config": {**sizes["text_config"], **ids}})
 

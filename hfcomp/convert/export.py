@@ -163,11 +163,11 @@ def _load(llava: str | Path) -> Any:
     return reader
 
 
-def _check_configurations(model: str | Path, own: Any, llava: str | Path, expected: Any) -> None:
+def _check_configurations(model: str | Path, actual: Any, llava: str | Path, expected: Any) -> None:
     differences = [
-        f"{name} {getattr(own, name, None)!r} instead of {getattr(expected, name, None)!r}"
+        f"{name} {getattr(actual, name, None)!r} instead of {getattr(expected, name, None)!r}"
         for name in _ARCHITECTURE
-        if getattr(own, name, None) != getattr(expected, name, None)
+        if getattr(actual, name, None) != getattr(expected, name, None)
     ]
     if differences:
         raise ValueError(
@@ -181,24 +181,24 @@ def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module)
 
     If no tensor changed, the LLaVA already had exactly this tower, so the wrong weights were passed.
     """
-    given = {name.removeprefix(_INNER): value for name, value in source.state_dict().items()}
+    weights = {name.removeprefix(_INNER): value for name, value in source.state_dict().items()}
     target = {name.removeprefix(_INNER): value for name, value in tower.state_dict().items()}
-    given = {name: value for name, value in given.items() if name in target or not name.startswith(_HEAD)}
-    check_same(model, given, target)
+    weights = {name: value for name, value in weights.items() if name in target or not name.startswith(_HEAD)}
+    check_same(model, weights, target)
     changed = 0
     with torch.no_grad():
         for name, value in target.items():
             # Compare in the LLaVA's dtype, because rounding to it is not a change.
-            new = given[name].to(value.dtype)
+            new = weights[name].to(value.dtype)
             changed += int(not torch.equal(new, value))
             value.copy_(new)
     return {"tensors": len(target), "values": sum(value.numel() for value in target.values()), "changed": changed}
 
 
 def _differences(processor: Any, other: Any) -> dict[str, list[Any]]:
-    """Image settings in which the processors differ: the dual encoder's value, then the LLaVA's."""
-    own, kept = (part.image_processor.to_dict() for part in (processor, other))
-    return {name: [own.get(name), kept.get(name)] for name in _PIXELS if own.get(name) != kept.get(name)}
+    """Returns the image settings in which the processors differ: the dual encoder's value, then the LLaVA's."""
+    ours, theirs = (part.image_processor.to_dict() for part in (processor, other))
+    return {name: [ours.get(name), theirs.get(name)] for name in _PIXELS if ours.get(name) != theirs.get(name)}
 
 
 def _describe_replacement(model: str | Path, llava: str | Path, backbone: Any, reader: Any) -> Mapping[str, Any]:
@@ -214,6 +214,6 @@ def _describe_replacement(model: str | Path, llava: str | Path, backbone: Any, r
     }
 
 
-def _name(place: str | Path) -> str:
+def _name(source: str | Path) -> str:
     """Returns a Hub id unchanged, or only the last component of a folder's path."""
-    return Path(place).resolve().name if Path(place).exists() else str(place)
+    return Path(source).resolve().name if Path(source).exists() else str(source)

@@ -15,12 +15,12 @@ class ConversionOptions(Options):
     model: Annotated[str | None, "Name of the architecture in open_clip, such as ViT-B-32-quickgelu."] = None
     pretrained: Annotated[
         str | None,
-        "open_clip's tag of the weights from which training started, such as openai or laion2b_s34b_b79k. It "
+        "open_clip's tag for the weights that training started from, such as openai or laion2b_s34b_b79k. It "
         "determines the activation and the preprocessing.",
     ] = None
     activation: Annotated[
         Literal["quick_gelu", "gelu", "gelu_pytorch_tanh"] | None,
-        "Activation of both towers, if no other source states it or the source is wrong.",
+        "Activation of both towers, if nothing else states it or what is stated is wrong.",
     ] = None
     head_width: Annotated[
         int | None,
@@ -34,6 +34,6 @@ class ConversionOptions(Options):
     )
     processor: Annotated[
         str | None,
-        "Folder or Hub id with the tokenizer of the model's training (default: the tokenizer next to the checkpoint, "
-        "otherwise OpenAI's or Google's).",
+        "Folder or Hub id with the tokenizer that the model was trained with (default: the tokenizer next to the "
+        "checkpoint, otherwise OpenAI's or Google's).",
     ] = None

@@ -1,4 +1,4 @@
-"""Processor of a converted model: its tokenizer, and its image preparation according to open_clip's settings."""
+"""Processor of a converted model: its tokenizer, and an image processor that follows open_clip's settings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hfcomp.reading import check_place
 RESAMPLING = {"bicubic": Resampling.BICUBIC, "bilinear": Resampling.BILINEAR}
 SHORTEST, SQUASH = "shortest", "squash"
 # Tags in open_clip's `pretrained.py` at 89fb801 (June 2026) whose preprocessing is not OpenAI's.
-_HALVES_TAG, _SQUASH_TAG = re.compile("laion2b_s32b_b82k"), re.compile("dfn5b")
-CLIP_PLACE = "openai/clip-vit-base-patch32"
-FILES = ("tokenizer.json", "vocab.json")
+_HALF_MEAN_TAG, _SQUASH_TAG = re.compile("laion2b_s32b_b82k"), re.compile("dfn5b")
+CLIP_TOKENIZER = "openai/clip-vit-base-patch32"
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json")
 # SigLIP tokenizers by number of tokens.
-SIGLIP_PLACES = {
+SIGLIP_TOKENIZERS = {
     32_000: "google/siglip-base-patch16-224",
     250_000: "google/siglip-base-patch16-256-multilingual",
     256_000: "google/siglip2-base-patch16-224",
@@ -46,39 +46,41 @@ class Preprocessing(NamedTuple):
 
 
 def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preprocessing:
-    """Returns the settings of `open_clip_config.json`, otherwise of a tag, otherwise OpenAI's, open_clip's default.
+    """Returns the settings in `open_clip_config.json`; without this file, those of the tag.
+
+    Without a known tag, returns OpenAI's settings, which are open_clip's default.
 
     Args:
         config: Content of the whole file, if any.
-        tag: open_clip's tag of the weights from which training started.
+        tag: open_clip's tag for the weights that training started from.
     """
     openai = (tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD))
     if config is None:
-        halves = tag is not None and _HALVES_TAG.fullmatch(tag)
-        mean, std = (tuple(IMAGENET_STANDARD_MEAN), tuple(IMAGENET_STANDARD_STD)) if halves else openai
+        has_half_mean = tag is not None and _HALF_MEAN_TAG.fullmatch(tag)
+        mean, std = (tuple(IMAGENET_STANDARD_MEAN), tuple(IMAGENET_STANDARD_STD)) if has_half_mean else openai
         mode = SQUASH if tag is not None and _SQUASH_TAG.fullmatch(tag) else SHORTEST
         return Preprocessing(mean, std, "bicubic", mode, f"--pretrained {tag}" if tag else "open_clip's default")
-    given = config.get("preprocess_cfg") or {}
-    mean, std = (_channels(given.get(name), default) for name, default in zip(("mean", "std"), openai, strict=True))
-    interpolation, mode = given.get("interpolation") or "bicubic", given.get("resize_mode") or SHORTEST
+    values = config.get("preprocess_cfg") or {}
+    mean, std = (_channels(values.get(name), default) for name, default in zip(("mean", "std"), openai, strict=True))
+    interpolation, mode = values.get("interpolation") or "bicubic", values.get("resize_mode") or SHORTEST
     # "random" means that training draws an interpolation per image; open_clip then evaluates with bicubic.
     interpolation = "bicubic" if interpolation == "random" else interpolation
     if interpolation not in RESAMPLING or mode not in (SHORTEST, SQUASH):
         raise ValueError(
-            f"open_clip_config.json: the preprocessing {interpolation!r}, {mode!r} has no counterpart in "
-            f"transformers. Expected {' or '.join(RESAMPLING)}, and {SHORTEST} or {SQUASH}."
+            f"open_clip_config.json: interpolation={interpolation!r} with resize_mode={mode!r} has no counterpart in "
+            f"transformers. Expected interpolation {' or '.join(RESAMPLING)}, and resize_mode {SHORTEST} or {SQUASH}."
         )
     return Preprocessing(mean, std, interpolation, mode, "open_clip_config.json")
 
 
 def image_processor(settings: Preprocessing, size: int, *, siglip: bool = False) -> Any:
-    """Makes the image processor of a tower for square images of a size in pixels."""
-    # open_clip resizes Pillow images, and so do these processors. The torchvision processors resize tensors, and the
-    # pixels differ.
+    """Makes a tower's image processor for square images with sides of `size` pixels."""
+    # open_clip resizes Pillow images, and so do these processors. The torchvision processors resize tensors, which
+    # gives different pixels.
     kind = SiglipImageProcessorPil if siglip else CLIPImageProcessorPil
     square = {"height": size, "width": size}
     crop = settings.resize_mode == SHORTEST
-    # CLIP's processor crops by default; SigLIP's has no crop setting by default.
+    # CLIP's processor crops unless it is told not to. SigLIP's does not crop, so its setting is added only for a crop.
     cropping = {"do_center_crop": crop, "crop_size": square} if crop or not siglip else {}
     return kind(
         image_mean=list(settings.mean),
@@ -105,7 +107,7 @@ def preprocess_config(processor: Any, size: int) -> dict[str, Any]:
     if not mode or int(images.resample) not in names or not all(getattr(images, name) for name in switches):
         raise ValueError(
             f"the image processor resizes to {sides} (center crop: {crops}, resampling {int(images.resample)}), but "
-            f"open_clip has no such setting for a model of {size} pixels."
+            f"open_clip cannot express this for a model with an input of {size} pixels."
         )
     return {
         "mean": list(images.image_mean),
@@ -124,69 +126,69 @@ def _channels(value: Any, default: tuple[float, ...]) -> tuple[float, ...]:
 def tokenizer_folder(checkpoint: Path) -> str | None:
     """Returns the folder of a checkpoint if it contains a tokenizer, as open_clip repositories do."""
     folder = checkpoint.parent
-    return str(folder) if any((folder / name).is_file() for name in FILES) else None
+    return str(folder) if any((folder / name).is_file() for name in TOKENIZER_FILES) else None
 
 
-def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, length: int) -> Any:
+def clip_tokenizer(source: str | None, *, own_name: str | None, vocabulary: int, length: int) -> Any:
     """Loads a CLIP tokenizer and checks that the checkpoint's model pools at its end-of-text token.
 
     Args:
-        place: Folder (with a tokenizer, or with `vocab.json` and `merges.txt`) or Hub id. Defaults to OpenAI's.
+        source: Folder (with a tokenizer, or with `vocab.json` and `merges.txt`) or Hub id. Defaults to OpenAI's.
         own_name: `hf_tokenizer_name` in the checkpoint's configuration.
         vocabulary: Number of tokens in the model's vocabulary.
         length: Maximum number of tokens of a text.
     """
-    if own_name and place is None:
+    if own_name and source is None:
         raise ValueError(
             f"open_clip_config.json: hf_tokenizer_name={own_name!r}, so the model does not use CLIP's tokens. Pass "
             "--processor with a folder or Hub id that has this tokenizer."
         )
-    place = place or CLIP_PLACE
-    tokenizer = _load(CLIPTokenizer, place, length)
-    # open_clip's text tower pools a text at its highest token id. If that is not the end of the text, the embedding
-    # silently comes from somewhere in the middle.
+    source = source or CLIP_TOKENIZER
+    tokenizer = _load_tokenizer(CLIPTokenizer, source, length)
+    # open_clip's text tower takes a text's embedding from its highest token id. If that is not the end of the text,
+    # the embedding silently comes from somewhere in the middle.
     if len(tokenizer) != vocabulary or tokenizer.eos_token_id != vocabulary - 1:
         raise ValueError(
-            f"{place}: the tokenizer has {len(tokenizer):,} tokens and ends texts with token "
-            f"{tokenizer.eos_token_id}, but the model has {vocabulary:,} tokens and pools a text at its highest one. "
-            "Pass --processor with the tokenizer of the model's training."
+            f"{source}: the tokenizer has {len(tokenizer):,} tokens and ends texts with token "
+            f"{tokenizer.eos_token_id}, but the model has {vocabulary:,} tokens and takes a text's embedding from the "
+            "highest token id. Pass --processor with the tokenizer that the model was trained with."
         )
     return tokenizer
 
 
-def siglip_tokenizer(place: str | None, *, vocabulary: int, length: int) -> Any:
+def siglip_tokenizer(source: str | None, *, vocabulary: int, length: int) -> Any:
     """Loads a SigLIP tokenizer, which pads to the full length."""
-    # Google's three vocabularies differ in their number of tokens.
-    place = place or SIGLIP_PLACES.get(vocabulary)
-    if place is None:
+    # Google's three vocabularies have different sizes, so the size identifies the tokenizer.
+    source = source or SIGLIP_TOKENIZERS.get(vocabulary)
+    if source is None:
         raise ValueError(
             f"no SigLIP model from Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer."
         )
-    tokenizer = _load(AutoTokenizer, place, length)
-    # Additional tokens would be looked up beyond the model's table. Fewer tokens are harmless.
+    tokenizer = _load_tokenizer(AutoTokenizer, source, length)
+    # The ids of additional tokens would lie outside the model's embedding table. Fewer tokens are harmless.
     if len(tokenizer) > vocabulary:
         raise ValueError(
-            f"{place}: the tokenizer has {len(tokenizer):,} tokens, but the model has {vocabulary:,}. Pass "
-            "--processor with the tokenizer of the model's training."
+            f"{source}: the tokenizer has {len(tokenizer):,} tokens, but the model has {vocabulary:,}. Pass "
+            "--processor with the tokenizer that the model was trained with."
         )
     return tokenizer
 
 
-def _load(kind: Any, place: str, length: int) -> Any:
-    check_place(place, "--processor")
-    files = {name: Path(place) / file for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))}
+def _load_tokenizer(kind: Any, source: str, length: int) -> Any:
+    check_place(source, "--processor")
+    files = {name: Path(source) / file for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))}
     plain = kind is CLIPTokenizer and all(path.is_file() for path in files.values())
-    if plain and not (Path(place) / "tokenizer_config.json").is_file():
+    if plain and not (Path(source) / "tokenizer_config.json").is_file():
         return CLIPTokenizer(**{name: str(path) for name, path in files.items()}, model_max_length=length)
     try:
-        tokenizer = kind.from_pretrained(place, model_max_length=length, trust_remote_code=False)
+        tokenizer = kind.from_pretrained(source, model_max_length=length, trust_remote_code=False)
         # If files are missing, transformers makes a tokenizer that has only special tokens.
         if len(tokenizer) <= len(tokenizer.all_special_tokens):
             raise ValueError("Its vocabulary was not found.")
         return tokenizer
     except (OSError, ValueError) as error:
-        where = "" if Path(place).is_dir() else " (a Hub id, which needs a connection)"
+        where = "" if Path(source).is_dir() else " (a Hub id, which needs a connection)"
         raise ValueError(
-            f"{place}{where}: the tokenizer cannot be loaded. Pass --processor with a folder or Hub id of a model "
+            f"{source}{where}: the tokenizer cannot be loaded. Pass --processor with a folder or Hub id of a model "
             f"that has the same tokens. {error}"
         ) from error

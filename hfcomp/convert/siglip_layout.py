@@ -1,4 +1,4 @@
-"""Layout of SigLIP as stored by open_clip, with a timm image tower, and `SiglipModel`."""
+"""Maps SigLIP weights between open_clip's layout, which has a timm image tower, and transformers' `SiglipModel`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hfcomp.convert.weight_table import Weight, pair
 TRUNK = "visual.trunk."
 EPSILON = 1e-6
 _TEXT_EPSILON = 1e-5  # torch's default, used unless norm_kwargs names another value
-# Number of heads of timm's SigLIP models.
+# Number of attention heads of timm's SigLIP models, by model size.
 _HEADS = {"base": 12, "large": 16, "so400m": 16, "giantopt": 16}
 _NAME = re.compile(r"vit_(\w+?)_patch\d+_siglip_\d+")
 _BLOCK = (("norm1", "layer_norm1"), ("norm2", "layer_norm2"), ("attn.proj", "self_attn.out_proj"))
 _MLP = (("mlp.fc1", "mlp.fc1"), ("mlp.fc2", "mlp.fc2"))
-_PLAIN = {
+_SUPPORTED_SETTINGS = {
     "pool_type": ("last",),
     "no_causal_mask": (True,),
     "proj_bias": (True,),
@@ -38,10 +38,10 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
     image, words, head = "vision_model.embeddings", "text_model.embeddings", "vision_model.head"
     pool = f"{TRUNK}attn_pool"
     table = [
-        *(Weight((name,), (name,), "list of one") for name in ("logit_scale", "logit_bias")),
+        *(Weight((name,), (name,), "squeezed scalar") for name in ("logit_scale", "logit_bias")),
         *pair(f"{TRUNK}patch_embed.proj", f"{image}.patch_embedding"),
-        # timm adds positions to a batch, so their first dimension is 1.
-        Weight((f"{TRUNK}pos_embed",), (f"{image}.position_embedding.weight",), "of a batch"),
+        # timm's positions have a batch dimension of size 1.
+        Weight((f"{TRUNK}pos_embed",), (f"{image}.position_embedding.weight",), "without batch dimension"),
         *pair(f"{TRUNK}norm", "vision_model.post_layernorm"),
         Weight((f"{pool}.latent",), (f"{head}.probe",)),
         *pair(f"{pool}.proj", f"{head}.attention.out_proj"),
@@ -54,7 +54,7 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
         *pair("text.text_projection", "text_model.head"),
     ]
     # The pooling query is one learned vector, so timm projects it separately from keys and values. transformers keeps
-    # the three in one tensor, in this order. In the blocks it is the other way round.
+    # the three in one tensor, in this order. In the blocks, timm joins the three and transformers keeps them separate.
     for part in ("weight", "bias"):
         table.append(Weight((f"{pool}.q.{part}", f"{pool}.kv.{part}"), (f"{head}.attention.in_proj_{part}",)))
     for layer in range(image_layers):
@@ -70,8 +70,8 @@ def reject_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> No
     """Raises ValueError for timm image towers that are not SigLIP's, and for SigLIP without its configuration."""
     if config is None:
         raise ValueError(
-            "open_clip_config.json is missing: the weights of a timm image tower do not show its heads and "
-            "activation. Put the file from its Hub repository next to the weights."
+            "open_clip_config.json is missing: the weights of a timm image tower do not reveal its number of "
+            "heads and its activation. Put the file from its Hub repository next to the weights."
         )
     tower = config.get("vision_cfg", {}).get("timm_model_name")
     if f"{TRUNK}attn_pool.latent" not in names or not _NAME.fullmatch(str(tower)):
@@ -81,10 +81,10 @@ def reject_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> No
 def siglip_sizes(
     tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], activation: Activation
 ) -> dict[str, Any]:
-    """Returns the fields of a `SiglipConfig` except for the tokens; sizes are taken from the weights."""
-    reject_other_networks(config, _PLAIN)
+    """Returns the fields of a `SiglipConfig` except the token ids; sizes are taken from the weights."""
+    reject_other_networks(config, _SUPPORTED_SETTINGS)
     vision, text = config["vision_cfg"], config.get("text_cfg", {})
-    # The weights do not show a causal mask; in SigLIP, every token sees every other.
+    # The weights do not reveal whether a causal mask is used. SigLIP uses none: every token attends to every other.
     if (vision.get("timm_pool"), vision.get("timm_proj")) != ("map", "none") or not text.get("no_causal_mask"):
         raise ValueError(
             "open_clip_config.json: expected timm_pool=map, timm_proj=none and no_causal_mask=true for SigLIP."

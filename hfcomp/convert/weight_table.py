@@ -12,9 +12,9 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 FORMS: dict[str, tuple[Change, Change]] = {
     "same": (lambda value: value, lambda value: value),
     "transposed": (lambda value: value.T, lambda value: value.T),
-    "of a batch": (lambda value: value.squeeze(0), lambda value: value.unsqueeze(0)),
+    "without batch dimension": (lambda value: value.squeeze(0), lambda value: value.unsqueeze(0)),
     "scalar": (lambda value: value.reshape(()), lambda value: value.reshape(())),
-    "list of one": (lambda value: value.reshape(1), lambda value: value.reshape(())),
+    "squeezed scalar": (lambda value: value.reshape(1), lambda value: value.reshape(())),
 }
 
 

@@ -197,8 +197,8 @@ def _shorten(marks: set[str | None]) -> dict[str | None, str]:
     # Each id begins at the folder that distinguishes paths with the same file name. It must not depend on the location
     # of the dataset, because ids are compared between machines and written into results.
     parts = {mark: Path(mark).parts for mark in marks if mark is not None}
-    most = max(map(len, parts.values()))
-    for number in range(1, most):
+    longest = max(map(len, parts.values()))
+    for number in range(1, longest):
         tails = {mark: "/".join(names[-number:]) for mark, names in parts.items()}
         if len({*tails.values()}) == len(tails):
             return tails
@@ -211,7 +211,7 @@ def image_key(value: Any, row: int) -> int:
         return -1 - row
     if isinstance(value, bool) or not isinstance(value, Integral | str):
         raise ValueError(
-            f"column {IMAGE_ID!r}, row {row}: found {value!r}, expected null, or a text or whole number that all "
+            f"column {IMAGE_ID!r}, row {row}: found {value!r}, expected null, or a string or whole number that all "
             f"rows of one image share. Correct it in the file, or in Python: dataset.remove_columns({IMAGE_ID!r})."
         )
     return int.from_bytes(blake2b(str(value).encode(), digest_size=8).digest(), "big") >> 1
@@ -223,8 +223,8 @@ def shared_rows(values: Sequence[Any]) -> int:
     if len(number) == 1 and len(values) > 1:
         raise ValueError(
             f"column {IMAGE_ID!r}: all {len(values):,} rows have the value {values[0]!r}, so no row would be a "
-            "negative of another. The value is in the dataset, or comes from the image files; a recipe with captions: "
-            f"all fills the column too. If the rows show different images, give each its own value: {OWN_IDS} "
-            "Otherwise use a dataset with several images."
+            "negative of another. The value may be in the dataset, come from the image files, or be written by a "
+            f"recipe with captions: all. If the rows show different images, give each row its own value: {OWN_IDS} If "
+            "they all show one image, use another dataset."
         )
     return sum(count for count in number.values() if count > 1)

@@ -273,7 +273,7 @@ def _too_large(where: str, size: str, max_pixels: int) -> str:
 def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:
     width, height = size
     if width * height == 0:
-        raise DamagedImage(f"{where} is {width} x {height} pixels, which is empty. {DROP_ROW}.")
+        raise DamagedImage(f"{where} has {width} x {height} pixels, so it is empty. {DROP_ROW}.")
     if width * height > max_pixels:
         raise DamagedImage(_too_large(where, f"{width:,} x {height:,} = {width * height:,} pixels", max_pixels))
 

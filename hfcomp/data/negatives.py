@@ -30,7 +30,7 @@ def with_keyword_negatives(
     seed: int = 0,
     matching: Matching = PAPER,
     table: KeywordTable = PAPER_TABLE,
-    others: str = "take part without",
+    others: str = "are used without one",
     log: Callable[[str], None],
 ) -> Dataset:
     """Adds keyword negatives to rows; existing negatives are removed, with all columns that describe them."""

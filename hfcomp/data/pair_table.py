@@ -59,7 +59,7 @@ def read_rows(source: RowSource, log: Log) -> Rows:
     if source.streaming:
         log(f"{source.name} is streamed: its rows are read during training")
     else:
-        log(f"{len(rows):,} rows from {source.name}")
+        log(f"{len(rows):,} row{'' if len(rows) == 1 else 's'} from {source.name}")
     if source.captions_file:  # before renaming, because key columns have the dataset's own names
         columns = {"key_column": source.key_column, "file_columns": source.captions_columns}
         rows = with_captions_of(rows, source.captions_file, column_names=source.column_names, log=log, **columns)
@@ -144,7 +144,7 @@ def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) ->
     if not has_lists(dataset.features):
         raise ValueError(
             f"captions=all: column 'caption' contains {dataset.features.get(CAPTION) or 'nothing'}, expected lists of "
-            "texts. Remove captions, or map the column with the lists with column_names."
+            "strings. Remove captions=all, or use column_names to map the column that has the lists."
         )
     texts = [texts_of(captions) for captions in dataset[CAPTION]]
     for row, captions in enumerate(texts):
@@ -173,8 +173,8 @@ def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
 
 def without_text(captions: Any, row: int) -> ValueError:
     return ValueError(
-        f"column 'caption', row {row}: found {captions!r}, expected a text. Remove the row, add a caption, or exclude "
-        "such rows with dataset_filter."
+        f"column 'caption', row {row}: found {captions!r}, expected a string. Remove the row, add a caption, or "
+        "exclude such rows with dataset_filter."
     )
 
 
@@ -235,11 +235,11 @@ def check_entries(columns: Mapping[str, Sequence[Any]], place: str) -> None:
     for row, (caption, negatives) in enumerate(zip(columns[CAPTION], columns[NEGATIVES], strict=True)):
         if caption is not None and not isinstance(caption, str):
             raise ValueError(
-                f"{place}, column {CAPTION!r}, row {row}: found {caption!r}, expected a text. Name the caption "
+                f"{place}, column {CAPTION!r}, row {row}: found {caption!r}, expected a string. Name the caption "
                 "column: --column_names caption=..."
             )
         if not all(text is None or isinstance(text, str) for text in as_list(negatives)):
-            raise ValueError(f"{place}, column {NEGATIVES!r}, row {row}: found {negatives!r}, expected texts.")
+            raise ValueError(f"{place}, column {NEGATIVES!r}, row {row}: found {negatives!r}, expected strings.")
         for name in NEGATIVE_FACTS:
             values = columns[name][row] if name in columns else None
             number = len(as_list(negatives))

@@ -16,10 +16,10 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
-    """Replaces absolute paths with `LOCAL/name`, and tokens, in a text or in a list or mapping of texts.
+    """Replaces absolute paths with `LOCAL/name`, and tokens, in a string or in a list or mapping of strings.
 
     Args:
-        value: Text, list or mapping; other values are returned unchanged.
+        value: String, list or mapping; other values are returned unchanged.
         known: Paths to replace exactly as given, even if they contain blanks.
     """
     if isinstance(value, dict):
@@ -39,7 +39,7 @@ def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
 
 
 def is_absolute(text: str) -> bool:
-    """Whether a text is a path that starts at the root, a drive or a home directory."""
+    """Whether a string is a path that starts at the root, a drive or a home directory."""
     return "\n" not in text and re.match(r"/(?!/)|~|[A-Za-z]:[/\\]", text) is not None and text not in ("/", "~")
 
 

@@ -63,15 +63,15 @@ def _check_captions(dataset: Dataset, lists: bool) -> None:
     if isinstance(feature, List | LargeList):
         if not lists:
             raise ValueError(
-                f"column 'caption', {place_of_row(dataset, 0)}: found a list of {len(first or ())}, expected one "
-                "text. Draw one per epoch with draw_captions=True (captions: drawn in a recipe), or choose one: "
-                "dataset.map(lambda row: {'caption': row['caption'][0]})."
+                f"column 'caption', {place_of_row(dataset, 0)}: found a list of {len(first or ())} captions, "
+                "expected one string. Draw one per epoch with draw_captions=True (captions: drawn in a recipe), or "
+                "choose one: dataset.map(lambda row: {'caption': row['caption'][0]})."
             )
         return
     if feature not in TEXTS:
         raise ValueError(
             f"column 'caption', {place_of_row(dataset, 0)}: found {first!r} of type {_name(feature)}, expected "
-            "texts. Convert numbers to texts: dataset.cast_column('caption', datasets.Value('string'))."
+            "strings. Convert numbers to strings: dataset.cast_column('caption', datasets.Value('string'))."
         )
     # Compute this over the whole stored column: a Python loop over millions of captions takes minutes.
     texts = dataset.data.column(CAPTION)
@@ -83,7 +83,7 @@ def _check_captions(dataset: Dataset, lists: bool) -> None:
 
 
 def _incomplete(dataset: Dataset, column: str, rows: Sequence[int], value: str) -> str:
-    expected = "a text" if column == CAPTION else "one"
+    expected = "a string" if column == CAPTION else "one"
     others = f" {len(rows):,} of {len(dataset):,} rows have this problem." if len(rows) > 1 else ""
     kept = "row['caption'] and row['caption'].strip()" if column == CAPTION else "row['image'] is not None"
     return (

@@ -219,8 +219,8 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
     script = Path(name) / f"{Path(name).resolve().name}.py"
     if script.is_file():
         raise ValueError(
-            f"{script}: `datasets` considers a file named like its folder a loading script, which it does not run. "
-            "Rename the file or the folder."
+            f"{script}: `datasets` takes a file with the same name as its folder for a loading script, and no longer "
+            "runs loading scripts. Rename the file or the folder."
         )
     kwargs = literal_options(name, config, kwargs)
     try:

@@ -155,7 +155,7 @@ class TextTokenizer:
     def preparation(self) -> str:
         """Description of how a text is prepared before tokenization."""
         if self.clean:
-            return f"cleaned by ftfy {ftfy.__version__} and HTML unescape, as by CLIP's own tokenizer"
+            return f"cleaned with ftfy {ftfy.__version__} and HTML-unescaped, as CLIP's own tokenizer does"
         return "lower-cased" if self.lower else "as written"
 
     def _prepare(self, texts: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Opens files that a dataset names: local files, and URLs only if allowed, with limits on time and size.
 
-The author of a dataset chooses its texts. If a URL in it were downloaded without permission, this machine would call
-any address, including internal ones, and would hang on unresponsive ones.
+The author of a dataset chooses its texts. If URLs in it were downloaded without permission, a dataset could make this
+machine contact any address, including internal ones, or hang on an unresponsive one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_TIMEOUT = 20.0
 MAX_BYTES = 64 * 1024**2
 """Maximum size of one downloaded file."""
 _CHUNK = 1 << 16
-_FIX = "Remove the row, or download the file and name its path"
+_FIX = "Remove the row, or download the file and put its path into the row"
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class UrlAccess:
     Attributes:
         timeout: Total time per file, in seconds.
         max_bytes: Maximum size of a file.
-        repositories: Hub datasets that are loaded. Their own files are read with the user's token.
-        others: Whether anything else is downloaded, without the token.
+        repositories: Hub datasets that this process loads. Their own files are read with the user's token.
+        others: Whether other URLs may be downloaded too. The token is never sent to them.
 
     Raises:
-        ValueError: If a limit is not above 0.
+        ValueError: If a limit is not a finite number above 0.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -53,13 +53,13 @@ class UrlAccess:
     def __post_init__(self) -> None:
         if not 0 < self.timeout < float("inf") or self.max_bytes < 1:
             raise ValueError(
-                f"url_timeout={self.timeout!r}, max_bytes={self.max_bytes!r}: expected numbers above 0. Without these "
-                "limits, an unresponsive server would block the run."
+                f"url_timeout={self.timeout!r}, max_bytes={self.max_bytes!r}: expected finite numbers above 0. "
+                "Otherwise, an unresponsive server could block the run forever."
             )
 
     @classmethod
     def from_settings(cls, allow_urls: bool, url_timeout: float) -> UrlAccess | None:
-        """Makes the access for the settings `allow_urls` and `url_timeout`; None if URLs are not allowed."""
+        """Makes the access that the settings `allow_urls` and `url_timeout` describe; None if URLs are not allowed."""
         return cls(url_timeout) if allow_urls else None
 
     def is_own(self, url: str) -> bool:
@@ -67,7 +67,7 @@ class UrlAccess:
         path = url.rpartition("::")[2].removeprefix("hf://datasets/")
         if path == url.rpartition("::")[2] or ".." in re.split("[/@]", unquote(path)):
             return False  # a client may resolve the dots into another repository
-        # If a repository's name has no owner, "name/..." could be a repository whose owner has that name.
+        # If a repository has no owner, "name/..." could also refer to a repository whose owner is called "name".
         ends = {name: ("/", "@") if "/" in name else ("@",) for name in self.repositories}
         return any(path.startswith(name + end) for name in ends for end in ends[name])
 
@@ -103,7 +103,7 @@ def url_access(access: UrlAccess | None) -> Iterator[None]:
 def add_repositories(names: Iterable[str]) -> None:
     """Registers Hub datasets that this process loads, so their own files can be read without `allow_urls`.
 
-    A streamed image folder consists only of such names: `hf://datasets/x/y@revision/a.png`.
+    In a streamed image folder, every image is named by such a URL: `hf://datasets/x/y@revision/a.png`.
     """
     global _repositories
     _repositories |= frozenset(names)
@@ -186,7 +186,7 @@ def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
         raise TimeoutError(f"{where}: {name!r} took more than {access.timeout:g} s (url_timeout). {_FIX}.")
     if "error" in result:
         error = result["error"]
-        # Messages about an invalid URL repeat it, with its secrets.
+        # Errors about an invalid URL quote it, including its secrets.
         reason = error if isinstance(error, OSError) or name == url else type(error).__name__
         raise OSError(f"{where}: {name!r} could not be downloaded: {reason}. {_FIX}.") from error
     content: bytes = result["content"]
@@ -196,8 +196,8 @@ def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
 
 
 def _from_web(url: str, access: UrlAccess) -> bytes:
-    # This opener has only these handlers. With the default opener, a redirect could lead to ftp://. It reads one byte
-    # more than allowed, so the caller can detect that the file is too large.
+    # An opener with only these handlers, because with the default one a redirect could lead to ftp://. The loop below
+    # reads one byte more than allowed, so the caller can detect that the file is too large.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,

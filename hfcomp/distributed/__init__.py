@@ -1,6 +1,6 @@
-"""Collectives with the gradients that contrastive losses need. No other package of hfcomp imports `torch.distributed`.
+"""Collectives with the gradients that contrastive losses need. No other hfcomp package imports `torch.distributed`.
 
-The rule for every loss of hfcomp: each process computes the sum over its own anchors divided by the global count of
+The rule for every hfcomp loss: each process computes the sum over its own anchors divided by the global count of
 anchors, [`sum_loss`] adds these parts, and DDP averages the gradients of the parameters. The backward pass of
 [`sum_loss`] multiplies by the number of processes, which undoes that average. So the gradients of the towers, of
 `logit_scale` and of every learned parameter equal those of a single process that holds the whole batch.
@@ -20,22 +20,22 @@ import torch.distributed as dist
 
 
 def world_size() -> int:
-    """Number of processes; 1 if no process group is initialized."""
+    """Returns the number of processes, or 1 if no process group is initialized."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Index of this process; 0 if no process group is initialized."""
+    """Returns the index of this process, or 0 if no process group is initialized."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
-def check_world_size(counted: int) -> None:
-    """Raises `ValueError` with the correct launch commands unless accelerate counted all processes."""
-    # If accelerate counts fewer, each process reads every row, and its batches contain the others' pairs.
-    if counted != world_size():
+def check_world_size(num_processes: int) -> None:
+    """Raises `ValueError` with the correct launch commands unless accelerate counts all processes."""
+    # If accelerate counts fewer, each process reads every row, and its batches contain the pairs of other processes.
+    if num_processes != world_size():
         raise ValueError(
-            f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}, so each would "
-            "train on all rows. Do not create a process group yourself, and start the script with `torchrun "
+            f"torch.distributed connects {world_size()} processes, but accelerate counts {num_processes}, so each "
+            "would train on all rows. Do not create a process group yourself, and start the script with `torchrun "
             "--nproc_per_node 2` or `accelerate launch --num_processes 2`; on a CPU, or on an accelerator that "
             "processes cannot share (Apple's), also set use_cpu=True (--use_cpu true)."
         )
@@ -52,19 +52,19 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         # A process's loss depends on all gathered rows, its own and the others'. The gradient of its rows is therefore
-        # the sum of what every process computed for them: reduce first, then keep the own rows.
+        # the sum of what every process computed for them: reduce first, then keep this process's rows.
         start, total = sum(ctx.sizes[: rank()]), sum(ctx.sizes)
-        own: list[torch.Tensor | None] = []
+        kept: list[torch.Tensor | None] = []
         for gradient, needed in zip(gradients, ctx.needs_input_grad[1:], strict=True):
             if not needed:
-                own.append(None)
+                kept.append(None)
                 continue
             # Copied, because autograd may pass the same gradient to other nodes, and to several tensors of this one.
             gradient = gradient.clone(memory_format=torch.contiguous_format)
             dist.all_reduce(gradient)
             per_row = gradient.shape[0] // total
-            own.append(gradient[start * per_row : (start + ctx.sizes[rank()]) * per_row])
-        return None, *own
+            kept.append(gradient[start * per_row : (start + ctx.sizes[rank()]) * per_row])
+        return None, *kept
 
 
 def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
@@ -113,8 +113,8 @@ def gather(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]
 def gather_with_grad(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
     """Concatenates like [`gather`], and returns the gradient of every process to the process that owns the rows.
 
-    The backward pass sums the gradients of all processes and keeps the own rows. Call it once for all tensors of a
-    step.
+    The backward pass sums the gradients of all processes and keeps this process's rows. Call it once for all tensors
+    of a step.
     """
     if world_size() == 1:
         return tensors
@@ -178,9 +178,9 @@ def fail_together() -> Iterator[None]:
     except Exception as error:
         # The other processes wait in an exchange for a value from this process. It sends its failure instead, exactly
         # once: a second message would answer the next exchange and shift all later ones.
-        if not _is_known(error):
+        if not _was_sent(error):
             _exchange(f"{type(error).__name__}: {error}", None)
-            error.known_to_all_processes = True  # type: ignore[attr-defined]  # so outer blocks do not resend it
+            error.sent_to_all_processes = True  # type: ignore[attr-defined]  # so outer blocks do not resend it
         raise
     gather_objects(None)
 
@@ -191,8 +191,8 @@ def first_process_first() -> Iterator[None]:
 
     An error in one process is raised on all, as in [`fail_together`].
     """
-    # Both halves meet in the same exchange: the others wait in it before the block, and the first enters it
-    # afterwards.
+    # All processes use the same exchange: the others wait in it before the block, and the first one enters it after
+    # the block.
     first = int(os.environ.get("LOCAL_RANK", rank())) == 0
     with fail_together():
         if not first:
@@ -205,20 +205,20 @@ def first_process_first() -> Iterator[None]:
 def run_on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
     """Runs a function on the main process and returns its result on all, which wait for it however long it takes.
 
-    The main process computes in a thread, and all processes meet now and then, so no collective reaches its time
-    limit. An error is raised on all, as in [`fail_together`]. The function must not call collectives, and its result
-    is pickled. `every` is the number of seconds between two meetings.
+    The main process computes in a thread, and all processes exchange messages regularly, so no collective reaches its
+    time limit. An error is raised on all, as in [`fail_together`]. The function must not call collectives, and its
+    result is pickled. `every` is the number of seconds between two exchanges.
     """
     if world_size() == 1:
         return function()
     # A thread, because a collective that waits for one process longer than the group's time limit (10 minutes by
-    # default with NCCL) kills the run. Short meetings never do.
+    # default with NCCL) kills the run. Short exchanges never do.
     task: Future[Any] = Future()
 
     def work() -> None:
         try:
             task.set_result(function())
-        except BaseException as error:  # any error that stayed here would keep all processes waiting
+        except BaseException as error:  # an error that is not passed on would keep all processes waiting
             task.set_exception(error)
 
     if rank() == 0:
@@ -239,21 +239,21 @@ def _exchange(failure: str | None, value: Any) -> list[Any]:
     messages: list[Any] = [None] * world_size()
     try:
         dist.all_gather_object(messages, (failure, value))
-    except RuntimeError as error:  # the connection is gone, so nobody can be told
-        error.known_to_all_processes = True  # type: ignore[attr-defined]
+    except RuntimeError as error:  # the connection is gone, so no process can be notified
+        error.sent_to_all_processes = True  # type: ignore[attr-defined]
         raise
     # A failed process raises its own error with its own traceback; the others name the process.
     if failure is None:
         for number, (message, _) in enumerate(messages):
             if message is not None:
                 raise OtherProcessFailed(f"process {number} failed: {message}")
-    return [own for _, own in messages]
+    return [sent for _, sent in messages]
 
 
-def _is_known(error: BaseException | None) -> bool:
+def _was_sent(error: BaseException | None) -> bool:
     """Whether an error, or an error it was raised from, was sent to the other processes."""
     while error is not None:
-        if isinstance(error, OtherProcessFailed) or getattr(error, "known_to_all_processes", False):
+        if isinstance(error, OtherProcessFailed) or getattr(error, "sent_to_all_processes", False):
             return True
         error = error.__cause__
     return False

@@ -82,7 +82,7 @@ class EvaluateBenchmarks(TrainerCallback):
 
     Raises:
         TypeError: If `benchmarks` is a single benchmark instead of a list.
-        ValueError: If a benchmark is unknown or duplicated, data is not as expected, a model or processor cannot be
+        ValueError: If a benchmark is unknown or duplicated, the data is invalid, a model or processor cannot be
             used, or DeepSpeed or another trainer's FSDP shards the weights.
         Unavailable: If a benchmark's data is unavailable; has the reason and how to get it.
     """
@@ -334,7 +334,7 @@ def _resolve(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     names = [_word(benchmark.name) for benchmark in resolved]
     duplicates = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if not names or duplicates:
-        raise ValueError(f"benchmarks: found {duplicates or 'none'}, expected at least one, and each name once.")
+        raise ValueError(f"benchmarks: expected at least one, with no name twice; found {duplicates or 'none'}.")
     return resolved
 
 

@@ -122,7 +122,7 @@ def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int6
 def check_text(text: Any, row: int) -> str:
     """Returns the text; raises TypeError with the row for anything else."""
     if not isinstance(text, str):
-        raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Remove such entries.")
+        raise TypeError(f"texts, entry {row}: found {text!r}, expected a string. Remove such entries.")
     return text
 
 

@@ -44,13 +44,13 @@ def compare(
     """Compares models item by item from stored outcomes, without loading a model.
 
     Args:
-        folders: Folders written by `EvaluationResults.save`, `hfcomp evaluate` or a recipe: all of their models except
-            blind scorers, or `folder:model`.
+        folders: Folders written by `EvaluationResults.save`, `hfcomp evaluate` or a recipe. A folder stands for all
+            its models except blind scorers; `folder:model` stands for one.
         reference: Model to compare the others with, by name or as in `folders`; by default the first.
         tie: How to count a tie; by default as in the folders.
-        benchmarks: Names or titles; by default all that every model has.
-        common: Compare on the items that all models have, and count the others. Also allows data from different
-            commits.
+        benchmarks: Names or titles; by default all that every model has results for.
+        common: Whether to compare only on the items that all models have; the others are counted in the notes. Also
+            allows data from different commits.
         published: Also show the models' published numbers.
 
     Raises:
@@ -58,21 +58,23 @@ def compare(
             or rules for ties differ.
     """
     stored = read_stored([str(folder) for folder in folders])
-    compared_to = _reference(reference, stored)
+    compared_to = _find_reference(reference, stored)
     unchecked = dict.fromkeys(model.folder for model in stored if stated_items(model.results) is None)
-    notes = [f"{folder}: its results have no hash of the items, so they are not checked" for folder in unchecked]
+    notes = [
+        f"{folder}: its results contain no hash of the items, so the items are not checked" for folder in unchecked
+    ]
     stored = unify_own_titles(stored, notes)
-    # After titles are unified, because a recipe names its own dataset differently from an evaluation.
-    titles = _titles(stored, benchmarks, notes)
-    # Only the compared benchmarks are kept, because others may differ in anything.
+    # This must come after titles are unified, because a recipe names its own dataset differently from an evaluation.
+    titles = _compared_titles(stored, benchmarks, notes)
+    # Only the compared benchmarks are kept, because the other benchmarks may differ in any way.
     stored = [replace(model, outcomes=model.outcomes.select(benchmark=titles)) for model in stored]
     for title in titles:
         _check_origin(title, stored, common, notes)
-    aligned = _align(stored, titles, common, notes)
+    aligned = _align_items(stored, titles, common, notes)
     facts = [{**model_facts(model.results, model.model), "results": str(model.folder)} for model in stored]
-    models = {model.name: own for model, own in zip(stored, facts, strict=True)}
+    models = {model.name: known for model, known in zip(stored, facts, strict=True)}
     lines = [line for model in stored for line in model.results.get("results") or () if line["benchmark"] in titles]
-    outcomes = Outcomes.concat(own.assign(arm=model.name) for model, own in zip(stored, aligned, strict=True))
+    outcomes = Outcomes.concat(part.assign(arm=model.name) for model, part in zip(stored, aligned, strict=True))
     compared = {model.name: (model.folder, model.model) for model in stored}
     folders_read = {model.folder: model.results for model in stored}
     blind = {folder: read_blind(folder, results) for folder, results in folders_read.items()}
@@ -97,7 +99,7 @@ def _select_scores(model: Stored) -> pa.Table:
     return label_items(model.scores.filter(pc.equal(model.scores["arm"], model.model)), model.name)
 
 
-def _reference(name: str | None, stored: Sequence[Stored]) -> str:
+def _find_reference(name: str | None, stored: Sequence[Stored]) -> str:
     if name is None:
         return stored[0].name
     for key in ("name", "argument", "model"):
@@ -127,7 +129,7 @@ def _benchmarks_of(model: Stored) -> dict[str, dict[str, Any]]:
 
 
 def _benchmark_facts(model: Stored, title: str) -> dict[str, dict[str, Any]]:
-    """Returns the facts about the source of a title's items, by benchmark name: several may have the same title.
+    """Returns where the items of a title come from, by benchmark name; several benchmarks may have the same title.
 
     A recipe has a single entry under the title: the `evaluation` of its whole run.
     """
@@ -139,26 +141,29 @@ def _benchmark_facts(model: Stored, title: str) -> dict[str, dict[str, Any]]:
     return {title: {"evaluation": evaluation}}
 
 
-def _titles(stored: Sequence[Stored], requested: Sequence[str], notes: list[str]) -> list[str]:
-    has = [list(model.table["benchmark"].unique()) for model in stored]
-    every = list(dict.fromkeys(title for own in has for title in own))
+def _compared_titles(stored: Sequence[Stored], requested: Sequence[str], notes: list[str]) -> list[str]:
+    titles_of_models = [list(model.table["benchmark"].unique()) for model in stored]
+    every = list(dict.fromkeys(title for titles in titles_of_models for title in titles))
     if requested:
         names = {name: facts["title"] for model in stored for name, facts in _benchmarks_of(model).items()}
         # Users write names as on the command line, or titles as in tables.
         chosen = [names.get(name, name) for name in requested]
         for title in chosen:
-            for model, own in zip(stored, has, strict=True):
-                if title not in own:
-                    raise ValueError(f"{model.file}: found no benchmark {title!r}; it has {listing(own)}.")
+            for model, titles in zip(stored, titles_of_models, strict=True):
+                if title not in titles:
+                    raise ValueError(f"{model.file}: found no benchmark {title!r}; it has {listing(titles)}.")
         return list(dict.fromkeys(chosen))
-    shared = [title for title in every if all(title in own for own in has)]
+    shared = [title for title in every if all(title in titles for titles in titles_of_models)]
     for title in every:
         if title not in shared:
-            owners = listing([model.name for model, own in zip(stored, has, strict=True) if title in own])
-            notes.append(f"{title} is not compared: only {owners} has it")
+            owners = [model.name for model, titles in zip(stored, titles_of_models, strict=True) if title in titles]
+            notes.append(f"{title} is not compared: it was evaluated only for {listing(owners)}")
     if not shared:
-        parts = dict.fromkeys(f"{model.file} has {listing(own)}" for model, own in zip(stored, has, strict=True))
-        raise ValueError(f"no benchmark in common: {'; '.join(parts)}. Evaluate all models on the same benchmarks.")
+        pairs = zip(stored, titles_of_models, strict=True)
+        parts = dict.fromkeys(f"{model.file} has {listing(titles)}" for model, titles in pairs)
+        raise ValueError(
+            f"the models have no benchmark in common: {'; '.join(parts)}. Evaluate all models on the same benchmarks."
+        )
     return shared
 
 
@@ -167,8 +172,8 @@ def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: lis
     ours = _benchmark_facts(stored[0], title)
     for model in stored[1:]:
         theirs = _benchmark_facts(model, title)
-        # Without a shared name, as with a recipe, which has no names, the first of each is compared. The check of
-        # items finds a benchmark that only one of them has.
+        # If no name is shared (a recipe has no benchmark names), the first benchmark of each model is compared. A
+        # benchmark that only one of them has is found later, when items are checked.
         pairs = [(name, name) for name in ours if name in theirs] or [(next(iter(ours)), next(iter(theirs)))]
         for name, other_name in pairs:
             label = title if len(pairs) == 1 else f"{title}, {name}"
@@ -181,8 +186,9 @@ def _check_source(label: str, source: Source, other: Source, common: bool, notes
     for key in ("version", "evaluation"):
         if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
             raise ValueError(
-                f"{label}: {key} {facts[key]} in {folder}, {others[key]} in {other_folder}: items are scored "
-                "differently. Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks."
+                f"{label}: items are scored differently, because {key} is {facts[key]} in {folder} but {others[key]} "
+                f"in {other_folder}. Evaluate both with the same hfcomp on the same data, or exclude this benchmark "
+                "with --benchmarks."
             )
     places, their_places = (
         {place: commit for _, place, commit in origins(known.get("data"))} for known in (facts, others)
@@ -204,29 +210,34 @@ def _check_source(label: str, source: Source, other: Source, common: bool, notes
         notes.append(f"{label}: read from {read}; items are matched by name and image")
 
 
-def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
+def _align_items(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
     """Returns each model's outcomes on the shared items, in the order of `titles`."""
     for model in stored:
-        # Checked before tables are merged, because a merge multiplies such rows.
+        # Duplicate rows are found before tables are merged, because a merge would multiply them.
         twice = model.table[[*ITEM[:-1], "seed"]].duplicated()
         if twice.any():
-            raise ValueError(f"{model.file}: {_describe(model.table[twice].iloc[0])} is duplicated. Evaluate again.")
+            raise ValueError(
+                f"{model.file}: {_describe_outcome(model.table[twice].iloc[0])} is duplicated. Evaluate again."
+            )
     items = [model.table[ITEM].drop_duplicates() for model in stored]  # a run has each item once per seed
     # Also matched by image, because two folders may use the same name for different photographs.
     shared = items[0]
-    for own in items[1:]:
-        shared = shared.merge(own, on=ITEM, how="inner")
-    for model, own in zip(stored, items, strict=True):
-        marked = own.merge(shared, on=ITEM, how="left", indicator=True)
+    for table in items[1:]:
+        shared = shared.merge(table, on=ITEM, how="inner")
+    for model, table in zip(stored, items, strict=True):
+        marked = table.merge(shared, on=ITEM, how="left", indicator=True)
         absent = marked[marked["_merge"] == "left_only"]
         if len(absent) and not common:
             raise ValueError(_explain_difference(model, absent, stored, shared))
         for title, count in absent["benchmark"].value_counts(sort=False).items():
             left = int((shared["benchmark"] == title).sum())
-            notes.append(f"{title}: {count:,} of {model.name}'s outcomes dropped, {left:,} in common")
+            notes.append(
+                f"{title}: {count:,} outcomes of {model.name} were dropped, because not all models have them; "
+                f"{left:,} are compared"
+            )
     gone = [title for title in titles if not (shared["benchmark"] == title).any()]
     if gone:
-        raise ValueError(f"{listing(gone)}: the models have no items in common. Exclude it with --benchmarks.")
+        raise ValueError(f"{listing(gone)}: the models have no items in common. Exclude them with --benchmarks.")
     # A merge sorts by its keys, while tables show benchmarks in the order of `titles`.
     order = pd.CategoricalDtype(titles)
     shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
@@ -236,18 +247,18 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
 def _explain_difference(model: Stored, absent: pd.DataFrame, stored: Sequence[Stored], shared: pd.DataFrame) -> str:
     row = absent.iloc[0]
     others = ((other, other.table[(other.table[ITEM[:-1]] == row[ITEM[:-1]]).all(axis=1)]) for other in stored)
-    lacks, same = next((other, own) for other, own in others if row["image_id"] not in own["image_id"].to_list())
-    how = f"has it of image {same['image_id'].iloc[0]!r}" if len(same) else "lacks it"
+    lacks, same = next((other, rows) for other, rows in others if row["image_id"] not in rows["image_id"].to_list())
+    how = f"has it with image {same['image_id'].iloc[0]!r}" if len(same) else "lacks it"
     count = int((absent["benchmark"] == row["benchmark"]).sum())
     return (
-        f"{model.file} has {_describe(row)} of image {row['image_id']!r}, but {lacks.file} {how} ({count:,} such "
-        f"outcomes of {row['benchmark']}). Evaluate both on the same data, or pass --common to compare the "
-        f"{len(shared):,} outcomes that all have."
+        f"{model.file} has {_describe_outcome(row)} with image {row['image_id']!r}, but {lacks.file} {how} "
+        f"({count:,} such outcomes in this benchmark). Evaluate both on the same data, or pass --common to compare "
+        f"the {len(shared):,} outcomes that all have."
     )
 
 
-def _describe(row: pd.Series) -> str:
-    return f"item {row['item']!r} of {row['benchmark']}, {row['subset']}, {row['metric']}"
+def _describe_outcome(row: pd.Series) -> str:
+    return f"item {row['item']!r} ({row['benchmark']}, {row['subset']}, {row['metric']})"
 
 
 RECIPE_NAME, RECIPE_TITLE = "evaluation", "own"

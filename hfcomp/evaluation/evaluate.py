@@ -181,7 +181,7 @@ def _read_request(
     if unknown:
         raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}, or {NO_RULES}.")
     if NO_RULES in blind and captions is not None:
-        raise ValueError(f"blind_captions: with blind={NO_RULES}, no rule reads {captions}. Pass one of them.")
+        raise ValueError(f"blind_captions has no effect with blind={NO_RULES}. Remove one of the two.")
     scorers = {name: BLIND[name][1]() for name in blind if name != NO_RULES}
     # blind scorers and files are columns next to the models, so all of these names must be distinct
     for name in scores:
@@ -281,7 +281,7 @@ def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
     for name, encoder in encoders.items():
         if isinstance(encoder, Embedder):
             names.setdefault(encoder.tokenizer.preparation, []).append(name)
-    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
+    return [f"{', '.join(own)}: texts are {preparation}" for preparation, own in names.items()]
 
 
 def _as_list(given: Any) -> Any:

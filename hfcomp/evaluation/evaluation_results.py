@@ -17,7 +17,7 @@ from rich.console import Console
 from hfcomp.evaluation.blind.folders import BLIND_FILE, read_blind, write_blind
 from hfcomp.evaluation.blind.results import BlindResults, blind_section
 from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
-from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
+from hfcomp.evaluation.published.comparison import LEGEND, compare_with_published, published_section
 from hfcomp.evaluation.spec import FAILED
 from hfcomp.evaluation.stored import BLIND_PATH, averages_of_lines, model_facts, origins, read_evaluation
 from hfcomp.reading import nearest
@@ -312,7 +312,7 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     shown = tables.sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
     published = [published_section(lines, evaluation._image_models)] if evaluation.published else []
-    how += [READING] if published and compare_with_published(lines, evaluation._image_models) else []
+    how += [LEGEND] if published and compare_with_published(lines, evaluation._image_models) else []
     facts = evaluation._blind_facts
     blind = [] if facts is None else [blind_section(facts, list(evaluation._image_models), brief=brief)]
     sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]

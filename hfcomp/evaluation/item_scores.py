@@ -116,5 +116,5 @@ def read_scores(path: Path) -> pa.Table | None:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(
             f"{path}: not a Parquet file, or damaged ({reason}). Evaluate again, or remove the file; the page then "
-            "shows no texts and scores."
+            "shows neither texts nor scores."
         ) from error

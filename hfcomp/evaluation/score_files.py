@@ -240,12 +240,12 @@ def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str],
     Images without a file of their own, and parts of images, are written to a folder next to the list.
 
     Args:
-        path: File that ends with `.csv`, `.jsonl` or `.parquet`; an existing one is replaced.
+        path: File whose name ends in `.csv`, `.jsonl` or `.parquet`; an existing one is replaced.
         loaded: Benchmarks with their data. Those that cannot be scored from pairs are left out.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f"{path}: expected a file that ends with {', '.join(ENDINGS)}.")
+        raise ValueError(f"{path}: expected a file name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     tables = []
     for benchmark in loaded:
         name = benchmark.benchmark.name

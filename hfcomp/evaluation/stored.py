@@ -1,4 +1,4 @@
-"""Reads stored outcomes from the folder of an evaluation or a recipe, model by model."""
+"""Reads stored outcomes, model by model, from a folder that an evaluation or a recipe wrote."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
         known = {name: facts for name, facts in (results.get("models") or {}).items() if isinstance(facts, Mapping)}
         blind = {name for name, facts in known.items() if facts.get("path") == BLIND_PATH}
         if model is not None and model not in names:
-            raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listing(names)}. Name one.")
+            raise ValueError(
+                f"{folder / ITEMS_FILE} has no model {model!r}. Pass one of its models: {listing(names)}."
+            )
         for name in [name for name in names if name not in blind] if model is None else [model]:
             models.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
     # Resolved, because two paths may lead to the same folder.
@@ -84,7 +86,7 @@ def _split(argument: str) -> tuple[Path, str | None]:
         if Path(argument[:at]).is_dir():
             return Path(argument[:at]), argument[at + 1 :]
     raise ValueError(
-        f"{argument}: found no such folder. Pass an output folder of hfcomp evaluate or a recipe, or folder:model."
+        f"{argument}: found no such folder. Pass a folder written by `hfcomp evaluate` or a recipe, or folder:model."
     )
 
 
@@ -101,7 +103,7 @@ def _with_unique_names(models: Sequence[Stored]) -> list[Stored]:
 
 
 def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
-    """Reads the outcomes and `results.json` in a folder of `hfcomp evaluate` or of a recipe's run.
+    """Reads the outcomes and `results.json` in a folder written by `hfcomp evaluate` or a recipe.
 
     Raises ValueError if a file is missing, damaged or of another kind, or was written by a later hfcomp version.
     """
@@ -109,8 +111,8 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
     for name in (ITEMS_FILE, RESULTS_FILE):
         if not (folder / name).is_file():
             raise ValueError(
-                f"{folder}: found no {name}. Pass an output folder of hfcomp evaluate or a recipe; for a model, run "
-                f"`hfcomp evaluate {folder} --benchmarks NAMES --output_dir FOLDER` first."
+                f"{folder}: found no {name}. Pass a folder written by `hfcomp evaluate` or a recipe; for a model, "
+                f"run `hfcomp evaluate {folder} --benchmarks NAMES --output_dir FOLDER` first."
             )
     results = read_checked(folder / RESULTS_FILE, "Evaluate again, or restore the file from a copy.")
     # A file with this name may contain any JSON.

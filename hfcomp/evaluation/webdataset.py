@@ -89,8 +89,8 @@ class WebDatasetData(Data):
             for key, label, (start, size) in _samples(shard):
                 if not 0 <= label < classes:
                     raise ValueError(
-                        f"{shard}: the sample {key!r} has the label {label}, expected 0 to {classes - 1}, the "
-                        f"lines of {CLASSES}."
+                        f"{shard}: the sample {key!r} has the label {label}, expected 0 to {classes - 1}, because "
+                        f"{CLASSES} has {classes} lines."
                     )
                 samples.key.append(key)
                 # Adjacent labels are merged, because such labels count positions or angles.

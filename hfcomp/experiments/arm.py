@@ -86,7 +86,7 @@ class Arm:
     arguments: dict[str, Any]  # fields of the trainer's config; fields that it does not have are ignored
     rows: Dataset | IterableDataset | TrainingRows | None  # `None` for an arm that is only checked
     batch_size: int  # task rows per batch over all processes
-    replay: Dataset | None = None  # dataset whose rows join every batch
+    replay: Dataset | None = None  # general dataset, some of whose rows are added to every batch
     folder: str = ""  # subfolder of the study, if it differs from the name
     start: str = BASE  # name of the arm whose model it starts from, or the base
     checkpoints: Checkpoints | None = None  # checkpoints to score, if training is followed
@@ -98,8 +98,8 @@ class Arm:
         Returns a line about rows without a negative image, if the objective reads them and some rows have none.
 
         Raises:
-            ValueError: for an invalid config, a column, negatives or negative images that the rows lack, and fewer
-                rows than a batch needs.
+            ValueError: If the config is invalid, the rows lack a column, negatives or negative images, or there are
+                fewer rows than a batch needs.
         """
         # The folder is only a name; building a config does not create it.
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)

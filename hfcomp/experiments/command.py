@@ -29,8 +29,8 @@ from hfcomp.trainers.config import CompositionalConfig, field_default
 
 INTRODUCTION = """Override any field with --field value. Options in addition to the fields:
   --config NAME_OR_PATH    use another recipe
-  --report NAME_OR_PATH    run a sweep over settings, variants and seeds (slipform's margins), or a study of concepts
-                           (hard_negatives' tradeoff)
+  --report NAME_OR_PATH    run a sweep over settings, variants and seeds (for slipform: margins), or a study of
+                           concepts (for hard_negatives: tradeoff)
   --search [NAME_OR_PATH]  search for the best values on a benchmark with Optuna (pip install 'hfcomp[search]')
   --dry_run                check data and models, time a few steps of each run, print hours, memory and disk
   --help-all               list every field of hfcomp with its help
@@ -41,7 +41,7 @@ USUAL = (
     *("model", "dataset", "batch_size", "mini_batch_size", "num_negatives", "controls", "evaluation"),
     *("evaluation_benchmarks", "primary", "forgetting_guard", "replay_dataset", "replay_fraction"),
 )
-WIDTH, LONGEST_HELP = 110, 170
+WIDTH, LONGEST_HELP = 110, 180
 LAST = "All fields of transformers' TrainingArguments also work (learning_rate, max_steps, output_dir, bf16, ...)."
 # Python names in trainer messages, and their spelling on the command line.
 SPELLINGS = {
@@ -116,9 +116,15 @@ def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = 
 
 
 def _lines(name: str, default: Any, text: str, values: dict[str, Any], whole: bool) -> list[str]:
-    text = text if whole else textwrap.shorten(text, LONGEST_HELP, placeholder=" ...")
+    text = text if whole else _first_sentences(" ".join(text.split()))
     value = _as_yaml(values.get(name, default)) + ("  (recipe)" if name in values else "")
     return [f"--{name} {value}", *textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")]
+
+
+def _first_sentences(text: str) -> str:
+    """The first sentence, and as many of the next as fit into `LONGEST_HELP` characters."""
+    ends = [match.end() for match in re.finditer(r"\.(?= [A-Z]|$)", text)] or [len(text)]
+    return text[: max((end for end in ends if end <= LONGEST_HELP), default=ends[0])]
 
 
 def _as_yaml(value: Any) -> str:

@@ -85,7 +85,8 @@ def static_margin(method: Arm) -> Arm:
         method,
         name=STATIC_MARGIN,
         arguments={**method.arguments, "margin": "static", "static_margin": margin},
-        description=f"{method.name} with the same margin for every pair ({margin:.2f}, the mean of its own margins)",
+        description=f"{method.name} with one margin for all pairs, the mean of {method.name}'s own margins "
+        f"({margin:.2f} with seed {method.arguments.get('seed', 42)})",
     )
 
 
@@ -111,7 +112,7 @@ def mean_margin(arm: Arm, config: CementConfig) -> float:
     """The mean margin over a `CementTrainer`'s rows, in logits; NaN if no row has a negative.
 
     Raises:
-        ValueError: for a row without an entry in `negative_captions`, or an invalid rating.
+        ValueError: If a row has no entry in `negative_captions`, or a rating is invalid.
     """
     columns = arm.rows.select_columns(list(COLUMNS))[:]
     entries = [

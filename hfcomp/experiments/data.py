@@ -37,7 +37,7 @@ class TrainingSet(NamedTuple):
     """The rows that the arms of a study train on."""
 
     rows: Rows
-    replay: Dataset | None = None  # general rows that join every batch
+    replay: Dataset | None = None  # rows of a general dataset, some of which are added to every batch
 
 
 def load_rows(
@@ -51,11 +51,11 @@ def load_rows(
     """Loads the rows that the method and its controls train on, and the rows that they replay.
 
     Args:
-        recipe: recipe that names the rows.
-        session: session that logs what is left out.
-        scored: images of the evaluation; training and replay rows with these images are handled as `overlap` says.
-        part: prefix of log lines about the rows.
-        trainers: additional trainer classes, besides the recipe's own, that train on these rows.
+        recipe: Recipe whose rows are loaded.
+        session: Session that logs which rows are left out.
+        scored: Images of the evaluation. `overlap` decides what happens to training and replay rows that show them.
+        part: Prefix of log lines about the rows.
+        trainers: Additional trainer classes, besides the recipe's own, that train on these rows.
     """
 
     def log(note: str) -> None:
@@ -69,9 +69,9 @@ def load_rows(
     columns = [name for name in IMAGE_COLUMNS if name in read]
     config = recipe.experiment
     if RATINGS in read and config.rates_in_sandbox and not config.joins_ratings:
-        human = "; the file of human ratings is not used for these rows" if config.concreteness_ratings else ""
+        human = "; concreteness_ratings is not used for these rows" if config.concreteness_ratings else ""
         log(f"concreteness of the sandbox's keywords: {LABELS[config.ratings]}{human}")
-    # Fields that determine the rows; the evaluation does not. Images are looked up by hash once per key, so the seed
+    # Fields that determine the rows; evaluation fields do not. Images are looked up by hash once per key, so the seed
     # is left out if it determines only texts: three seeds then share one search for scored images.
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
     given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
@@ -89,10 +89,10 @@ def load_rows(
     if config.replay_dataset:
         with first_process_first():
             replay = replay_rows(config, seed=recipe.seed, log=log)
-        log(f"replay: {len(replay):,} rows of {config.replay_dataset}; every model sees the same ones")
+        log(f"replay: {len(replay):,} rows of {config.replay_dataset}; all models get the same rows")
         key = ["replay", values, recipe.seed]
         replay = guard(replay, columns=["image"], key=key, images_key=key, part="the replay set")
-    # Added here, so the controls do not read the images again.
+    # Image ids are added here, so the controls do not read the images again.
     if not isinstance(rows, Dataset):
         replay = replay and with_image_ids(replay)
     elif replay is None:
@@ -100,7 +100,7 @@ def load_rows(
     else:
         rows, replay = with_shared_image_ids(rows, replay)
     size = fit_batch(recipe.batch, rows, log)
-    if recipe.batch.neighbors and isinstance(rows, Dataset):  # before encoding images to find neighbors
+    if recipe.batch.neighbors and isinstance(rows, Dataset):  # checked before images are encoded
         check_batch_images(count_images(rows), size, recipe.batch.neighbors, "--batch_size")
     if config.hard_images:
         arm = method_arm(recipe, rows, replay)  # checks the rows before all images are embedded
@@ -135,7 +135,7 @@ def training_rows(
             seed=seed,
             matching=MATCHINGS[config.keyword_matching],
             table=read_keyword_table(config.keyword_table) if config.keyword_table else PAPER_TABLE,
-            others="are left out" if config.keyword_captions_only else "take part without",
+            others="are left out" if config.keyword_captions_only else "are used without one",
             log=log,
         )
     if config.joins_ratings:
@@ -149,7 +149,7 @@ def training_rows(
     if config.keyword_captions_only and not len(dataset):
         raise ValueError(
             f"keyword_captions_only: no caption contains a keyword of {', '.join(config.keyword_negatives or [])}. "
-            "Other concepts, or keyword_matching: extended, may match more captions."
+            "Choose other concepts, or set keyword_matching: extended, which matches more forms of the keywords."
         )
     return dataset
 

@@ -93,7 +93,7 @@ class ExperimentConfig(Strict):
     method: Annotated[str, plain_name("base", "evaluation", *CONTROLS)]
     """Name of the method in tables and folders."""
     dataset: str
-    """'sandbox', or a folder, file or Hub id whose columns follow the column contract."""
+    """'sandbox', or a folder, file or Hub id whose columns follow the column format (docs/datasets.md)."""
     batch_size: PositiveInt
     """Rows per contrastive batch, over all processes."""
     max_batch_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -160,8 +160,8 @@ class ExperimentConfig(Strict):
     """Read the training set during training, without a copy on disk: a Hub id, or a folder of WebDataset shards or
     Parquet files. Needs max_steps."""
     replay_dataset: str | None = None
-    """General dataset whose rows join every batch of all models, in the share that replay_fraction sets: 'sandbox' for
-    general scenes, or a folder, file or Hub id with the columns image and caption."""
+    """General dataset whose rows are added to every batch of all models, in the share that replay_fraction sets:
+    'sandbox' for general scenes, or a folder, file or Hub id with the columns image and caption."""
     replay_config: str | None = None
     """Configuration of replay_dataset on the Hub."""
     replay_split: str = "train"
@@ -220,9 +220,9 @@ class ExperimentConfig(Strict):
     guard_tolerance: Fraction = TOLERANCE
     """Share of the general score that may be lost, 0 to 1."""
     primary: str | None = None
-    """Number that the verdict is about: 'benchmark: metric' (over its subsets), 'benchmark: subset metric', or with *
-    the mean of everything that matches. Unset, or if the command line changes only the evaluation: the first benchmark
-    of composition, with its metric `group` if it has one."""
+    """The number that the run's conclusions are about: 'benchmark: metric' (averaged over its subsets), 'benchmark:
+    subset metric', or a name with *, for the mean of all lines that match. Unset, or if the command line changes only
+    the evaluation: the first compositional benchmark, or the first one that has the metric `group` if any has it."""
 
     published_models: dict[str, str] | None = None
     """Names of models in a run, each with the published model that it reproduces, named as in docs/published.md. The

@@ -1,8 +1,8 @@
 """Forgetting guard of a run: interpolates between the base and a trained model and picks a point by a rule.
 
-Both the method and the control `same-batch` are guarded. Interpolation helps any model, which is not a merit of the
-method, so the guarded method is compared with the guarded control. Points are chosen on items that the report does
-not contain.
+Both the method and the control `same-batch` are guarded. Interpolation helps any model, which is not an advantage of
+the method, so the guarded method is compared with the guarded control. Points are chosen on items that the report
+does not contain.
 """
 
 from __future__ import annotations

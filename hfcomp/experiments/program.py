@@ -43,8 +43,8 @@ from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
 
 FIRST_SEED = (
-    "The model in method/, the items in report.html and the models' priors come from seed {seed}; the models of the "
-    "other seeds are in seeds/."
+    "The model in method/, the items in report.html and the models' text priors come from seed {seed}; the models of "
+    "the other seeds are in seeds/."
 )
 
 

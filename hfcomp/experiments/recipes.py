@@ -159,8 +159,9 @@ def _build(trainer: type, given: dict[str, Any], where: str) -> Recipe:
     experiment, neighbors = parse(ExperimentConfig, ours, where), int(theirs.get("num_neighbors") or 0)
     if experiment.hard_images and not neighbors:
         raise ValueError(
-            f"{where}: hard_images={experiment.hard_images} finds neighbors that {experiment.objective} does not "
-            "read. Set num_neighbors if the objective has this field, or leave hard_images out."
+            f"{where}: hard_images={experiment.hard_images} has no effect, because {experiment.objective} reads no "
+            "neighbors unless num_neighbors is set. Set num_neighbors if the objective has this field, or leave "
+            "hard_images out."
         )
     if experiment.seeds:
         if "seed" in theirs:

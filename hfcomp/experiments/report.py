@@ -1,6 +1,7 @@
-"""The report of a run: gains of the method over its controls, forgetting, and the cost of both.
+"""The report of a run: gains of the method over its controls, forgetting, and training effort.
 
-It starts with three answers: what the negatives contributed, what the method added, and what it cost.
+It starts with three answers: what the negatives contributed, what the method added, and what it cost in general
+abilities.
 """
 
 from __future__ import annotations
@@ -49,17 +50,23 @@ from hfcomp.trainers.cost import StageSummary
 PLAIN = "plain"
 MEANINGS = {
     BASE: "the model that all runs start from",
-    PLAIN: "InfoNCE on only the positives, for the same number of steps as {method}",
-    SAME_BATCH: "InfoNCE on {method}'s own batch, negatives included: no margin, no extra term",
-    STATIC_MARGIN: "{method} with the same margin for every pair (the mean of its own margins)",
+    PLAIN: "InfoNCE on the positives only, for the same number of steps as {method}",
+    SAME_BATCH: "InfoNCE on the same batch as {method}, including its negatives, without a margin or extra terms",
+    STATIC_MARGIN: "{method} with one margin for all pairs, the mean of {method}'s own margins",
     "shuffled": "{method} with each row's negatives taken from another row",
     "random-spans": "{method} with random word spans of a caption instead of its phrases, equal in number and length",
     "equal-images": "plain with a larger batch that makes it encode the same number of images as {method}",
 }
-FRONT = "guard.png"
-NEGATIVES, ADDED, WITH_HUMAN, COST = "negatives", "method", "human", "cost"
+GUARD_FIGURE = "guard.png"
+NEGATIVES, ADDED, WITH_HUMAN, FORGETTING = "negatives", "method", "human", "general"
 WORDS = {1: "a gain", 0: "no difference shown", -1: "a loss", None: "unknown"}
-AXIS = "points (left of 0: a loss), 95% intervals"
+CLAUSES = {
+    1: "a gain over {}",
+    0: "no difference from {} is shown",
+    -1: "a loss relative to {}",
+    None: "the difference from {} is unknown",
+}
+GAIN_AXIS = "difference in points with 95% interval; left of 0 is a loss"
 
 
 def publish_run(
@@ -76,8 +83,8 @@ def publish_run(
 ) -> None:
     """Writes `items.parquet`, `blind.parquet`, `results.json`, `report.md`, `report.html`, the figures and the cards.
 
-    Prints the tables and then the verdict, the cost, the paths of the files and the next command. `facts` contain
-    those of `run_report` and other fields of `RunRecord`. `swept` maps models to the sweeps of the forgetting guard.
+    Prints the tables and then the verdict, the paths of the files and the next command. `facts` has the keys that
+    `run_report` needs, and other fields of `RunRecord`. `swept` maps models to the sweeps of the forgetting guard.
     `shown_items` appear in `report.html`, which is written only with `page`.
     """
     Outcomes(items).write(folder / ITEMS_FILE)
@@ -105,20 +112,20 @@ def run_report(
     """Builds the report of a run.
 
     Args:
-        lines: lines from `summarize`, with the method as the last model.
-        stages: cost of each training run.
+        lines: Lines from `summarize`, with the method as the last model.
+        stages: Cost of each training run.
         facts: `method`, `caveat`, `notes`, `models`, `config` and, if known, `general_average`, `blind` and
             `published_effects`.
-        brief: whether to limit lines and differences to what fits in a terminal.
-        folder: folder of the run; if given, the report ends with the paths of its files.
-        swept: sweeps of the forgetting guard by model; `facts` must then have `guard`.
+        brief: Whether to limit lines and differences to what fits in a terminal.
+        folder: Folder of the run. If given, the report ends with the paths of its files.
+        swept: Sweeps of the forgetting guard by model. `facts` must then have `guard`.
     """
     models, method, caveat = models_of(lines), facts["method"], facts["caveat"]
     reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
     general = general_of(lines, facts.get("general_average"))
     title = figure_title(f"{method}: composition and general abilities", caveat)
     lead = questions_panel(lines, general) if reference else None
-    # The figure shows the strictest metric of each benchmark. The other metrics say the same more loosely.
+    # The figure shows the strictest metric of each benchmark. The others measure the same less strictly.
     drawn = [*strictest(select_aspect(lines, "composition")), *select_aspect(lines, "general")]
     against = [(method, name) for name in models[:-1]]
     forgotten = [(name, BASE) for name in models[1:]] if reference else []
@@ -143,14 +150,14 @@ def run_report(
     how = [tables.legend(lines, adjusted=ADJUSTED, brief=brief)]
     closing = _closing(folder, facts) if folder else {}
     verdict = [
-        *answer(lines, general, facts.get("published_effects", ())),
+        *answers(lines, general, facts.get("published_effects", ())),
         *_guard_verdict(lines, general, swept or {}, method),
     ]
     return Report(method, caveat, verdict, sections, how, () if brief else facts["notes"], closing)
 
 
 def _guarded_pairs(models: Sequence[str], method: str) -> list[tuple[str, str]]:
-    # Includes the guarded control: a gain that interpolation gives to any model is not a merit of the method.
+    # Includes the guarded control: a gain that interpolation gives to any model is not an advantage of the method.
     own, others = guarded_name(method), (BASE, guarded_name(SAME_BATCH))
     return [(own, name) for name in others if {own, name} <= {*models}]
 
@@ -161,8 +168,8 @@ def _guard_section(
     if not swept:
         return Section("", [])
     points = [] if brief else [points_table(name, sweep) for name, sweep in swept.items()]
-    rule = f"Rule for the point: {next(iter(swept.values())).rule}, on {facts['guard']['items']}."
-    return Section("Forgetting guard", [Lines([rule]), front_figure(FRONT, title, swept, STYLES), *points])
+    rule = f"Rule that chose the point: {next(iter(swept.values())).rule}, applied to {facts['guard']['items']}."
+    return Section("Forgetting guard", [Lines([rule]), front_figure(GUARD_FIGURE, title, swept, STYLES), *points])
 
 
 def _guard_verdict(
@@ -173,12 +180,12 @@ def _guard_verdict(
     if method not in swept or primary is None or general is None:
         return []
     others = [other for other in (guarded_name(SAME_BATCH), BASE) if other in models_of(lines)]
-    gain, change = (_against(line, name, others) for line in (primary, general))
+    gain, change = (_changes_against(line, name, others) for line in (primary, general))
     alpha = f"{swept[method].chosen.alpha:g}"
     return [f"Guarded (alpha {alpha}) on this seed: {primary['primary']} {gain}; general abilities {change}."]
 
 
-def _against(line: Line, method: str, others: Sequence[str]) -> str:
+def _changes_against(line: Line, method: str, others: Sequence[str]) -> str:
     return ", ".join(f"{points_of(difference(line, method, other), line)} against {other}" for other in others)
 
 
@@ -209,7 +216,7 @@ def evaluate_command(models: Mapping[str, str]) -> str:
 class Comparison:
     """A difference that answers one of the questions."""
 
-    question: str  # `NEGATIVES`, `ADDED`, `WITH_HUMAN` or `COST`
+    question: str  # `NEGATIVES`, `ADDED`, `WITH_HUMAN` or `FORGETTING`
     model: str
     reference: str
     line: Line  # the primary endpoint, or general abilities
@@ -220,10 +227,18 @@ class Comparison:
 
     @property
     def word(self) -> str:
+        return WORDS[direction(self.change)] + self._below_chance
+
+    @property
+    def clause(self) -> str:
+        return CLAUSES[direction(self.change)].format(self.reference) + self._below_chance
+
+    @property
+    def _below_chance(self) -> str:
         # With chance at 50, a model that gains from 20 to 30 is still wrong more often than right.
         sign, chance = direction(self.change), number(self.line.get("chance"))
-        below = sign == 1 and self.question != COST and number(self.line["models"][self.model]["value"]) < chance
-        return WORDS[sign] + (", but both are below chance," if below else "")
+        below = sign == 1 and self.question != FORGETTING and number(self.line["models"][self.model]["value"]) < chance
+        return ", but both are below chance" if below else ""
 
 
 def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]:
@@ -244,7 +259,7 @@ def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]
             controls = [f"{STATIC_MARGIN}{suffix}", SAME_BATCH if SAME_BATCH in models else PLAIN]
             wanted += [(question, f"{method}{suffix}", other, primary) for other in controls]
     if general is not None:
-        wanted += [(COST, method, other, general) for other in (SAME_BATCH, BASE)]
+        wanted += [(FORGETTING, method, other, general) for other in (SAME_BATCH, BASE)]
     return [
         Comparison(question, model, reference, line)
         for question, model, reference, line in wanted
@@ -252,7 +267,7 @@ def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]
     ]
 
 
-def answer(
+def answers(
     lines: Sequence[Line], general: Line | None = None, published: Sequence[Mapping[str, Any]] = ()
 ) -> list[str]:
     """The primary endpoint and the answers to the questions, each one or a few lines in a terminal.
@@ -263,55 +278,54 @@ def answer(
     models = models_of(lines)
     if len(models) < 2 or models[0] != BASE:
         return []
-    by_question: dict[str, list[Comparison]] = {NEGATIVES: [], ADDED: [], WITH_HUMAN: [], COST: []}
+    by_question: dict[str, list[Comparison]] = {NEGATIVES: [], ADDED: [], WITH_HUMAN: [], FORGETTING: []}
     for comparison in comparisons(lines, general):
         by_question[comparison.question].append(comparison)
-    sentences = [_heading(lines)]
+    sentences = [_endpoint_sentence(lines)]
     if by_question[NEGATIVES]:
-        sentences.append(f"What did the negatives contribute? {_clauses(by_question[NEGATIVES])}.")
+        sentences.append(f"What did the negatives contribute? {_join_comparisons(by_question[NEGATIVES])}.")
     if primary_of(lines) is not None:
-        sentences.append(_method_answer(by_question[ADDED], models) + _paper_values(by_question[ADDED], published))
+        sentences.append(_method_sentence(by_question[ADDED], models) + _paper_values(by_question[ADDED], published))
     if by_question[WITH_HUMAN]:
-        sentences.append(f"And with human ratings? {_clauses(by_question[WITH_HUMAN])}.")
-    return [*sentences, _cost(lines, by_question[COST], models)]
+        sentences.append(f"And with human ratings? {_join_comparisons(by_question[WITH_HUMAN])}.")
+    return [*sentences, _forgetting_sentence(lines, by_question[FORGETTING], models)]
 
 
-def _heading(lines: Sequence[Line]) -> str:
+def _endpoint_sentence(lines: Sequence[Line]) -> str:
     """The number of seeds, the primary endpoint, and the number of its parts that cannot show a difference."""
     # At the floor or the ceiling, both models score alike, whatever they have learned.
     seeds, primary = num_seeds(lines), primary_of(lines)
     where = "On this seed" if seeds == 1 else f"Over {seeds} seeds"
     if primary is None:
-        return f"{where}. No primary endpoint."
+        return f"{where}: no primary endpoint was scored."
     parts = parts_of(primary, lines)
     edges = [{edge_of(line) for line in part} for part in parts]
     at = {name: sum(edge == {name} for edge in edges) for name in (FLOOR, CEILING)}
-    stuck = ", ".join(f"{count} at the {name}" for name, count in at.items() if count)
-    of = f"of {len(parts)} parts " if len(parts) > 1 else ""
-    return f"{where}. Endpoint: {primary['primary']} ({of}{stuck or 'none at floor or ceiling'})."
+    stuck = " and ".join(
+        f"{count} {'is' if count == 1 else 'are'} at the {name}" for name, count in at.items() if count
+    )
+    if len(parts) == 1:
+        stuck = next((f"at the {name}" for name, count in at.items() if count), "not at the floor or ceiling")
+    of = f"of its {len(parts)} parts, " if len(parts) > 1 else ""
+    return f"{where}. The primary endpoint is {primary['primary']} ({of}{stuck or 'none is at the floor or ceiling'})."
 
 
-def _method_answer(given: Sequence[Comparison], models: Sequence[str]) -> str:
+def _method_sentence(added: Sequence[Comparison], models: Sequence[str]) -> str:
     method = models[-1]
     if SAME_BATCH not in models:
-        lacking = f"Without a {SAME_BATCH} control, the report cannot show what {method} adds to its own batch."
-        return f"What did {method} contribute? {_clauses(given)}. {lacking}" if given else lacking
+        lacking = f"Without a {SAME_BATCH} control, the report cannot show what {method} adds to the same batch."
+        return f"What did {method} contribute? {_join_comparisons(added)}. {lacking}" if added else lacking
     what = "the margin" if STATIC_MARGIN in models else method
-    return f"What did {what} add? {_clauses(given)}."
+    return f"What did {what} add? {_join_comparisons(added)}."
 
 
-def _clauses(given: Sequence[Comparison]) -> str:
-    parts, before = [], ""
-    for comparison in given:
-        word = "" if comparison.word == before else f"{comparison.word} "
-        before = comparison.word
-        change = points_of(comparison.change, comparison.line)
-        parts.append(f"{word}against {comparison.reference}: {change}{_test(comparison)}")
-    text = "; ".join(parts)
+def _join_comparisons(answering: Sequence[Comparison]) -> str:
+    clauses = [f"{each.clause}: {points_of(each.change, each.line)}{_p_value_note(each)}" for each in answering]
+    text = "; ".join(clauses)
     return text[:1].upper() + text[1:]
 
 
-def _test(comparison: Comparison) -> str:
+def _p_value_note(comparison: Comparison) -> str:
     # Only the planned comparison has a p-value here. The other comparisons were not fixed in advance; readers judge
     # them by their intervals.
     planned = comparison.question in (ADDED, WITH_HUMAN) and comparison.reference == SAME_BATCH
@@ -320,8 +334,8 @@ def _test(comparison: Comparison) -> str:
     return f" ({', '.join(known)})" if known else ""
 
 
-def _paper_values(given: Sequence[Comparison], published: Sequence[Mapping[str, Any]]) -> str:
-    pairs = [(comparison.model, comparison.reference) for comparison in given]
+def _paper_values(added: Sequence[Comparison], published: Sequence[Mapping[str, Any]]) -> str:
+    pairs = [(comparison.model, comparison.reference) for comparison in added]
     known = [effect for effect in published if (effect["model"], effect["reference"]) in pairs]
     if not known:
         return ""
@@ -330,36 +344,37 @@ def _paper_values(given: Sequence[Comparison], published: Sequence[Mapping[str, 
     return f" Published values: {', '.join(parts)} ({table})."
 
 
-def _cost(lines: Sequence[Line], given: Sequence[Comparison], models: Sequence[str]) -> str:
+def _forgetting_sentence(lines: Sequence[Line], forgetting: Sequence[Comparison], models: Sequence[str]) -> str:
     # The mean can hide a line that falls, so falling lines are counted too.
     method, abilities = models[-1], subsets_of(select_aspect(lines, "general"))
-    question = f"What did {method} cost in general abilities?"
+    question = f"How did {method} change general abilities?"
     if not abilities:
-        return f"{question} Unknown, because none was scored."
+        return f"{question} Unknown, because no general ability was scored."
     falls = []
     for other in (name for name in (SAME_BATCH, BASE) if name in models[:-1]):
         signs = [direction(difference(line, method, other)) for line in abilities]
         untested = signs.count(None)
-        total = "" if falls else f" of {count_text(len(abilities), 'line')} fall"
-        untested_note = f" ({untested} not tested)" if untested else ""
-        falls.append(f"{signs.count(-1)}{total} against {other}{untested_note}")
-    fall = f"{', '.join(falls)}."
-    return f"{question} {_clauses(given)}. {fall}" if given else f"{question} {fall}"
+        count, untested_note = signs.count(-1), f" ({untested} not tested)" if untested else ""
+        falls.append(
+            f"{count or 'none'} {'fall' if count > 1 else 'falls'} significantly below {other}{untested_note}"
+        )
+    fall = f"Of {count_text(len(abilities), 'line')}, {' and '.join(falls)}."
+    return f"{question} {_join_comparisons(forgetting)}. {fall}" if forgetting else f"{question} {fall}"
 
 
 def questions_panel(lines: Sequence[Line], general: Line | None) -> Points:
     """The answers as a panel of a figure: one row per difference, with its numbers and its word."""
-    given = comparisons(lines, general)
+    shown = comparisons(lines, general)
     rows = [
-        (f"{each.question}: {each.model} minus {each.reference}", {each.model: each.change}, None) for each in given
+        (f"{each.question}: {each.model} minus {each.reference}", {each.model: each.change}, None) for each in shown
     ]
-    notes = [f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}" for each in given]
-    names = list(dict.fromkeys(each.model for each in given))
-    primary = [f"gain on {each.line['primary']}" for each in given if each.question != COST][:1]
-    cost = [f"cost in general abilities ({name_of(each.line)})" for each in given if each.question == COST][:1]
+    notes = [f"{with_interval(each.change, unit_of_line(each.line), '+')}, {each.word}" for each in shown]
+    names = list(dict.fromkeys(each.model for each in shown))
+    primary = [f"gain on {each.line['primary']}" for each in shown if each.question != FORGETTING][:1]
+    cost = [f"change in general abilities ({name_of(each.line)})" for each in shown if each.question == FORGETTING][:1]
     title = ", ".join([*primary, *cost])
     title = title[:1].upper() + title[1:]
-    return Points(title, AXIS, rows, names, differences=True, notes=notes)
+    return Points(title, GAIN_AXIS, rows, names, differences=True, notes=notes)
 
 
 def lines_that_fall(lines: Sequence[Line]) -> list[str]:
@@ -368,9 +383,10 @@ def lines_that_fall(lines: Sequence[Line]) -> list[str]:
     if len(models) < 2 or models[0] != BASE:
         return []
     method, control = models[-1], SAME_BATCH if SAME_BATCH in models[:-1] else ""
-    # Lines that fall more than the control's come first: the method causes these, while the others may fall with any
+    # Lines that fall more than the control's come first. The method causes these falls; the others may fall with any
     # training.
-    falling: dict[str, list[str]] = {f"more than {control}": [], "only against base": []}
+    beyond_control, against_base = f"falls more than {control}", f"falls only against {BASE}"
+    falling: dict[str, list[str]] = {beyond_control: [], against_base: []}
     for line in abilities:
         beyond = control and direction(difference(line, method, control)) == -1
         if beyond or direction(difference(line, method, BASE)) == -1:
@@ -378,5 +394,5 @@ def lines_that_fall(lines: Sequence[Line]) -> list[str]:
             changes = ", ".join(
                 f"{points_of(difference(line, method, other), line)} against {other}" for other in others
             )
-            falling[f"more than {control}" if beyond else "only against base"].append(f"{name_of(line)} {changes}")
+            falling[beyond_control if beyond else against_base].append(f"{name_of(line)} {changes}")
     return [f"{kind}: {text}" for kind, texts in falling.items() for text in texts]

@@ -1,7 +1,7 @@
 """Studies: arms that are trained from one base in one folder, scored the same way, and compared with each other.
 
-Everything that trains is a study: a method with its controls, a sweep, the study of concepts, a search. Each of them
-only defines its arms, its evaluation and its report:
+Every command that trains runs a study: a method with its controls, a sweep, the tradeoff study of concepts, or a
+search. Each of them only defines its arms, its evaluation and its report:
 
     with Study.open(recipe, session, evaluate) as study:
         study.check_base(lambda: check(study.outcomes([BASE])))  # finds missing evaluations before training
@@ -61,10 +61,10 @@ from hfcomp.trainers.stages import SUMMARY_FILE, read_summary
 T = TypeVar("T")
 FOLDER = "evaluation"
 CAVEATS = {
-    SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
+    SANDBOX: "Synthetic: computer-drawn scenes, a tiny model. Shows the mechanism, not what a real CLIP would score.",
     **dict.fromkeys(RANDOM_MODELS, "A plumbing test, not a quality result: the model started from random weights."),
 }
-ONE_SEED = "One seed: intervals and p hold for other images on this seed, not for other seeds."
+ONE_SEED = "One seed: intervals and p-values apply to other images with this seed, not to other seeds."
 SEVERAL_SEEDS = "{seeds} seeds: the lowest and the highest are shown next to each mean."
 
 # Fields that do not change the training, so a run may resume with other values of them. Evaluation fields are among
@@ -91,11 +91,11 @@ class Study:
     models: dict[str, Path | str]  # paths of the models: first the base, then the trained arms
     weights: dict[str, str] = field(default_factory=dict)  # `identity` of the scored models
     costs: dict[str, StageSummary] = field(default_factory=dict)
-    followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # checkpoint outcomes by arm and step
+    checkpoint_outcomes: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # by arm and step
     meanings: dict[str, str] = field(default_factory=dict)  # explanations of arms whose names are not enough
     pace: Pace = field(default_factory=Pace)
     keep_scores: bool = False  # whether to keep texts and cosines with the outcomes of the base and the arms
-    keep_priors: bool = False  # whether to keep the choices of these models without the image
+    keep_priors: bool = False  # whether to keep what these models choose if they do not see the image
     workers: Workers | None = None  # set while several arms train at the same time
     pending: dict[str, Future[StageSummary]] = field(default_factory=dict)  # arms in training, by name
 
@@ -109,13 +109,13 @@ class Study:
         *,
         wants_more: WantsMore = lambda folder: False,
     ) -> Iterator[Study]:
-        """Opens a folder and writes a newly created base to it; at the end marks the folder as finished.
+        """Opens a folder, writes the base to it if one is created, and marks the folder as finished at the end.
 
-        Callers load everything that may be mistyped before, so a mistake creates no folder. Without `evaluate`, only
-        checkpoints are scored. A finished study in a folder resumes if it `wants_more`.
+        Callers first load everything that may be mistyped, so a mistake does not leave a folder behind. Without
+        `evaluate`, only checkpoints are scored. A finished study in a folder resumes if it `wants_more`.
         """
         scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
-        how = {"may_change": may_change, "wants_more": wants_more}
+        how = {"may_change": may_change_on_resume, "wants_more": wants_more}
         with run_folder(recipe.folder, recipe.given, session.state.print, **how) as folder:
             session.state.print(f"-> {folder}")
             session.overlap.check_and_write(folder)
@@ -145,7 +145,7 @@ class Study:
             return
         with open_workers(self.session, self.folder, num_parallel, number) as self.workers:
             for arm in arms:
-                self._train_in_worker(arm, most=2 * num_parallel)
+                self._train_in_worker(arm, max_in_training=2 * num_parallel)
             for name in [*self.pending]:
                 self.cost(name)
         # Restores the order of the arms; they may have ended in another order.
@@ -155,8 +155,8 @@ class Study:
     def num_parallel(self) -> int:
         return arms_at_once(self.experiment.arms_at_once, self.session)
 
-    def _train_in_worker(self, arm: Arm, most: int) -> None:
-        """Trains an arm in a worker. Waits while `most` arms, or the arm that it starts from, are in training."""
+    def _train_in_worker(self, arm: Arm, max_in_training: int) -> None:
+        """Trains an arm in a worker; first waits while `max_in_training` arms, or the arm it starts from, train."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.start in self.pending:
             self.cost(arm.start)
@@ -166,7 +166,7 @@ class Study:
             return
         # A generator of arms loads the rows of the next seed for its next arm. Waiting here for the oldest arms limits
         # the number of seeds whose rows are in memory.
-        for name in [*self.pending][: len(self.pending) + 1 - most]:
+        for name in [*self.pending][: len(self.pending) + 1 - max_in_training]:
             self.cost(name)
         self._note_meaning(arm)
         self.pending[arm.name] = self.workers.submit(arm, self.models[arm.start], folder)
@@ -182,7 +182,7 @@ class Study:
         return self.costs[name]
 
     def train(self, arm: Arm) -> StageSummary:
-        """Trains an arm, or what is missing of it, and scores its checkpoints if it has any to score."""
+        """Trains an arm, or the rest of it if it was interrupted, and scores the checkpoints that it asks for."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
             run_on_main_process(lambda: self._reopen_if_unscored(arm, folder))
@@ -206,9 +206,9 @@ class Study:
         return Outcomes(pd.concat(tables, ignore_index=True))
 
     def score(self, place: Path | str, scoring: Scoring, name: str, weights: str | None = None) -> pd.DataFrame:
-        """Outcomes of a model, read from the file `name` or else scored and stored; main process only.
+        """Returns the outcomes of a model: reads the file `name` if it is current, otherwise scores and writes it.
 
-        `weights` is the `identity` of the model (the default) or, for a checkpoint, of its arm.
+        Main process only. `weights` is the `identity` of the model (the default) or, for a checkpoint, of its arm.
         """
         # A file counts only if its stamp has the same weights and the same evaluation: a folder may contain outcomes
         # of an earlier evaluation, or of weights that a resumed run replaced.
@@ -234,7 +234,7 @@ class Study:
         return table
 
     def priors(self, names: Sequence[str]) -> list[pd.DataFrame]:
-        """Outcomes of arms that choose without the image, named by `prior_of` as `arm`; call after `outcomes`."""
+        """Outcomes of the arms without the image, with names from `prior_of` as `arm`; call after `outcomes`."""
         return [read_table(self._prior_file(name))[0].assign(arm=prior_of(name)) for name in names]
 
     def scores(self, names: Sequence[str]) -> pa.Table | None:
@@ -291,7 +291,7 @@ class Study:
                 place = folder if step == total else checkpoint
                 outcomes[step] = self.score(place, kept.scoring(step), f"{kept.folder}/{step}", weights)
                 remove_checkpoint(checkpoint)
-        self.followed[arm.name] = outcomes
+        self.checkpoint_outcomes[arm.name] = outcomes
 
     def _reopen_if_unscored(self, arm: Arm, folder: Path) -> None:
         # Checkpoints are removed after they are scored. If the evaluation has changed since, only training can
@@ -310,15 +310,15 @@ class Study:
 
 
 def evaluation_scoring(config: ExperimentConfig, evaluate: Evaluator, column_names: Any, **stamp: Any) -> Scoring:
-    """A scoring on loaded benchmarks."""
-    # Includes a digest of the items, because a file may have been edited since they were scored.
+    """Makes a `Scoring` on loaded benchmarks; `stamp` is added to the facts that identify its outcomes."""
+    # The stamp includes a digest of the items, because a file may have been edited since they were scored.
     items = {loaded.benchmark.name: loaded.digest for loaded in evaluate.loaded}
     settings = {**stamp, **evaluation_settings(config, column_names), "items": items}
     return Scoring(evaluate, settings, evaluate.score_with_details)
 
 
 def evaluation_settings(config: ExperimentConfig, column_names: Any) -> dict[str, Any]:
-    """Settings that, with the weights, identify stored outcomes: another evaluation or version scores again."""
+    """Settings that, with the weights, identify stored outcomes; a different evaluation or version scores again."""
     items = {"dataset", "dataset_config"}  # these determine the scored items, together with the evaluation fields
     fields = config.model_dump()
     chosen = {name: value for name, value in fields.items() if name in items or name.startswith("evaluation")}
@@ -351,5 +351,6 @@ def remove_checkpoint(checkpoint: Path) -> None:
         shutil.rmtree(scored)
 
 
-def may_change(name: str) -> bool:
+def may_change_on_resume(name: str) -> bool:
+    """Whether a run may resume with another value of this field."""
     return name in FREE_FIELDS or (name.startswith(FREE_PREFIXES) and name not in BINDING_FIELDS)

@@ -21,6 +21,7 @@ from hfcomp.factory.cards import Source, chained_manifest, count_tables, write_c
 from hfcomp.factory.options import BuildOptions, command_line
 from hfcomp.factory.runner import Build, run_stages
 from hfcomp.factory.sources import BuildInputs, Log, check_local_files, license_stages
+from hfcomp.reporting.format import count_text
 from hfcomp.reporting.report import Lines, Report, Section, Table
 
 
@@ -87,7 +88,7 @@ class DatasetBuild:
 
     def inputs(self) -> BuildInputs:
         """Returns the rows to build from, the stages to run, and the columns to write."""
-        raise NotImplementedError(f"{type(self).__name__} does not define inputs.")
+        raise NotImplementedError(f"{type(self).__name__} must define inputs().")
 
     @cached_property
     def stated_license(self) -> str | None:
@@ -135,7 +136,7 @@ def add_license_check(inputs: BuildInputs, stated: str | None) -> BuildInputs:
 
 def _row_lines(chain: Sequence[Build]) -> list[str]:
     read, written = chain[0].manifest["plan"]["source"]["rows"], chain[-1].manifest["rows"]
-    lines = [f"{read:,} rows read, {written:,} written to {chain[-1].folder}"]
+    lines = [f"{count_text(read, 'row')} read, {written:,} written to {chain[-1].folder}"]
     if kept := sum(build.kept for build in chain):
         finished = sum(build.made for build in chain)
         lines.append(f"shards: {kept:,} kept, {finished:,} made")

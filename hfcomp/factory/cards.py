@@ -105,8 +105,8 @@ def write_card(
     text = [
         f"---\n{data.to_yaml()}\n---",
         f"# {kind.title} of {_plain(name)}",
-        f"{rows:,} rows, made from {first['source']['rows']:,} rows of {_plain(name)} by hfcomp "
-        f"{first['hfcomp_version']}. {kind.about}",
+        f"{rows:,} rows, built by hfcomp {first['hfcomp_version']} from {first['source']['rows']:,} rows of the "
+        f"source {_plain(name)}. {kind.about}",
         loading_text(list(views or configs), TRAIN if views else next(iter(configs.values())).split),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
         kind.others,
@@ -183,7 +183,7 @@ def _license_data(source: Source) -> dict[str, str]:
 
 
 def _license_text(source: Source) -> str:
-    text = "## License\n\nCaptions made from captions, and copied images, keep the source's license"
+    text = "## License\n\nCaptions derived from the source's captions, and images copied from it, keep its license"
     if source.row_licenses:
         return f"{text}: the column `license` states it row by row."
     if source.license:

@@ -1,4 +1,4 @@
-"""Datasets that take several builds, each from the previous one's rows; texts are joined with the source's images."""
+"""Datasets built in several steps, each from the previous rows; texts are joined with the images of the source."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from hfcomp.writing import LOCK_FILE, locked, remove_unfinished, write_json
 class Chain(DatasetBuild):
     """Builds a dataset in several steps. Each step is a build that resumes where it was killed.
 
-    A subclass names its steps and their folders, and runs them. Steps are in `steps/` of the dataset's folder, except
-    for those that make the dataset's rows. Steps may run on different machines that share the folder.
+    A subclass names its steps and their folders, and runs them. Each step has a folder in `steps/`, except the steps
+    that write the dataset's own rows. Steps may run on different machines that share the folder.
     """
 
     names: ClassVar[StepNames]
     """The steps that are builds, as recorded in the dataset's folder."""
     folders: ClassVar[Sequence[Path]]
     """The folders of all possible builds, relative to the dataset's folder."""
-    joined_by: ClassVar[Sequence[str]] = ()
-    """Columns of the source that are always kept."""
+    always_kept: ClassVar[Sequence[str]] = ()
+    """Source columns that are kept if they exist, whatever `--columns` names."""
     source: Dataset
     """The rows to build from; `build` reads them."""
 
     @staticmethod
     def is_old(column: str) -> bool:
-        """Whether the steps use the name of a source column themselves, or the column describes an earlier dataset."""
+        """Whether to drop a source column: a step writes one of that name, or it describes an earlier dataset."""
         return column == SOURCE_ROW
 
     def run(self) -> BuiltSet:
@@ -51,7 +51,7 @@ class Chain(DatasetBuild):
     def build(self) -> BuiltSet:
         options = self.options
         self._check_output(options.output)
-        needed = {"needed": ["image"], "needed_by": options.what, "joined_by": self.joined_by}
+        needed = {"needed": ["image"], "needed_by": options.what, "always_kept": self.always_kept}
         # The source is read before anything is written to the folder.
         self.source = read_captioned_rows(options, self.log, is_old=self.is_old, **needed)
         allow, columns = options.allow_outside_files, self.source.column_names
@@ -71,7 +71,8 @@ class Chain(DatasetBuild):
         self.log(f"{title} {len(inputs.dataset):,} rows")
         steps = options.output / STEPS_FOLDER
         remove_unfinished(steps)
-        if self._needs_names(options.output):  # before any rows: it tells what an unfinished dataset lacks
+        if self._needs_names(options.output):
+            # Written before any rows, because it shows which steps an unfinished dataset lacks.
             write_json(steps / CHAIN, self.names._asdict())
         return run_stages(
             inputs.dataset,
@@ -89,7 +90,7 @@ class Chain(DatasetBuild):
     @classmethod
     def _needs_names(cls, output: Path) -> bool:
         """Whether to write the names of the steps."""
-        # A dataset from an earlier hfcomp may lack the file with the names, and resuming it must not change its bytes.
+        # A dataset from an earlier hfcomp may lack the file with the names, and resuming it must not change its files.
         is_begun = any(is_build(output / place) for place in cls.folders)
         return (output / STEPS_FOLDER / CHAIN).is_file() or not is_begun or step_names(output) != cls.names
 
@@ -108,7 +109,7 @@ def join_texts(source: Dataset, folder: Path | str) -> Dataset:
     """Joins the rows of a finished build with the other columns of its source, such as images, which are not copied.
 
     The build's texts are copied once into the cache of `datasets`, in the order of the source. A build from the result
-    detects changed texts, see `hfcomp.factory.runner.fingerprint`.
+    detects changed texts; see `hfcomp.factory.runner.fingerprint`.
 
     Args:
         source: Source of the build, or of the first build in a chain. It is memory-mapped, so its images stay on disk.
@@ -126,15 +127,15 @@ def join_texts(source: Dataset, folder: Path | str) -> Dataset:
         )
     numbers = texts.with_format("numpy")[SOURCE_ROW][:]
     _check_numbers(numbers, len(source), folder)
-    return place_beside(source, texts, numbers)
+    return join_columns(source, texts, numbers)
 
 
-def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
+def join_columns(source: Dataset, texts: Dataset, numbers: NDArray[np.int64]) -> Dataset:
     """Joins rows of texts with the other columns of a source, such as images, which are not copied.
 
     Args:
         source: Memory-mapped source; its images stay on disk.
-        made: The texts. If both have a column, that of the texts is used.
+        texts: The rows to join. If both have a column, that of `texts` is used.
         numbers: Source row of each row of texts, each at most once.
     """
     # If the source has an index mapping, for example after a filter, `datasets` would copy the images.
@@ -143,24 +144,25 @@ def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> 
     places = np.zeros(len(base), np.int64)  # values of rows without texts are never read
     places[rows] = np.arange(len(rows))
     if (places[rows] != np.arange(len(rows))).any():
-        raise ValueError("the source has a row twice. Pass a source without a `select` that repeats rows.")
+        raise ValueError("the source contains a row twice. Pass a source whose `select` does not repeat rows.")
     # Texts are small, so they are copied into the order of the source; images stay on disk. Both then have the same
     # rows, and a single selection serves all columns.
-    texts = made.select(places).flatten_indices()
-    others = base.select_columns([name for name in base.column_names if name not in made.column_names])
-    return concatenate_datasets([others, texts], axis=1).select(rows)
+    ordered = texts.select(places).flatten_indices()
+    others = base.select_columns([name for name in base.column_names if name not in texts.column_names])
+    return concatenate_datasets([others, ordered], axis=1).select(rows)
 
 
 def _check_numbers(numbers: np.ndarray, source_rows: int, folder: Path | str) -> None:
     if not len(numbers):
         raise ValueError(f"{folder} has no rows.")
-    if numbers.min() < 0 or numbers.max() >= source_rows:
+    outside = numbers[(numbers < 0) | (numbers >= source_rows)]
+    if len(outside):
         raise ValueError(
-            f"{folder} was built from another source: it refers to row {numbers.max():,}, but this source has "
+            f"{folder} was built from another source: it refers to row {outside[-1]:,}, but this source has "
             f"{source_rows:,} rows."
         )
     rows, times = np.unique(numbers, return_counts=True)
     if times.max() > 1:
         raise ValueError(
-            f"{folder} has row {rows[times.argmax()]:,} of its source {times.max()} times; expected at most once."
+            f"{folder} contains row {rows[times.argmax()]:,} of its source {times.max()} times; expected at most once."
         )

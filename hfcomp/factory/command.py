@@ -33,8 +33,8 @@ QUIET = {
 }
 """Variables that libraries read only once, when they are imported."""
 KEPT = "Finished shards are kept"
-RESUME = f"{KEPT}: the same command resumes."
-RESUME_PIXELS = "Images in the store are kept: the same command resumes."
+RESUME = f"{KEPT}; repeat the command to resume."
+RESUME_PIXELS = "Images in the store are kept; repeat the command to resume."
 
 
 @dataclass(kw_only=True)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     if arguments:
         arguments = [KINDS.get(arguments[0], arguments[0]), *arguments[1:]]
     if (word := arguments[0] if arguments else "-") not in kinds and not word.startswith("-"):
-        raise ValueError(f"WHAT: found {word!r}, expected one of {', '.join(kinds)}.{nearest(word, kinds)}")
+        raise ValueError(f"KIND: found {word!r}, expected one of {', '.join(kinds)}.{nearest(word, kinds)}")
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
     if what == "verify":
@@ -148,14 +148,19 @@ def quiet_logs() -> Iterator[None]:
 
 
 def parser() -> argparse.ArgumentParser:
-    build_parser = command_parser("build", "Builds datasets for training.")
-    kinds = build_parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    build_parser = command_parser(
+        "build", "Build datasets for training and evaluation.", usage="hfcomp build KIND [OPTIONS]"
+    )
+    kinds = build_parser.add_subparsers(dest="what", required=True, metavar="KIND")
     for kind in [*(builder.options for builder in builders().values()), PixelOptions]:
-        title = (inspect.getdoc(kind) or "").partition("\n")[0]
-        about = f"{title} {RESUME_PIXELS if kind is PixelOptions else RESUME}"
-        make = partial(kinds.add_parser, kind.what, help=title.rstrip("."))
+        title = (inspect.getdoc(kind) or "").partition("\n")[0].rstrip(".")
+        about = f"Build {title[:1].lower()}{title[1:]}. {RESUME_PIXELS if kind is PixelOptions else RESUME}"
+        make = partial(kinds.add_parser, kind.what, help=title)
         publishing = () if kind is PixelOptions else (PublishOptions,)
-        command_parser(f"build {kind.what}", about, kind, *publishing, make=make)
+        kind_parser = command_parser(f"build {kind.what}", about, kind, *publishing, make=make)
+        for group in kind_parser._action_groups:
+            if group.title == title:  # the description says it already
+                group.title = "Options of this kind"
     words = "Check every file of a built dataset or pixel store against its manifest"
     make = partial(kinds.add_parser, "verify", help=words)
     command_parser("build verify", f"{words}; exits with status 1 at the first damaged file", VerifyOptions, make=make)

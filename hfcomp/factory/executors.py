@@ -62,8 +62,8 @@ def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iter
                 yield futures[future], future.result()
     except BrokenProcessPool:
         raise StageError(
-            "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: repeat the "
-            "call with fewer workers or smaller shards to resume."
+            "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: run it "
+            "again with fewer workers or smaller shards to resume."
         ) from None
     except Exception:  # raised again once the shards in progress are finished and recorded
         pool.shutdown(cancel_futures=True)

@@ -70,7 +70,7 @@ NEGATIVES = Builder(
     CardText(
         "Hard negative captions",
         "A negative caption is the caption with something changed that should make it untrue of the image. The "
-        "negatives were not reviewed individually: some are true all the same, and some are not fluent English.",
+        "negatives were not reviewed individually: some may still be true of it, and some are not fluent English.",
         {
             "`caption`": "the true caption",
             "`negative_captions`": "false captions, the same number in every row; an empty string means no negative",
@@ -93,7 +93,7 @@ CONCEPTS = Builder(
     ConceptOptions,
     CardText(
         "Noun phrases",
-        "The things that a caption names, as found by a parser: concepts for C2LIP (arXiv:2603.25722). The phrases "
+        "The noun phrases of each caption, found by a parser, as concepts for C2LIP (arXiv:2603.25722). The phrases "
         "were not reviewed individually.",
         {
             "`caption`": "the caption",

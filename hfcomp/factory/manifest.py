@@ -127,8 +127,8 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
         **sums(records),
         "shards": list(records),
     }
-    # The manifest is written before the records go. A kill in between leaves both, and the next start closes the
-    # build again with the same bytes.
+    # The manifest is written before the records are removed. If the process is killed in between, both exist, and the
+    # next start closes the build again with the same bytes.
     write_json(folder / MANIFEST, manifest, sort_keys=True)
     shutil.rmtree(folder / UNFINISHED)
     return manifest
@@ -189,7 +189,8 @@ def _check_free(folder: Path) -> None:
         )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / UNFINISHED).iterdir()] if there == [UNFINISHED] else there
-    reject_other_files(folder, [name for name in ours if not name.startswith(PLAN)])  # a kill leaves it half-written
+    # A killed process may have left the plan half-written.
+    reject_other_files(folder, [name for name in ours if not name.startswith(PLAN)])
 
 
 def reject_other_files(folder: Path, names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Builds hard negative captions: makes the source, the stages and their identity from options."""
+"""Builds hard negative captions: reads the source, and turns options into stages and the facts that identify them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class NegativeBuild(DatasetBuild):
     """Builds hard negative captions."""
 
     def inputs(self) -> BuildInputs:
-        """Rows without earlier negatives, and the stages, which record models and versions but no local paths."""
+        """Returns the rows without columns of earlier negatives, and the stages.
+
+        The stages record models and versions, but no local paths.
+        """
         options = self.options
         # Checked before a source is downloaded.
         check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
@@ -92,16 +95,16 @@ def _model_facts(options: NegativeOptions) -> dict[str, Any]:
 def make_checked_negatives(
     *, false_negative_model: str | None = None, false_negative_margin: float = 0.0, **settings: Any
 ) -> Callable[[Batch], Batch]:
-    """Makes `TextNegatives`, with a dual-encoder filter if given."""
+    """Makes `TextNegatives`, with a `FalseNegativeFilter` if a dual encoder is given."""
     checks = []
     if false_negative_model is not None:
         device = settings.get("device")
-        checks.append(FalseNegatives(false_negative_model, margin=false_negative_margin, device=device))
+        checks.append(FalseNegativeFilter(false_negative_model, margin=false_negative_margin, device=device))
     return TextNegatives(checks=checks, **settings)
 
 
-class FalseNegatives:
-    """Drops negatives that, for a dual encoder, fit the image as well as the caption."""
+class FalseNegativeFilter:
+    """Drops negatives whose cosine with the image is at least `margin` above the caption's, by a dual encoder."""
 
     def __init__(self, model: str, *, margin: float, device: str | None) -> None:
         self._embedder = Embedder(model, device=device)
@@ -121,6 +124,8 @@ class FalseNegatives:
         images = np.stack([self._images[place] for place in places])
         captions = [batch["caption"][place] for place in places]
         vectors = self._embedder.texts([*captions, *texts]).vectors
-        true, negative = vectors[: len(texts)], vectors[len(texts) :]
-        flags = is_false_negative((images * true).sum(-1), (images * negative).sum(-1), margin=self._margin)
+        caption_scores, negative_scores = (
+            (images * part).sum(-1) for part in (vectors[: len(texts)], vectors[len(texts) :])
+        )
+        flags = is_false_negative(caption_scores, negative_scores, margin=self._margin)
         return [FALSE_NEGATIVE if flag else None for flag in flags]

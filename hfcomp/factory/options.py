@@ -57,13 +57,13 @@ class Workers:
 
     def __post_init__(self) -> None:
         if self.executor not in get_args(ExecutorName):
-            raise ValueError(f"executor is {self.executor!r}; expected {' or '.join(get_args(ExecutorName))}.")
+            raise ValueError(f"--executor: found {self.executor!r}, expected {' or '.join(get_args(ExecutorName))}.")
         if self.number < 1:
-            raise ValueError(f"num_workers is {self.number}; expected 1 or more.")
+            raise ValueError(f"--num_workers: found {self.number}, expected 1 or more.")
         if self.gpus is not None and self.executor != "ray":
-            raise ValueError("gpus_per_worker needs executor ray; local workers take this machine's GPUs in turn.")
+            raise ValueError("--gpus_per_worker needs --executor ray; local workers take this machine's GPUs in turn.")
         if self.gpus is not None and self.gpus < 0:
-            raise ValueError(f"gpus_per_worker is {self.gpus:g}; expected 0 or more.")
+            raise ValueError(f"--gpus_per_worker: found {self.gpus:g}, expected 0 or more.")
 
 
 Source = Annotated[
@@ -78,7 +78,7 @@ Parser = Annotated[str, "Caption parser: spacy:NAME or rules."]
 GrammarTolerance = Annotated[
     float | None,
     Needs("grammar_model", advice=", such as openai-community/gpt2"),
-    "Nats per token that a negative may lose against its caption.",
+    "How much less likely than its caption a negative may be, in nats per token.",
 ]
 
 
@@ -95,7 +95,7 @@ class BuildOptions(Options):
     column_names: ColumnNames = ""
     columns: Annotated[
         str | None,
-        "Source columns to keep in addition to license and the required ones, comma-separated; by default all.",
+        "Source columns to keep, comma-separated, besides license and those the build needs (default: all).",
     ] = None
     limit: Annotated[Count | None, "Read only the first N rows."] = None
     shard_size: Annotated[Count, "Rows of the source per file."] = ROWS_PER_SHARD
@@ -109,14 +109,14 @@ class BuildOptions(Options):
         Amount | None,
         THIS_MACHINE,
         Needs("executor", "ray", "; local workers take this machine's GPUs in turn"),
-        "GPUs per actor on Ray; by default one if the cluster has any.",
+        "GPUs per actor on Ray. Defaults to one if the cluster has any.",
     ] = None
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT
     allow_outside_files: Annotated[bool, "Also copy image files from outside the source's folder."] = False
     only_adaptable: Annotated[
         bool,
-        "Leave out rows whose license forbids adaptation or is unknown; required to publish the dataset.",
+        "Leave out rows whose license forbids adaptation or is unknown; without them, the dataset can be published.",
     ] = False
 
     @classmethod
@@ -149,10 +149,10 @@ class CaptionOptions(BuildOptions):
         str | None, Spelling("FILE"), "File with captions to join by key: JSON, CSV or Parquet."
     ] = None
     key_column: Annotated[
-        str | None, Needs("captions_file"), "Source column with the key, such as json.url; by default __key__."
+        str | None, Needs("captions_file"), "Source column with the key, such as json.url (default: __key__)."
     ] = None
     captions_columns: Annotated[
-        str | None, Needs("captions_file"), "Key and caption columns of captions_file; by default key,caption."
+        str | None, Needs("captions_file"), "Key and caption columns of captions_file (default: key,caption)."
     ] = None
 
     reads_english: ClassVar[bool] = True
@@ -242,18 +242,20 @@ class LanguageModelOptions(Options):
     ] = "Qwen/Qwen3-32B"
     temperature: Annotated[Amount, "Sampling temperature of the first attempt; each further attempt adds 0.2."] = 0.7
     attempts: Annotated[
-        Count, "Consecutive rejected answers per caption before the caption is left without an answer."
+        Count, "Number of answers in a row that may be rejected before a caption is left without one."
     ] = 3
     thinking: Annotated[
         Literal["off", "as_served"],
-        "off sends chat_template_kwargs, which vLLM supports; as_served sends no such field.",
+        "off turns thinking off through chat_template_kwargs, which vLLM supports; as_served leaves it as the server "
+        "sets it.",
     ] = "off"
     plain_answers: Annotated[bool, "Request plain text instead of JSON, for servers without structured output."] = (
         False
     )
     request_options: Annotated[
         str,
-        "Request fields to add, replace or (null) remove, for example max_tokens=4096,seed=null; or JSON.",
+        "Fields to add to the request, to replace in it or, with the value null, to remove from it, for example "
+        "max_tokens=4096,seed=null; or JSON.",
     ] = ""
     concurrency: Annotated[Count, THIS_MACHINE, "Concurrent requests."] = 64
     retries: Annotated[Size, THIS_MACHINE, "Retries of a failed request, with growing pauses."] = 5
@@ -264,7 +266,7 @@ class LanguageModelOptions(Options):
         str | None,
         THIS_MACHINE,
         Spelling("DIR"),
-        "Folder of cached answers; by default HF_HOME/hfcomp/answers.",
+        "Folder of cached answers (default: HF_HOME/hfcomp/answers).",
     ] = None
     llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests per transformers batch."] = 16
 
@@ -281,14 +283,14 @@ class WriterOptions(LanguageModelOptions):
 
     writer: Annotated[
         Literal["endpoint", "transformers", "substitute"],
-        "endpoint queries the server at base_url; transformers runs a small model in process; substitute takes "
-        "another word from the keyword's group and needs no model.",
+        "endpoint queries the server at base_url; transformers runs a small model in this process; substitute "
+        "replaces the keyword with another word of its group and needs no model.",
     ] = "endpoint"
 
 
 @dataclass(kw_only=True)
 class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
-    """Hard negative captions: keywords, swaps, mask filling and language models."""
+    """Hard negative captions from keywords, swaps, mask filling and language models."""
 
     what: ClassVar[str] = "negatives"
     kinds: Annotated[
@@ -299,23 +301,23 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
     num_negatives: Annotated[Count, "Negatives per caption."] = 1
     seed: Annotated[int, "Random seed."] = 0
     parser: Annotated[Parser, "Parser for swap and mask: spacy:NAME or rules."] = DEFAULT_PARSER
-    fill_model: Annotated[str | None, "Masked language model for mask; by default FacebookAI/roberta-base."] = None
+    fill_model: Annotated[str | None, "Masked language model for mask (default: FacebookAI/roberta-base)."] = None
     keyword_table: Annotated[
         str | None, Spelling("FILE"), "YAML file with your own concepts, which replace the paper's."
     ] = None
-    keyword_matching: Annotated[Literal["paper", "extended"], "extended also matches plurals and corrects a/an."] = (
-        "paper"
-    )
+    keyword_matching: Annotated[
+        Literal["paper", "extended"], "extended also matches plurals and any case, and corrects a/an."
+    ] = "paper"
     drop_same_words: Annotated[bool, "Drop texts that only reorder the caption's words."] = False
     grammar_model: Annotated[str | None, "Drop texts that this causal language model finds ungrammatical."] = None
     grammar_tolerance: GrammarTolerance = None
-    false_negative_model: Annotated[str | None, "Drop texts that, for this dual encoder, are true of the image."] = (
-        None
-    )
+    false_negative_model: Annotated[
+        str | None, "Drop texts that this dual encoder scores above the caption for the caption's image."
+    ] = None
     false_negative_margin: Annotated[
         float,
         Needs("false_negative_model", advice=", such as openai/clip-vit-base-patch32"),
-        "Cosine by which such a text must exceed the caption.",
+        "Cosine margin by which such a text must at least exceed the caption.",
     ] = 0.0
     only_with_negative: Annotated[bool, "Leave out captions without a negative."] = False
     max_without_negative: Annotated[
@@ -335,7 +337,7 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
         needed = (("fill_model", "mask"), ("keyword_table", "keyword"), ("base_url", "llm"), ("answer_cache", "llm"))
         for name, generator in needed:
             if getattr(self, name) and not self.has_kind(generator):
-                raise ValueError(f"--{name} needs the kind {generator}.")
+                raise ValueError(f"--{name} has an effect only if --kinds includes {generator}.")
 
     @property
     def reads_english(self) -> bool:
@@ -354,13 +356,13 @@ class ConceptOptions(CopiedImageOptions, CaptionOptions):
     what: ClassVar[str] = "concepts"
     parser: Parser = DEFAULT_PARSER
     max_concepts: Annotated[
-        Count | None, "Keep the first N phrases of a caption and count the others; by default all."
+        Count | None, "Keep the first N phrases of a caption and count the others (default: all)."
     ] = None
 
 
 @dataclass(kw_only=True)
 class NeighborOptions(CopiedImageOptions):
-    """Nearest images (NegCLIP)."""
+    """Nearest images of each image (NegCLIP)."""
 
     what: ClassVar[str] = "neighbors"
     model: Annotated[str, "Hub id or folder of the embedding model."]

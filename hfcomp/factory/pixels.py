@@ -22,6 +22,7 @@ from hfcomp.data.pixels.store_writer import StoreWriter
 from hfcomp.data.urls import UrlAccess
 from hfcomp.factory.pixel_options import PixelOptions
 from hfcomp.modeling import load_processor
+from hfcomp.reporting.format import count_text
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.store import size_text
 
@@ -77,7 +78,7 @@ def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, p
             "--column_names image=<its name>."
         )
     check_image_files(dataset, columns, one_is_enough=True)
-    log(f"{len(dataset):,} rows from {options.source}")
+    log(f"{count_text(len(dataset), 'row')} from {options.source}")
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))
     with StoreWriter(options.output, transform, log=log) as writer:

@@ -26,8 +26,8 @@ class PublishOptions(Options):
     push_to_hub: Annotated[
         str | None,
         Spelling("NAME"),
-        "Hub dataset that receives the finished set, for example my-org/my-set. Write access is checked before the "
-        "build starts.",
+        "Hub dataset to push the finished dataset to, for example my-org/my-dataset. Write access is checked before "
+        "the build starts.",
     ] = None
     private: Annotated[Private, _NEEDED] = False
     revision: Annotated[Revision, _NEEDED] = None

@@ -62,7 +62,7 @@ def make_on_ray(
                         yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            raise StageError(f"Ray failed: {reason}. Finished shards are kept: repeat the call to resume.") from error
+            raise StageError(f"Ray failed: {reason}. Finished shards are kept: run it again to resume.") from error
     if failed:
         raise StageError(failed["error"]) from (RuntimeError(failed["trace"]) if failed["trace"] else None)
 
@@ -136,7 +136,7 @@ def _count_try(job: Job, index: int) -> None:
     if tries >= MAX_TRIES:
         raise StageError(
             f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
-            "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
+            "memory. Finished shards are kept: run it again with smaller shards or fewer workers to resume."
         )
     # The file's size is the count. The file is replaced atomically, so an actor that is lost at this line adds no try.
     write_bytes(path, b"." * (tries + 1))

@@ -190,7 +190,7 @@ def _check_inputs(
     if not len(dataset):
         raise ValueError("the source has no rows. Check its split and filters.")
     if rows_per_shard < 1:
-        raise ValueError(f"rows_per_shard is {rows_per_shard}; expected 1 or more.")
+        raise ValueError(f"rows_per_shard: found {rows_per_shard}, expected 1 or more.")
     if not stages:
         raise ValueError("no stages were given; expected at least one.")
     reserved = [name for name in (*dataset.column_names, *features) if name in RESERVED]

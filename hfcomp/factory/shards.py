@@ -42,7 +42,7 @@ BYTES_PER_GROUP = 90_000_000
 # Column for the number of the row in the source, written if a build's features name it. If the source has the column,
 # as in a chain of builds, it is also recorded with each row that is set aside.
 SOURCE_ROW = "source_row"
-KEPT = "Finished shards are kept: once there is room, repeat the call to resume."
+KEPT = "Finished shards are kept: once there is room, run it again to resume."
 
 Batch = dict[str, list[Any]]
 StageFunction = Callable[[Batch], Batch]

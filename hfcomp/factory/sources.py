@@ -77,7 +77,7 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
         _check_images_are_named(dataset, options.source, part, names)
     if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
-            f"column 'image' of {options.source} contains texts such as {dataset[0]['image']!r}, expected images. "
+            f"column 'image' of {options.source} contains strings such as {dataset[0]['image']!r}, expected images. "
             "File names are resolved only next to a local file or folder: download the dataset and pass its folder as "
             "--source; or build without images: --columns caption."
         )
@@ -92,24 +92,24 @@ def read_captioned_rows(
     is_old: Callable[[str], bool],
     needed: Sequence[str] = (),
     needed_by: str = "",
-    joined_by: Sequence[str] = (),
+    always_kept: Sequence[str] = (),
 ) -> Dataset:
     """Reads the rows to build from, with captions and without columns of an earlier build of the same kind.
 
-    Rows with images get an `image_id` that identifies the photograph, unless `joined_by` names it.
+    Rows with images get an `image_id` that identifies the photograph, unless `always_kept` names it.
 
     Args:
         is_old: Whether a column describes an earlier build.
         needed: Further required columns.
         needed_by: Option that requires them, for errors.
-        joined_by: Columns that are kept if they exist, whatever `--columns` says.
+        always_kept: Columns that are kept if they exist, whatever `--columns` names.
     """
     dataset = read_source(options, log)
     _check_captions(dataset, options.source)
     if options.reads_english and (note := language_note(_sampled_captions(dataset))):
         log(note)
     require_columns(dataset, needed, needed_by=needed_by, rename=RENAME)
-    needed = [*needed, *(name for name in joined_by if name in dataset.column_names)]
+    needed = [*needed, *(name for name in always_kept if name in dataset.column_names)]
     kept = kept_columns(dataset, options.columns)
     left = [name for name in kept if is_old(name)]
     if left and options.columns is not None:
@@ -124,7 +124,7 @@ def read_captioned_rows(
         # A row becomes several rows, which must be recognizable as rows of the same image.
         dataset = with_image_ids(dataset, photographs_or_rows(dataset))
         needed = [*needed, IMAGE_ID]
-    elif "image" in (*needed, *kept) and IMAGE_ID not in joined_by:  # a build that joins by it derives it itself
+    elif "image" in (*needed, *kept) and IMAGE_ID not in always_kept:  # a build that joins on it derives it itself
         dataset = with_image_ids(dataset)
         kept = [*kept, *({IMAGE_ID} & {*dataset.column_names})]
     return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
@@ -161,7 +161,7 @@ def _check_captions(dataset: Dataset, source: str) -> None:
         raise ValueError(f"{source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
     kind = dataset.features["caption"]
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
-        raise ValueError(f"column 'caption' contains {kind}; expected texts or lists of texts.")
+        raise ValueError(f"column 'caption' contains {kind}; expected strings or lists of strings.")
 
 
 def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:

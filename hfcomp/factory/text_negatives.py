@@ -1,7 +1,8 @@
-"""Stages that give captions hard negatives, from several generators in turn, with filters and counts of drops.
+"""Stages that add hard negatives to captions.
 
-A caption's negatives depend on the caption, the seed and the settings, but not on other rows, their order, shards or
-processes. A request for fewer negatives returns the first of a larger request.
+They take texts from several generators in turn, filter them, and count dropped texts. A caption's negatives depend on
+the caption, the seed and the settings, but not on other rows, their order, shards or processes. With a smaller
+`num_negatives`, a caption gets the first of the negatives that it would get with a larger one.
 """
 
 from __future__ import annotations
@@ -26,31 +27,33 @@ from hfcomp.reading import nearest
 
 GENERATORS = ("keyword", "swap", "mask", "llm")
 NO_CAPTION = "no caption"
-PASSED_OVER = CAPTIONS("passed over, ")
-FEWER = CAPTIONS("with fewer than requested")
-REORDERED = FLAGGED("the caption's words in another order")
+SKIPPED = CAPTIONS("passed over, ")
+TOO_FEW = CAPTIONS("with fewer than requested")
+SAME_WORDS_LABEL = FLAGGED("the caption's words in another order")
 
-# Takes rows of a batch and a text for each. Returns the reason for dropping each text, or None.
+# Takes a batch, positions of rows in it, and a text for each position. Returns each text's reason to drop it, or None.
 Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
 
 
 def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
-    """The stage that makes `caption` one text per row. Rows without a text, or with one too long, are set aside.
+    """The stage that makes `caption` one text per row.
+
+    Rows without a text, and rows whose text is too long or not valid Unicode, are set aside.
 
     Args:
         which: Choice among the captions of a row, see `choose_texts`. Skipped captions are counted.
     """
     if which not in get_args(CaptionChoice):
-        raise ValueError(f"captions is {which!r}; expected one of {', '.join(get_args(CaptionChoice))}.")
+        raise ValueError(f"captions: found {which!r}, expected one of {', '.join(get_args(CaptionChoice))}.")
 
     def captions(batch: Batch) -> Batch:
         places, texts, reasons, counts = [], [], [], []
         for place, value in enumerate(batch["caption"]):
             usable = texts_of(value)
             chosen, problems = choose_texts(usable, which) if usable else ([""], [])
-            passed_over = Counter(problem.partition(":")[0] for problem in problems)
+            skipped = Counter(problem.partition(":")[0] for problem in problems)
             for text in chosen:
-                counts.append({f"{PASSED_OVER}{problem}": number for problem, number in passed_over.items()})
+                counts.append({f"{SKIPPED}{problem}": number for problem, number in skipped.items()})
                 places.append(place)
                 texts.append(text)
                 reasons.append(caption_problem(text) if text else NO_CAPTION)
@@ -64,12 +67,12 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
 def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
     """Raises ValueError for unknown or repeated kinds."""
     if isinstance(kinds, str) or not kinds:
-        raise ValueError(f"kinds is {kinds!r}; expected some of {', '.join(GENERATORS)}.")
+        raise ValueError(f"kinds: found {kinds!r}, expected a list of one or more of {', '.join(GENERATORS)}.")
     for kind in kinds:
         generator, _, part = kind.partition(":")
         if generator not in GENERATORS:
             raise ValueError(f"unknown kind {kind!r}.{nearest(generator, GENERATORS)} Known: {', '.join(GENERATORS)}.")
-        parts = _parts(generator, table)
+        parts = _parts_of_generator(generator, table)
         if ":" in kind and part not in parts:
             raise ValueError(
                 f"{kind!r}: {part!r} is not a part of {generator!r}.{nearest(part, parts)} Known: {', '.join(parts)}."
@@ -85,9 +88,9 @@ def needs_parser(kinds: Iterable[str]) -> bool:
 class TextNegatives:
     """Adds the negative columns to batches of captions, in `run_stages` or `Dataset.map(batched=True)`.
 
-    Slots are filled in turn: one negative of each kind in the given order, then a second of each. If one kind runs
-    out, the others fill in. If all run out, the slot is an empty string, which training masks. A dropped text is
-    replaced by the next text.
+    Slots are filled in turn: one negative of each kind in the given order, then a second of each. If a kind has no
+    more negatives, the other kinds fill its slots. If none has more, the slot is an empty string, which training
+    masks. A dropped text is replaced by the next text.
 
     Args:
         kinds: `keyword`, `swap`, `mask` and `llm`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
@@ -97,15 +100,15 @@ class TextNegatives:
         fill_model: Hub id or folder of the masked language model for `mask`; defaults to that of `MaskFiller`.
         keyword_table: YAML file of keywords; defaults to Table 6 of Rösch et al. 2024.
         keyword_matching: `paper`, or `extended`, which matches more forms.
-        drop_same_words: Whether to drop texts that reorder the caption's words, which are otherwise counted. This
-            drops most of `swap`.
-        grammar_model: Hub id or folder of a causal language model. A text is dropped if the model finds it broken but
-            accepts the caption. By default no text is dropped.
+        drop_same_words: Whether to drop texts that only reorder the caption's words. Otherwise, they are kept and
+            counted. Dropping them removes most texts of `swap`.
+        grammar_model: Hub id or folder of a causal language model. A text is dropped if the model finds it
+            ungrammatical, but not the caption. By default no text is dropped.
         grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
         device: Device of these models; defaults to a GPU if available.
         writer: Settings of `hfcomp.factory.writers.llm_client.build_llm_client`, for the kinds `llm`.
-        attempts: Number of consecutive questions about a caption without a kept negative after which the writer is not
-            asked again. At most this number of questions is asked per negative.
+        attempts: Maximum number of consecutive questions about a caption that yield no kept negative. After that, the
+            writer is not asked about it again, so a negative costs at most this many questions.
         checks: Further filters, applied to texts that pass the built-in ones.
         only_with_negative: Whether to set aside captions without a negative.
 
@@ -133,9 +136,9 @@ class TextNegatives:
         only_with_negative: bool = False,
     ) -> None:
         if num_negatives < 1:
-            raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+            raise ValueError(f"num_negatives: found {num_negatives}, expected 1 or more.")
         if keyword_matching not in MATCHINGS:
-            raise ValueError(f"keyword_matching is {keyword_matching!r}; expected one of {', '.join(MATCHINGS)}.")
+            raise ValueError(f"keyword_matching: found {keyword_matching!r}, expected one of {', '.join(MATCHINGS)}.")
         self._table = PAPER_TABLE if keyword_table is None else read_keyword_table(keyword_table)
         self._matching = MATCHINGS[keyword_matching]
         check_kinds(kinds, self._table)
@@ -161,20 +164,21 @@ class TextNegatives:
         # may use the image.
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
         docs = self._parse(shared)
-        before, answers = self._rejections(), self._answers()
-        for kind in range(len(self._kinds)):
-            self._request(kind, list(shared), shared, docs)
+        before, answers = self._rejections(), self._answer_counts()
+        for kind_index in range(len(self._kinds)):
+            self._request(kind_index, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
         open_rows = list(range(len(rows)))
         # All open rows advance together, so parsers and models get batches instead of single texts.
         while open_rows:
             open_rows = self._advance(batch, rows, open_rows, shared, docs)
-        counts = [self._counts(row) for row in rows]
-        if counts:  # a generator reports only totals of its rejections
+        counts = [self._count_row(row) for row in rows]
+        if counts:
+            # Generators report only totals of their rejections, so the batch's rejections are added to its first row.
             counts[0].update(self._rejections() - before)
         result = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
         if self._llm:
-            result[THIS_RUN] = this_run(self._answers(), answers, len(rows))
+            result[THIS_RUN] = this_run(self._answer_counts(), answers, len(rows))
         if self._only_with_negative:
             result[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
         return result
@@ -194,14 +198,14 @@ class TextNegatives:
         undecided: dict[int, None] = {}
         for place in open_rows:
             row = rows[place]
-            kind = row.choose(self._number)
-            if kind is None:
+            kind_index = row.choose(self._number)
+            if kind_index is None:
                 unseen += [(place, negative.text) for negative in row.chosen if negative.text not in row.verdicts]
             else:
-                wanted.setdefault(kind, {})[row.caption] = None
+                wanted.setdefault(kind_index, {})[row.caption] = None
                 undecided[place] = None
-        for kind, captions in wanted.items():
-            self._request(kind, list(captions), shared, docs)
+        for kind_index, captions in wanted.items():
+            self._request(kind_index, list(captions), shared, docs)
         for (place, text), reason in zip(unseen, self._verdicts(batch, unseen), strict=True):
             rows[place].verdicts[text] = reason
             if reason is not None:
@@ -227,28 +231,34 @@ class TextNegatives:
 
     def _request(
         self,
-        kind: int,
+        kind_index: int,
         captions: Sequence[str],
         shared: Mapping[str, list[Proposals]],
         docs: Mapping[str, Any],
     ) -> None:
-        """Requests more proposals. A longer list replaces the shorter one; a language model's answers are appended."""
+        """Requests more proposals.
+
+        Other generators return the whole longer list, which replaces the shorter one; a language model's answers are
+        appended.
+        """
         # Captions with the same progress go into one batch.
+        kind = self._kinds[kind_index]
         by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
-            before = shared[caption][kind]
+            before = shared[caption][kind_index]
             # The share is rounded up, so the kinds together propose enough.
             number = before.next_number(-(-self._number // len(self._kinds)))
             by_number.setdefault((before.requested, number), []).append(caption)
         for (start, number), texts in by_number.items():
-            if (model := self._llm.get(self._kinds[kind])) is not None:
+            if (model := self._llm.get(kind)) is not None:
                 answers = model.propose(texts, start=start, end=number, seed=self._seed)
                 for text, more in zip(texts, answers, strict=True):
-                    shared[text][kind] = Proposals([*shared[text][kind].negatives, *more], number, self._attempts)
+                    negatives = [*shared[text][kind_index].negatives, *more]
+                    shared[text][kind_index] = Proposals(negatives, number, self._attempts)
                 continue
-            proposed = self._propose(self._kinds[kind], texts, [docs[text] for text in texts if text in docs], number)
+            proposed = self._propose(kind, texts, [docs[text] for text in texts if text in docs], number)
             for text, negatives in zip(texts, proposed, strict=True):
-                shared[text][kind] = Proposals(negatives, number)
+                shared[text][kind_index] = Proposals(negatives, number)
 
     def _propose(self, kind: str, captions: Sequence[str], docs: Sequence[Any], number: int) -> list[list[Negative]]:
         generator, _, part = kind.partition(":")
@@ -270,25 +280,25 @@ class TextNegatives:
                 rejections.update({label(name): number for name, number in generator.rejected.items()})
         return rejections
 
-    def _answers(self) -> Counter[str]:
+    def _answer_counts(self) -> Counter[str]:
         """Number of answers so far. All kinds share a client."""
         return next((model.counts for model in self._llm.values()), Counter())
 
-    def _counts(self, row: Row) -> Counter[str]:
+    def _count_row(self, row: Row) -> Counter[str]:
         counts = Counter(MADE(negative.kind) for negative in row.chosen)
         counts.update(DROPPED(reason) for reason in row.verdicts.values() if reason)
         if row.duplicates:
             counts[DROPPED(DUPLICATE)] += row.duplicates
         if reordered := sum(has_same_words(row.caption, negative.text) for negative in row.chosen):
-            counts[REORDERED] += reordered
+            counts[SAME_WORDS_LABEL] += reordered
         if not row.chosen:
             counts[WITHOUT] += 1
         elif len(row.chosen) < self._number:
-            counts[FEWER] += 1
+            counts[TOO_FEW] += 1
         return counts
 
 
-def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
+def _parts_of_generator(generator: str, table: KeywordTable) -> Sequence[str]:
     if generator == "keyword":
         return table.names
     if generator == "swap":

@@ -24,8 +24,8 @@ class SetFolders:
     """Folders of a dataset's configurations on this machine.
 
     Attributes:
-        configs: folder of each configuration, or of each part; `load_dataset` loads the first by default.
-        whole: folder of the card that covers all of them, if they are exactly what one build wrote.
+        configs: Folder of each configuration, or of each part; `load_dataset` loads the first by default.
+        whole: Folder of the card that covers all of them, if they are exactly what one build wrote.
     """
 
     configs: Mapping[str, Path]

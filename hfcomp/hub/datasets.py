@@ -28,6 +28,7 @@ from hfcomp.data.publishing import LICENSE, allows_adaptation
 from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
 from hfcomp.hub.options import PushOptions
 from hfcomp.hub.repositories import Repository
+from hfcomp.reporting.format import count_text
 
 KIND = "dataset"
 _OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/(?:train|test)-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
@@ -64,7 +65,7 @@ def push_built_sets(
         rows = _manifest(folder)["rows"]
         verify_set(folder, log=lambda _: None)
         check_publishable(folder, allow_unknown_licenses=options.allow_unknown_licenses)
-        log(f"{name}: {rows:,} rows of {folder}, verified")
+        log(f"{name}: {count_text(rows, 'row')} of {folder}, verified")
     files = {sets.place(name) + file: path for name, folder in sets.configs.items() for file, path in _files(folder)}
     if sets.whole and read_views(sets.whole):
         files |= {name: sets.whole / name for name in _PART_FILES}
@@ -94,14 +95,14 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
         if "concreteness" in name and (number := sum(map(_rated_rows, _column(paths, name)))):
             raise NotPublishableError(
                 f"{folder}: column {name!r} has concreteness ratings in {number:,} rows, and their license (CC "
-                "BY-NC-ND) does not allow publishing them. Build the set into another folder without the column, "
-                "`hfcomp build WHAT --columns NAMES`. hfcomp joins the ratings from your own file when it loads a set "
-                "(a recipe's concreteness_ratings)."
+                "BY-NC-ND) does not allow publishing them. Build the dataset again in another folder, without this "
+                "column: `hfcomp build KIND --columns NAMES`. hfcomp joins the ratings from your own file when it "
+                "loads a dataset (a recipe's concreteness_ratings)."
             )
     licenses = _licenses(folder, paths)
     adaptable = any(map(allows_adaptation, licenses))  # otherwise no row would be left
     fix = (
-        "Build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
+        "Build it again in another folder with `hfcomp build KIND --only_adaptable`, or without `--any_license`."
         if adaptable
         else "Build it from images that may be adapted."
     )
@@ -109,7 +110,8 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
     if not allow_unknown_licenses:
         fix = "Pass --allow_unknown_licenses if all may be published"
         fix += (
-            ", or build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
+            ", or build it again in another folder with `hfcomp build KIND --only_adaptable`, or without "
+            "`--any_license`."
             if adaptable
             else "."
         )
@@ -121,7 +123,7 @@ def _check_whole(folder: Path) -> None:
     step = folder.absolute().parent
     whole = set_of_part(folder) or (step.parent if step.name == STEPS_FOLDER and read_views(step.parent) else None)
     if whole:
-        raise ValueError(f"{folder} is only a part of the set {whole}. Push that folder.")
+        raise ValueError(f"{folder} is only a part of the dataset {whole}. Push that folder.")
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

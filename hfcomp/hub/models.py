@@ -63,9 +63,9 @@ class ModelFolder:
     """A model on this machine.
 
     Attributes:
-        place: folder that the user passed, of the run or of the model.
-        folder: model folder.
-        run: folder of the finished run that the model belongs to, or None.
+        place: Folder that the user passed, of the run or of the model.
+        folder: Model folder.
+        run: Folder of the finished run that the model belongs to, or None.
     """
 
     place: Path
@@ -224,9 +224,9 @@ def push_model(
 ) -> str:
     """Pushes the model of a finished run, or the model or adapter in a folder.
 
-    The model is checked first. All files become visible in one commit, so nobody sees half a model, and the same call
-    resumes a failed push. Raises with `advice` if others committed to the repository, unless `options.force` is set.
-    Returns the address of the repository.
+    The model is checked first. All files become visible in one commit, so nobody ever sees an incomplete model, and
+    the same call resumes a failed push. Raises with `advice` if others committed to the repository, unless
+    `options.force` is set. Returns the address of the repository.
     """
     repository = Repository.of(options, KIND, api)
     model = ModelFolder.of(Path(place), options.model)

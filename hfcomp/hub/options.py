@@ -15,9 +15,13 @@ Revision = Annotated[
 Card = Annotated[
     Path | None,
     Spelling("FILE"),
-    "README.md whose text and metadata open the card, for example dataset_builders/negatives/README.md.",
+    "README.md whose text and metadata are placed at the top of the card, for example "
+    "dataset_builders/negatives/README.md.",
 ]
-AllowUnknown = Annotated[bool, "Also push rows without a known license, because you know that all may be published."]
+AllowUnknown = Annotated[
+    bool,
+    "Also push rows without a known license. Use this only if you know that all of them may be published.",
+]
 
 
 @dataclass(kw_only=True)
@@ -45,4 +49,4 @@ class ModelPushOptions(RepositoryOptions):
     model: Annotated[
         str | None, "Folder of the model inside the run folder, for example controls/plain (default: method)."
     ] = None
-    force: Annotated[bool, "Replace what others committed; the Git history keeps it."] = False
+    force: Annotated[bool, "Replace files that others committed; the Git history keeps the old versions."] = False

@@ -74,9 +74,9 @@ class State:
     """The contents of a branch of a repository.
 
     Attributes:
-        head: last commit of the branch.
-        files: paths of the files in the repository.
-        equals_main: whether this is a branch other than main that has no commits of its own.
+        head: Last commit of the branch.
+        files: Paths of the files in the repository.
+        equals_main: Whether this is a branch other than main that has no commits of its own.
     """
 
     head: str
@@ -89,11 +89,11 @@ class Repository:
     """A Hub model or dataset.
 
     Attributes:
-        name: repository id.
-        kind: model or dataset.
-        private: whether to create a new repository as private.
-        branch: branch to push to.
-        api: a `huggingface_hub.HfApi`; defaults to one with the login of this machine.
+        name: Repository id.
+        kind: `model` or `dataset`.
+        private: Whether to create a new repository as private.
+        branch: Branch to push to.
+        api: A `huggingface_hub.HfApi`; defaults to one with the login of this machine.
         address: URL of the repository, set when it is opened.
     """
 

@@ -1,4 +1,4 @@
-"""CLEAR GLASS, pairwise: every image with the texts of its group, and every joint vector with its group's centroid."""
+"""CLEAR GLASS, pairwise: contrasts images with the texts of their group, and joint vectors with its centroid."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def pairwise_group_loss(
         alpha: Weight of the inner loss, 0 to 1.
         mask: [G, N] bool, True = a pair of the group; None means all are pairs.
         image_id: [G, N] long, equal for members with the same image; None = all members differ. Members of two groups
-            with the same image are not contrasted: in the outer loss they are not keys of each other, and in the inner
-            loss a joint vector does not meet the centroid of another group that has its image or its text's image.
-            Within a group, all texts stay positives of all images.
-        text_id: [G, N] long, equal for members with the same caption; None = all members differ. They are treated like
-            members with the same image.
+            with the same image are not contrasted: in the outer loss they are not keys of each other; in the inner
+            loss, a joint vector is not compared with the centroid of another group that has its image or its text's
+            image. Within a group, all texts stay positives of all images.
+        text_id: [G, N] long, equal for members with the same caption; None = all members differ. Members with the same
+            caption are treated like members with the same image.
         rows: This process's slice of G; None computes the whole loss. Given a slice, only the anchors of its groups
             are summed, over the global counts, so the slices of a partition add up to the whole in value and gradient.
 
@@ -58,13 +58,13 @@ def pairwise_group_loss(
         strictly more of the probability than those of any other group, and vice versa), `accuracy_inner` (0 to 1: a
         joint vector is strictly nearest to its own group's centroid). With image_id also `same_image_pairs` (ordered
         pairs of members of two groups with the same image), with text_id `same_text_pairs` (further ones with the same
-        caption). NaN without a group; accuracies also without another group to meet.
+        caption). All are NaN without a group; accuracies also if there is no other group to compare with.
 
     Raises:
         ValueError: If a shape or the mask's type does not match, or a setting is out of its range.
 
     Source:
-        CLEAR GLASS (Suissa et al.), Eqs. 1 to 4, whose temperature is 0.1 and alpha 0.7; it gives no
+        CLEAR GLASS (Suissa et al.), Eqs. 1 to 4, with temperature 0.1 and alpha 0.7; the paper gives no
         inner_temperature. The released code differs; see `released_pairwise_group_loss`.
     """
     check_settings(temperature, inner_temperature, alpha)
@@ -92,7 +92,7 @@ def released_pairwise_group_loss(
     """Computes alpha * outer + (1 - alpha) * inner, with the mean of joint vectors of length 1 as the centroid.
 
     Arguments, metrics and errors are those of `pairwise_group_loss`, and so are both terms, with two exceptions: alpha
-    weights the other term, and a joint vector counts in its group's centroid only by its direction. In the paper, a
+    weights the outer loss, and only the direction of a joint vector counts in its group's centroid. In the paper, a
     long one (of an image and a text that share dimensions) counts for more. In that code, inner_temperature is 0.07,
     and so is the temperature if its command line gives none; the paper's is 0.1.
 
@@ -129,5 +129,5 @@ class _Centroid(torch.autograd.Function):
 
 
 def _centroid(image: Tensor, text: Tensor) -> Tensor:
-    """Returns the sum of the joint vectors of each group, each of length 1: [G, N, D] twice to [G, D]."""
+    """Returns the sum of the L2-normalized joint vectors of each group: [G, N, D] twice to [G, D]."""
     return (text * ((1 / joint_lengths(image, text)) @ image)).sum(1)

@@ -113,7 +113,7 @@ class LearnedMargin(nn.Module):
         super().__init__()
         for name, number in (("start", start), ("minimum", minimum)):
             if not math.isfinite(number):
-                raise ValueError(f"{name} is {number}, expected a finite cosine")
+                raise ValueError(f"{name}: found {number}, expected a finite cosine")
         self.minimum = minimum
         self.value = nn.Parameter(torch.tensor(float(start)))
 
@@ -143,11 +143,11 @@ class RunningThreshold(nn.Module):
     def __init__(self, kinds: int, *, minimum: float = 0.0, maximum: float) -> None:
         super().__init__()
         if kinds < 1:
-            raise ValueError(f"kinds is {kinds}, expected at least 1")
+            raise ValueError(f"kinds: found {kinds}, expected at least 1")
         if not maximum > 0:
-            raise ValueError(f"maximum is {maximum}, expected a value above 0")
+            raise ValueError(f"maximum: found {maximum}, expected a value above 0")
         if not minimum <= maximum or minimum == math.inf:
-            raise ValueError(f"minimum is {minimum}, expected below inf and at most maximum, which is {maximum}")
+            raise ValueError(f"minimum: found {minimum}, expected below inf and at most maximum, which is {maximum}")
         self.minimum, self.maximum = minimum, maximum
         # A buffer is saved and resumed with the model, and no optimizer changes it.
         self.register_buffer("value", torch.full((kinds,), max(0.0, minimum)))
@@ -168,9 +168,9 @@ def _sigmoid_margin(
     concreteness: Tensor, sign: float, minimum: float, maximum: float, threshold: float, temperature: float
 ) -> Tensor:
     if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}, expected a value above 0")
+        raise ValueError(f"temperature: found {temperature}, expected a value above 0")
     if not maximum >= minimum:
-        raise ValueError(f"maximum is {maximum}, expected at least minimum, which is {minimum}")
+        raise ValueError(f"maximum: found {maximum}, expected at least minimum, which is {minimum}")
     rating = _full(concreteness)
     missing = rating.isnan()
     # Filled before the sigmoid, so a missing rating puts no NaN into the backward pass

@@ -33,8 +33,8 @@ def replaced_negative_loss(
     """Computes symmetric InfoNCE whose image-to-text rows have own hard negatives instead of some other rows' texts.
 
     Image row i keeps its width N: column slots[i, k] contains <image_i, negative_text_ik> instead of
-    <image_i, text_slots[i,k]>, and no other image meets that negative. Text to image is plain InfoNCE. The loss is the
-    mean of the two directions, each the mean cross-entropy over its N anchors.
+    <image_i, text_slots[i,k]>, and no other image is compared with that negative. Text to image is plain InfoNCE. The
+    loss is the mean of the two directions, each the mean cross-entropy over its N anchors.
 
     Args:
         image: [N, D], L2-normalized.
@@ -81,7 +81,7 @@ def replaced_negative_loss(
     to_image = _contrast_without(text[part], image, scale, own, negatives[:, :0], part, shared)
 
     loss_to_text, loss_to_image = cross_entropy(to_text) / size, cross_entropy(to_image) / size
-    # An image with own negatives in slots always meets a key. A text meets only other images.
+    # An image with its own negatives in slots always has a further key. The keys of a text are only other images.
     has_negative, count_to_image = replaced.any(1), count_anchors(shared, image)
     count_to_text = count_anchors(shared, image, has_negative)
     hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, has_negative.sum())

@@ -39,8 +39,7 @@ def triplet_clip_loss(
     """Computes the TripletCLIP loss, L(image, text, negative_text) + L(negative_image, negative_text, text).
 
     L(x, y, y') averages two directions. Image to text: x_i against all texts y and y', N x 2N. Text to image: y_i
-    against all images x, N x N. So images and negative images never meet in the same softmax, but texts of both sides
-    do.
+    against all images x, N x N. So images and negative images are never in the same softmax, but texts of both are.
 
     Masks: the first half has all N originals as anchors, and the valid negative texts as further keys. Row i of the
     second half is an anchor, in both directions, only if its negative image and its negative text are valid. The keys
@@ -162,12 +161,12 @@ def _negative_half(
     meets_text = shared.count_left_out(text_valid.long()) + equal < text_valid.sum() + size
     meets_image = shared.count_left_out(image_valid.long()) < image_valid.sum()
     of_text, of_image = (both & meets_text).sum(), (both & meets_image).sum()
-    met = both if number is None else both & (number != other_number)
-    hard = own_negative_logits(image[part].detach(), other[part].detach(), met[part].unsqueeze(1), scale.detach())
+    compared = both if number is None else both & (number != other_number)
+    hard = own_negative_logits(image[part].detach(), other[part].detach(), compared[part].unsqueeze(1), scale.detach())
     metrics = {
         **direction_metrics("negative_image_to_text", loss_to_text, to_text, to_text.top, counted, of_text),
         **direction_metrics("negative_text_to_image", loss_to_image, to_image, to_image.top, counted, of_image),
-        "hard_negative_accuracy_negative_image": hard_negative_accuracy(to_text.entries[:, 0], hard, met.sum()),
+        "hard_negative_accuracy_negative_image": hard_negative_accuracy(to_text.entries[:, 0], hard, compared.sum()),
     }
     left_out = {} if number is None else {"same_text_negatives": equal[part].sum().float()}
     left_out |= shared.count_pairs(ones, anchors, "pairs")

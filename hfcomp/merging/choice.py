@@ -22,7 +22,7 @@ class Point(NamedTuple):
 
 
 def non_dominated(points: Sequence[Point]) -> list[Point]:
-    """The non-dominated points, equal ones included: no other is at least as good in both scores and better in one."""
+    """Returns the points that no other point matches in both scores and beats in one. Equal points are all kept."""
     return [point for point in points if not any(_dominates(other, point) for other in points)]
 
 
@@ -39,8 +39,8 @@ def choose_point(points: Sequence[Point], rule: Rule = "tolerance", tolerance: f
         tolerance: Allowed loss of the general score, from 0 to 1.
 
     Raises:
-        ValueError: For an unknown rule, a tolerance outside 0 to 1, points without the base, or a score that is not
-            finite.
+        ValueError: If the rule is unknown, the tolerance is not between 0 and 1, the base is missing, or a score is
+            not finite.
     """
     check_rule(rule, tolerance)
     base = next((point for point in points if point.alpha == 0), None)
@@ -53,11 +53,11 @@ def choose_point(points: Sequence[Point], rule: Rule = "tolerance", tolerance: f
                 f"points: alpha {point.alpha:g} has the scores {point.composition} and {point.general}, expected "
                 "finite numbers."
             )
-    # Sorted by alpha, because `max` takes the first of equal points: the one nearest to the base changed least.
+    # Sort by alpha, because `max` takes the first of equal points: the one nearest to the base changed least.
     front = sorted(non_dominated(points), key=lambda point: point.alpha)
     if rule == "mean":
         return max(front, key=lambda point: point.composition + point.general)
-    # Never empty: if the base is dominated, the point that dominates it is not below it.
+    # This is never empty: if the base is dominated, the point that dominates it is not below it.
     allowed = [point for point in front if point.general >= base.general - tolerance - SLACK]
     return max(allowed, key=lambda point: point.composition)
 

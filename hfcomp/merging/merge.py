@@ -45,7 +45,7 @@ WRITTEN = (*FILES, POINTS_FILE)
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
 HALVES = "Half of the images chose the point. Except in the table of points, all numbers come from the other half."
 RECORD_FILE = "merge.json"
-Place = str | Path
+ModelSource = str | Path
 
 
 def write_point(
@@ -53,8 +53,8 @@ def write_point(
     alpha: float,
     folder: Path,
     *,
-    base: Place,
-    tuned: Place,
+    base: ModelSource,
+    tuned: ModelSource,
     chosen: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes the model at `alpha`, the tuned model's processor, `merge.json` and a card: the whole folder or nothing.
@@ -73,13 +73,13 @@ def write_point(
 
 
 def merge_record(
-    alpha: float, *, base: Place, tuned: Place, chosen: Mapping[str, Any] | None = None
+    alpha: float, *, base: ModelSource, tuned: ModelSource, chosen: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Content of `merge.json`: `alpha`, both models with their `identity`, what is scaled, and how it was chosen."""
+    """Returns the content of `merge.json`: `alpha`, both models, what is scaled, and how `alpha` was chosen."""
     # Local paths are removed because the folder may be published.
     models = {
-        name: {"path": without_local_paths(str(place)), "weights": identity(place)}
-        for name, place in (("base", base), ("tuned", tuned))
+        name: {"path": without_local_paths(str(source)), "weights": identity(source)}
+        for name, source in (("base", base), ("tuned", tuned))
     }
     adapter = base_of_adapter(tuned) is not None
     return {
@@ -101,7 +101,7 @@ def merge(base: str | Path, tuned: str | Path, alpha: float, folder: Path) -> No
         folder: Output folder. An existing one is replaced.
 
     Raises:
-        ValueError: As in `load_interpolation`, or for an `alpha` outside 0 to 1.
+        ValueError: If `alpha` is not between 0 and 1, or as in `load_interpolation`.
     """
     check_alpha(alpha)
     write_point(load_interpolation(base, tuned), alpha, folder, base=base, tuned=tuned)
@@ -127,13 +127,13 @@ def merge_by_sweep(
         The scores of the points, and the chosen one.
 
     Raises:
-        ValueError: As in `load_interpolation`, `find_proxies` and `split_halves`, or for invalid or unavailable data.
+        ValueError: If data are invalid or unavailable, or as in `load_interpolation`, `find_proxies`, `split_halves`.
     """
     check_device(options.device)
     interpolation = load_interpolation(base, tuned)
     evaluator = _load(options)
     declared = {loaded.benchmark.title: loaded.benchmark.averages for loaded in evaluator.loaded} | MEANS
-    # Runs without scores, so benchmarks that cannot be judged or halved fail before anything is encoded.
+    # This needs no scores, so benchmarks that cannot be measured or halved fail before anything is encoded.
     evaluator.check_names(
         lambda outcomes: (_proxies(outcomes, options=options, declared=declared), split_halves(outcomes))
     )
@@ -155,8 +155,8 @@ def merge_by_sweep(
         interpolation, swept.chosen.alpha, folder / MODEL_FOLDER, base=base, tuned=tuned, chosen=swept.facts() | scored
     )
     write_table(folder / POINTS_FILE, outcomes.table)
-    places = {BASE: base, TUNED: tuned, point_name(swept.chosen.alpha): folder / MODEL_FOLDER}
-    results = _results(swept, reported, evaluator, declared, places, command)
+    sources = {BASE: base, TUNED: tuned, point_name(swept.chosen.alpha): folder / MODEL_FOLDER}
+    results = _results(swept, reported, evaluator, declared, sources, command)
     results.outcomes.write(folder / ITEMS_FILE)
     contents = {**evaluation_to_json(results), "sweep": swept.facts() | scored}
     publish(partial(_report, swept, results, folder), contents, folder / RESULTS_FILE)
@@ -166,9 +166,9 @@ def merge_by_sweep(
 
 def _write_card(folder: Path, record: Mapping[str, Any], contents: Mapping[str, Any], model: str) -> None:
     # The results on the card come from the half that was not used to choose.
-    place = folder / MODEL_FOLDER
-    has_figure = copy_figure(folder / FIGURE, place)
-    write_card(place, merge_card(record, contents, model=model, figure=FIGURE if has_figure else ""))
+    model_folder = folder / MODEL_FOLDER
+    has_figure = copy_figure(folder / FIGURE, model_folder)
+    write_card(model_folder, merge_card(record, contents, model=model, figure=FIGURE if has_figure else ""))
 
 
 def _load(options: SweepOptions) -> Evaluator:
@@ -190,7 +190,7 @@ def _proxies(outcomes: Outcomes, *, options: SweepOptions, declared: Mapping[str
 
 
 def _chosen_name(swept: SweepResult) -> str:
-    # An end is named by what it is, not "alpha 1".
+    # Name the ends "base" and "tuned", not "alpha 0" and "alpha 1".
     chosen = point_name(swept.chosen.alpha)
     return ENDS.get(chosen, chosen)
 
@@ -200,15 +200,15 @@ def _results(
     reported: Outcomes,
     evaluator: Evaluator,
     declared: Mapping[str, Sequence[Average]],
-    places: Mapping[str, str | Path],
+    sources: Mapping[str, ModelSource],
     command: str,
 ) -> EvaluationResults:
     chosen = point_name(swept.chosen.alpha)
-    models = {**{BASE: places[BASE], TUNED: places[TUNED]}, _chosen_name(swept): places[chosen]}
+    models = {**{BASE: sources[BASE], TUNED: sources[TUNED]}, _chosen_name(swept): sources[chosen]}
     table = reported.select(arm=list(dict.fromkeys([*ENDS, chosen]))).table
     return EvaluationResults(
         Outcomes(table.assign(arm=table["arm"].replace(ENDS))),
-        {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
+        {name: {"path": str(source), "weights": identity(source)} for name, source in models.items()},
         declared,
         BASE,
         benchmarks={loaded.benchmark.name: loaded.facts() for loaded in evaluator.loaded},

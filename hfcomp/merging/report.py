@@ -35,7 +35,7 @@ def front_figure(
     first = next(iter(sweeps.values()))
     composition, general = first.lines
     paths = {model: [_stop(swept, point.alpha) for point in swept.points] for model, swept in sweeps.items()}
-    # Drawn once, because all paths begin at the base
+    # The base is drawn once, because all paths begin there.
     paths["base"] = [_stop(first, 0.0, bars=True)]
     axes = f"{general['name']}, percent", f"{composition['name']}, percent"
     panel = Paths(
@@ -53,7 +53,7 @@ def _stop(swept: SweepResult, alpha: float, *, bars: bool = False) -> Stop:
 
 
 def points_table(model: str, swept: SweepResult, *, brief: bool = False) -> Table:
-    """Returns a row per point: its scores with intervals, the differences to the base, and which point is chosen.
+    """Returns a table with a row per point: scores with intervals, differences to the base, and the chosen point.
 
     If brief, to fit a terminal, only differences have intervals.
     """
@@ -63,8 +63,8 @@ def points_table(model: str, swept: SweepResult, *, brief: bool = False) -> Tabl
         for line in swept.lines:
             unit, change = unit_of_line(line), difference(line, name, BASE_POINT)
             minus = "" if name == BASE_POINT else with_interval(change, unit, "+")
-            own = line["models"][name]
-            cells += [decimal(own["value"], unit) if brief else with_interval(own, unit), minus]
+            score = line["models"][name]
+            cells += [decimal(score["value"], unit) if brief else with_interval(score, unit), minus]
         status = "chosen" if point == swept.chosen else "" if point in swept.front else "dominated"
         rows.append([*cells, status])
     header = ["alpha", "composition", "minus base", "general", "minus base", ""]
@@ -94,7 +94,7 @@ def merge_card(
     return Card(
         metadata=card_metadata("WiSE-FT", base=base, results=model_results),
         title=title,
-        summary=f"An image-text dual encoder: a point between {base} and {tuned}, which was tuned from it.",
+        summary=f"An image-text dual encoder interpolated between {base} and {tuned}, a model fine-tuned from {base}.",
         objective="",
         interpolation=Interpolation.of(record["alpha"], record["chosen"]),
         figure=(figure, FIGURE_TEXT) if figure else None,

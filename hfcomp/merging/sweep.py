@@ -31,7 +31,7 @@ BASE_POINT = point_name(0.0)
 
 @dataclass(frozen=True)
 class Proxies:
-    """The measures that points are judged by, one number each."""
+    """The measures by which points are compared, one number each."""
 
     composition: Measure
     general: Measure
@@ -44,7 +44,7 @@ class SweepResult:
     lines: tuple[dict[str, Any], dict[str, Any]]  # composition and general lines of `summarize`; points are models
     points: list[Point]  # in the order of their alphas
     chosen: Point
-    rule: str  # described in words
+    rule: str  # the rule in words
 
     @property
     def front(self) -> list[Point]:
@@ -65,8 +65,8 @@ class SweepResult:
 def few_images_warnings(swept: SweepResult) -> list[str]:
     # With fewer than 100 images, a single image weighs more than the default tolerance of one percentage point.
     return [
-        f"only {line['images']:,} images choose the point by {line['name']}. A single image counts for more than one "
-        "percentage point, so other images may choose a different point. Use more images."
+        f"the choice by {line['name']} rests on only {line['images']:,} images. A single image counts for more than "
+        "one percentage point, so other images may choose a different point. Use more images."
         for line in swept.lines
         if line["images"] * TOLERANCE < 1
     ]
@@ -80,7 +80,7 @@ def find_proxies(
     composition: str | None = None,
     general: str | None = None,
 ) -> Proxies:
-    """Finds the two measures that points are judged by.
+    """Finds the two measures by which points are compared.
 
     Args:
         outcomes: Outcomes of any model.
@@ -91,20 +91,21 @@ def find_proxies(
         general: Measure named in the same way; by default the mean of all general lines, each with the same weight.
 
     Raises:
-        ValueError: For a measure that is not scored, or if nothing compositional or nothing general is scored.
+        ValueError: If a measure is not scored, or nothing compositional or nothing general is scored.
     """
-    known = {measure.name: measure for measure in all_measures(outcomes.aspects, usable_averages(outcomes, declared))}
+    averages = usable_averages(outcomes, declared)
+    measures = {measure.name: measure for measure in all_measures(outcomes.aspects, averages)}
     lines = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
     if composition is not None:
-        gained = find_measure(composition, known, where="composition")
+        improved = find_measure(composition, measures, where="composition")
     else:
-        gained = primary_measure(outcomes, primary, declared)
-    if gained is None:
+        improved = primary_measure(outcomes, primary, declared)
+    if improved is None:
         raise ValueError("No composition is scored. Add a compositional benchmark, such as sugarcrepe.")
     if general is None and not lines:
         raise ValueError("No general ability is scored. Add a general benchmark, such as coco2017_retrieval.")
     mean = mean_of_lines(f"mean of {len(lines)} general lines", lines) if general is None else None
-    return Proxies(gained, mean or find_measure(general or "", known, where="general"))
+    return Proxies(improved, mean or find_measure(general or "", measures, where="general"))
 
 
 def choose(
@@ -129,7 +130,7 @@ def choose(
     summary = summarize(outcomes, models=names, references=[BASE_POINT], measures=measures, images="measure")
     lines = tuple({**line, "name": measure.name} for line, measure in zip(summary, measures, strict=True))
     scores = [[line["models"][name]["value"] for line in lines] for name in names]
-    points = [Point(alpha, *own) for alpha, own in zip(alphas, scores, strict=True)]
+    points = [Point(alpha, *pair) for alpha, pair in zip(alphas, scores, strict=True)]
     chosen = choose_point(points, rule, tolerance)
     return SweepResult((lines[0], lines[1]), points, chosen, rule_text(rule, tolerance))
 
@@ -137,7 +138,7 @@ def choose(
 def split_halves(outcomes: Outcomes) -> tuple[Outcomes, Outcomes]:
     """Splits the items by image into a half to choose with and a half to report."""
     names = outcomes.table["image_id"]
-    # A hash of the photograph decides, not a random draw, so an image is in the same half in every benchmark, under
+    # Use a hash of the photograph instead of a random draw, so an image is in the same half in every benchmark, under
     # all of its names, and in every run.
     keys = {name: photograph_key(name).encode() for name in names.unique()}
     first = {name: hashlib.sha256(key).digest()[0] % 2 == 0 for name, key in keys.items()}

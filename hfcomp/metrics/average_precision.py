@@ -25,7 +25,7 @@ class AveragePrecision:
 
     @property
     def mean(self) -> float:
-        """The mAP: mean over the classes that count, in [0, 1]; NaN if there are none."""
+        """The mAP, which is the mean over the classes that count, in [0, 1]; NaN if there are none."""
         return _mean(self.per_class)
 
     @property
@@ -48,7 +48,7 @@ def average_precision(scores: NDArray[np.floating], labels: NDArray[np.bool_], *
     equals `sklearn.metrics.average_precision_score`; ties among positives only change neither.
 
     A class without positives has no AP, and in a class without negatives every scorer gets 1, even a constant one.
-    Both are left out and counted. Chance is not 0 but about the share of positives, see `chance`.
+    Both kinds are left out and counted. Chance is not 0 but about the share of positives, see `chance`.
 
     Args:
         scores: `[n, C]`, higher is more likely; compared only within a class.
@@ -62,7 +62,7 @@ def average_precision(scores: NDArray[np.floating], labels: NDArray[np.bool_], *
         positives = part.positive.sum(axis=0)
         result[0, columns] = part.precision.sum(axis=0) / positives
         result[1, columns] = 1 - part.retrieved.sum(axis=0) / positives
-        result[2, columns] = _random_order(len(labels), positives)
+        result[2, columns] = _mean_over_orders(len(labels), positives)
     return AveragePrecision(*result)
 
 
@@ -104,11 +104,11 @@ def map_influence(scores: NDArray[np.floating], labels: NDArray[np.bool_], *, ch
         gain = _from_group(np.where(part.retrieved, 1 / part.above, 0.0), part.first)
         loss = _from_group(part.precision / part.above, part.first)
         sorted_slope = (np.where(part.positive, part.precision - value + gain, 0.0) - loss) / positives
-        own = np.empty_like(sorted_slope)
-        np.put_along_axis(own, part.order, sorted_slope, axis=0)
+        image_slope = np.empty_like(sorted_slope)
+        np.put_along_axis(image_slope, part.order, sorted_slope, axis=0)
         # `gain` and `loss` are the two sums in the docstring over positives below k. They were computed in the order
         # of scores, and `put_along_axis` has restored the order of images.
-        slope += own.sum(axis=1)
+        slope += image_slope.sum(axis=1)
         total, classes = total + value.sum(), classes + len(columns)
     if not classes:
         raise ValueError(f"labels: none of the {labels.shape[1]} classes has both positives and negatives.")
@@ -153,15 +153,15 @@ def _rank(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> _Ranked:
     order = np.argsort(scores, axis=0, kind="stable")[::-1]
     ranked = np.take_along_axis(scores, order, axis=0)
     positive = np.take_along_axis(labels, order, axis=0)
-    place = np.arange(len(scores))[:, None]
+    position = np.arange(len(scores))[:, None]
     new = np.ones(scores.shape, dtype=bool)
     new[1:] = ranked[1:] != ranked[:-1]
     # The first and the last position of every image's group, by running maximum and minimum instead of a loop over
     # groups
-    first = np.maximum.accumulate(np.where(new, place, 0), axis=0)
+    first = np.maximum.accumulate(np.where(new, position, 0), axis=0)
     ends = np.ones(scores.shape, dtype=bool)
     ends[:-1] = new[1:]
-    last = np.minimum.accumulate(np.where(ends, place, len(scores))[::-1], axis=0)[::-1]
+    last = np.minimum.accumulate(np.where(ends, position, len(scores))[::-1], axis=0)[::-1]
     count = np.cumsum(positive, axis=0)
     above_positive = np.take_along_axis(count, last, axis=0)
     # Positives of the group: those down to its end, minus those before its first position. The group has no negative
@@ -178,8 +178,8 @@ def _from_group(values: NDArray[np.float64], first: NDArray[np.intp]) -> NDArray
     return np.take_along_axis(np.cumsum(values[::-1], axis=0)[::-1], first, axis=0)
 
 
-def _random_order(images: int, positives: NDArray[np.integer]) -> NDArray[np.float64]:
-    """The mean AP over all orders: a positive at position r has (1 + (r - 1) (P - 1) / (n - 1)) / r on average."""
+def _mean_over_orders(images: int, positives: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Returns the mean AP over all orders; a positive at position r has (1 + (r - 1) (P - 1) / (n - 1)) / r."""
     harmonic = (1 / np.arange(1, images + 1)).mean()
     return harmonic + (positives - 1) / (images - 1) * (1 - harmonic)
 
@@ -194,6 +194,6 @@ def _check(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> None:
         raise ValueError(f"scores {scores.shape} and labels {labels.shape}: expected [n, C] for both.")
     if labels.dtype != np.bool_:
         raise ValueError(f"labels: found {labels.dtype}, expected bool (whether an image has a label).")
-    bad = np.argwhere(np.isnan(scores))
-    if len(bad):
-        raise ValueError(f"scores, image {bad[0][0]}, class {bad[0][1]}: found nan, which cannot be ranked.")
+    missing = np.argwhere(np.isnan(scores))
+    if len(missing):
+        raise ValueError(f"scores, image {missing[0][0]}, class {missing[0][1]}: found nan, which cannot be ranked.")

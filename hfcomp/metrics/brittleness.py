@@ -1,4 +1,4 @@
-"""Brittleness: tests whether a model judges a caption with the same meaning like the original."""
+"""Brittleness: whether a model judges a caption and its rewording with the same meaning alike."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BrittlenessOutcome:
 def brittleness(
     caption: NDArray[np.floating], hard_positive: NDArray[np.floating], hard_negative: NDArray[np.floating]
 ) -> BrittlenessOutcome:
-    """The counter-test to hard negatives (Kamath et al. 2024, "The Hard Positive Truth about Vision-Language ...").
+    """Tests hard positives along with hard negatives (Kamath et al. 2024, "The Hard Positive Truth about ...").
 
     As in the authors' released script, all comparisons are strict, and items whose negative ties with a caption are
     neither correct nor brittle. A scorer that is always wrong is not brittle either, so report brittleness together

@@ -42,7 +42,7 @@ class ChoiceOutcome:
 def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64]:
     """Computes the value of each item, `[n]`: 1 if correct, and 0, 1/2 or 1 for a tie."""
     if tie not in _TIE_CREDIT:
-        raise ValueError(f"tie={tie!r}: expected one of {', '.join(_TIE_CREDIT)}.")
+        raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(_TIE_CREDIT)}.")
     # A constant scorer gets 0 only with "wrong".
     return outcome.correct + _TIE_CREDIT[tie] * outcome.tie
 
@@ -84,11 +84,11 @@ def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDAr
     scores = np.empty(text.shape[:-1], dtype=kind)
     for start in range(0, len(image), _ROWS):
         part = slice(start, start + _ROWS)
-        own = image[part] if text.ndim == 2 else image[part, None]
-        # Not a matrix product, which may sum the columns at its edge in a different order: equal embeddings could
-        # differ in the last bit, and a tie would look like a win. Here every score is a sum over contiguous memory,
-        # whatever the number of items and texts.
-        scores[part] = np.multiply(own, text[part], dtype=kind, order="C").sum(axis=-1)
+        images = image[part] if text.ndim == 2 else image[part, None]
+        # Not a matrix product, which may sum the columns at its edge in a different order: scores of equal embeddings
+        # could differ in the last bit, and a tie would look like a win. Here every score is a sum over contiguous
+        # memory, whatever the number of items and texts.
+        scores[part] = np.multiply(images, text[part], dtype=kind, order="C").sum(axis=-1)
     return scores
 
 

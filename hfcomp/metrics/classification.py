@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from hfcomp.metrics.choice import ChoiceOutcome
 
 Scores: TypeAlias = NDArray[np.floating] | Callable[[int, int], NDArray[np.floating]]
-"""`[n, C]`, or a function from `start, stop` to the rows of those items, for sets whose scores should never be in
-memory all at once."""
+"""`[n, C]`, or a function from `start, stop` to the rows of those items, for datasets whose scores should never be
+in memory all at once."""
 
 
 def class_scores(
@@ -25,7 +25,6 @@ def class_scores(
         classes: `[C, D]`.
 
     Returns:
-        A function from `start, stop` to `[stop - start, C]` fp32.
         A function from `start, stop` to `[stop - start, C]` fp32.
     """
     if image.ndim != 2 or classes.ndim != 2 or image.shape[1] != classes.shape[1]:
@@ -43,8 +42,8 @@ def class_scores(
 def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int = 1024) -> ChoiceOutcome:
     """Decides whether an item's own class is among the `k` best. Ties and NaN count against the model.
 
-    The rank of the own class is 1 + the number of other classes that score at least as high, so a constant scorer is
-    never right. Chance is k/C.
+    The rank of the item's class is 1 + the number of other classes that score at least as high, so a constant scorer
+    is never right. Chance is k/C.
 
     Args:
         scores: `[n, C]`, or a function that returns its rows `start` to `stop`.
@@ -63,12 +62,12 @@ def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int
         raise ValueError(f"scores have shape {scores.shape}, labels {labels.shape}: expected [n, C] and [n].")
     correct, wins = np.zeros(len(labels), dtype=bool), np.zeros(len(labels), dtype=bool)
     for start in range(0, len(labels), chunk):
-        own = labels[start : start + chunk]
-        stop = start + len(own)
+        label = labels[start : start + chunk]
+        stop = start + len(label)
         part = scores(start, stop) if callable(scores) else scores[start:stop]
-        _check_rows(part, own, start, k)
-        score = np.take_along_axis(part, own[:, None], axis=1)
-        other = np.arange(part.shape[1]) != own[:, None]
+        _check_rows(part, label, start, k)
+        score = np.take_along_axis(part, label[:, None], axis=1)
+        other = np.arange(part.shape[1]) != label[:, None]
         # Not ">=" and ">", because every comparison with NaN is false and NaN must not come first.
         correct[start:stop] = (~(part < score) & other).sum(axis=1) < k
         wins[start:stop] = (~(part <= score) & other).sum(axis=1) < k
@@ -85,17 +84,17 @@ def _validate(labels: NDArray[np.integer]) -> NDArray[np.integer]:
     return labels.astype(np.int64)
 
 
-def _check_rows(part: NDArray[np.floating], own: NDArray[np.integer], start: int, k: int) -> None:
-    if part.ndim != 2 or len(part) != len(own):
+def _check_rows(part: NDArray[np.floating], label: NDArray[np.integer], start: int, k: int) -> None:
+    if part.ndim != 2 or len(part) != len(label):
         raise ValueError(
-            f"scores have shape {part.shape} for the items {start} to {start + len(own)}, expected {len(own)} rows: "
-            "one row per item, one column per class."
+            f"scores have shape {part.shape} for the items {start} to {start + len(label)}, expected {len(label)} "
+            "rows: one row per item, one column per class."
         )
     classes = part.shape[1]
     if not 1 <= k < classes:
         raise ValueError(
             f"k: found {k} for {classes} classes, expected 1 to {classes - 1}: the top {classes} are all classes."
         )
-    if own.max() >= classes:
-        row = int(own.argmax())
-        raise ValueError(f"labels, item {start + row}: found {own[row]}, expected 0 to {classes - 1}.")
+    if label.max() >= classes:
+        row = int(label.argmax())
+        raise ValueError(f"labels, item {start + row}: found {label[row]}, expected 0 to {classes - 1}.")

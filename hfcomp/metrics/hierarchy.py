@@ -39,7 +39,7 @@ class _Texts:
 
     vectors: NDArray[np.float64]
     """`[T, D]`."""
-    own: NDArray[np.intp]
+    levels: NDArray[np.intp]
     """`[n, 4]`, index of the text of each image's levels."""
     inside: NDArray[np.intp]
     """Number of texts within each radius; distinct numbers, ascending."""
@@ -59,8 +59,8 @@ def hierarchy(
     Radii grow in equal steps from the smallest to the largest distance of any text from the root. At each radius, the
     text within it that scores highest with the image, among those of all images, is retrieved.
 
-    The authors' script gives a tie to the text that comes first. Here a tie retrieves a wrong text, because no order
-    of the rows may help. Two levels at the same distance count neither way in tau, whereas sorting there puts them in
+    In the authors' script, the first of tied texts wins. Here a tie retrieves a wrong text, because no order of the
+    rows may help. Two levels at the same distance count neither way in tau, whereas the script's sorting puts them in
     some order. So everything is 0 for a constant scorer. Each image has one row of four texts, as in the test set.
 
     Args:
@@ -86,9 +86,9 @@ def hierarchy(
     for start in range(0, rows, chunk):
         part = slice(start, start + chunk)
         retrieved = _retrieve(image[part].astype(np.float64), texts)
-        precision[part], recall[part] = _shares(retrieved, texts.own[part])
+        precision[part], recall[part] = _shares(retrieved, texts.levels[part])
         tie[part] = (retrieved >= len(texts.vectors)).any(axis=1)
-    return HierarchyOutcome(precision, recall, _order(radius), tie, *_chance(texts))
+    return HierarchyOutcome(precision, recall, _rank_correlation(radius), tie, *_chance(texts))
 
 
 def _by_distance(
@@ -97,15 +97,15 @@ def _by_distance(
     _, first, number = np.unique(identity, return_index=True, return_inverse=True)
     distance = radius.ravel()[first]
     order = np.argsort(distance, kind="stable")
-    place = np.empty(len(order), dtype=np.intp)
-    place[order] = np.arange(len(order))
+    position = np.empty(len(order), dtype=np.intp)
+    position[order] = np.arange(len(order))
     # NaN sorts last, so texts of a broken model lie beyond every radius and are never retrieved.
-    known = distance[~np.isnan(distance)]
-    radii = np.linspace(known.min(), known.max(), thresholds) if len(known) else np.zeros(0)
+    valid = distance[~np.isnan(distance)]
+    radii = np.linspace(valid.min(), valid.max(), thresholds) if len(valid) else np.zeros(0)
     # A radius that adds no text retrieves the same text as the previous one, so each number of texts counts once.
-    inside = np.unique(np.searchsorted(np.sort(known), radii, side="right"))
+    inside = np.unique(np.searchsorted(np.sort(valid), radii, side="right"))
     vectors = text.reshape(-1, text.shape[-1])[first[order]].astype(np.float64)
-    return _Texts(vectors, place[number.reshape(identity.shape)], inside)
+    return _Texts(vectors, position[number.reshape(identity.shape)], inside)
 
 
 def _retrieve(image: NDArray[np.float64], texts: _Texts) -> NDArray[np.intp]:
@@ -116,24 +116,24 @@ def _retrieve(image: NDArray[np.float64], texts: _Texts) -> NDArray[np.intp]:
     retrieved = np.empty((len(image), len(texts.inside)), dtype=np.intp)
     rows = np.arange(len(image))
     best, second = np.full((2, len(image)), -np.inf)
-    which, start = np.zeros(len(image), dtype=np.intp), 0
+    leader, start = np.zeros(len(image), dtype=np.intp), 0
     for column, stop in enumerate(texts.inside):
-        # Only the texts between two radii are new. The best and second best so far are carried along, so each score is
-        # compared once, whatever the number of radii.
+        # Only the texts between two radii are new. Keep the best and second best so far, so each score is compared
+        # once, whatever the number of radii.
         added = scores[:, start:stop]
         candidate = added.argmax(axis=1)
         top = added[rows, candidate]
         added[rows, candidate] = -np.inf
         # The second best overall: the new second best, the old one, or the loser of the two best.
         second = np.maximum(np.maximum(second, added.max(axis=1)), np.minimum(best, top))
-        which = np.where(top > best + margin, start + candidate, which)
+        leader = np.where(top > best + margin, start + candidate, leader)
         best, start = np.maximum(best, top), stop
         # Every comparison with NaN is false, so NaN is never retrieved.
-        retrieved[:, column] = np.where(second < best - margin, which, which + len(texts.vectors))
+        retrieved[:, column] = np.where(second < best - margin, leader, leader + len(texts.vectors))
     return retrieved
 
 
-def _shares(retrieved: NDArray[np.intp], own: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _shares(retrieved: NDArray[np.intp], levels: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns each image's precision and recall over the distinct retrieved texts."""
     if not retrieved.shape[1]:
         return np.zeros(len(retrieved)), np.zeros(len(retrieved))
@@ -141,20 +141,20 @@ def _shares(retrieved: NDArray[np.intp], own: NDArray[np.intp]) -> tuple[NDArray
     # A text that is retrieved at several radii counts once.
     is_new = retrieved[:, 1:] != retrieved[:, :-1]
     new = np.concatenate([np.ones((len(retrieved), 1), dtype=bool), is_new], axis=1)
-    hits = retrieved[:, :, None] == own[:, None, :]
+    hits = retrieved[:, :, None] == levels[:, None, :]
     precision = (hits.any(axis=2) & new).sum(axis=1) / new.sum(axis=1)
     return precision, hits.any(axis=1).mean(axis=1)
 
 
-def _order(radius: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kendall's tau of `[n, 4]` distances with 1, 2, 3, 4: share of ordered pairs minus share of disordered pairs."""
+def _rank_correlation(radius: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns Kendall's tau of `[n, 4]` distances with the levels: share of ordered minus disordered pairs."""
     lower, higher = np.triu_indices(LEVELS, k=1)
     near, far = radius[:, lower], radius[:, higher]
     return ((near < far).astype(float) - (near > far)).mean(axis=1)
 
 
 def _chance(texts: _Texts) -> tuple[float, float]:
-    """Mean precision and recall of scores in random order.
+    """Returns the mean precision and recall of scores in random order.
 
     The best text within a radius is new with probability (texts added) / (texts within), whatever came before, and it
     is equally likely to be any of those added. So a text is retrieved with probability 1 / (texts within the first
@@ -164,25 +164,25 @@ def _chance(texts: _Texts) -> tuple[float, float]:
     if not len(inside):
         return 0.0, 0.0
     added = np.diff(inside, prepend=0)
-    likely = added / inside
+    new_probability = added / inside
     chance = np.zeros(total)
     chance[: inside[-1]] = np.repeat(1 / inside, added)
-    levels = np.sort(texts.own, axis=1)
+    levels = np.sort(texts.levels, axis=1)
     new = np.concatenate([np.ones((len(levels), 1), dtype=bool), levels[:, 1:] != levels[:, :-1]], axis=1)
     owners = np.bincount(levels[new], minlength=total)
     share = 0.0
     for step, stop in enumerate(inside):
         # Precision divides by the number of retrieved texts. Given that this step retrieves one, the number of others
         # is a sum of independent draws, and the mean of 1 / (1 + others) needs their distribution, not their mean.
-        others = _other_counts(np.delete(likely, step))
-        one_of = owners[stop - added[step] : stop].mean() / len(texts.own)
-        share += likely[step] * one_of * float((others / np.arange(1, len(others) + 1)).sum())
-    return float(share), float(chance[texts.own].mean())
+        others = _other_counts(np.delete(new_probability, step))
+        hit_share = owners[stop - added[step] : stop].mean() / len(texts.levels)
+        share += new_probability[step] * hit_share * float((others / np.arange(1, len(others) + 1)).sum())
+    return float(share), float(chance[texts.levels].mean())
 
 
-def _other_counts(likely: NDArray[np.float64]) -> NDArray[np.float64]:
+def _other_counts(new_probability: NDArray[np.float64]) -> NDArray[np.float64]:
     # The distribution of the number of successes, adding one draw at a time
     counts = np.ones(1)
-    for probability in likely:
+    for probability in new_probability:
         counts = np.convolve(counts, [1 - probability, probability])
     return counts

@@ -1,4 +1,4 @@
-"""Rank of a true caption among copies with another keyword: whether it is first, and if not, its distance from it."""
+"""Rank of the true caption among copies with another keyword, as outcomes per item."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def keyword_ranking(
     """
     first = choose(true_score, other_scores, mask)
     exists = np.ones(other_scores.shape, dtype=bool) if mask is None else mask
-    own = true_score[:, None]
+    true = true_score[:, None]
     # Not ">=", because every comparison with NaN is false and NaN must not help.
-    rank = 1 + (~(other_scores < own) & exists).sum(axis=1)
+    rank = 1 + (~(other_scores < true) & exists).sum(axis=1)
     candidates = 1 + exists.sum(axis=1)
-    has_ranking = (((other_scores < own) | (other_scores > own)) & exists).any(axis=1)
+    has_ranking = (((other_scores < true) | (other_scores > true)) & exists).any(axis=1)
     # In a random order, each rank from 1 to the number of candidates is equally likely, so the mean of 1 / rank is a
     # harmonic number divided by that number.
     harmonic = np.cumsum(1 / np.arange(1, candidates.max(initial=1) + 1))

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from hfcomp.metrics.choice import ChoiceOutcome
 
 Positive: TypeAlias = NDArray[np.bool_] | Callable[[int, int], NDArray[np.bool_]]
-"""The right keys: `[Q, M]`, or a function from `start, stop` to the rows of those queries, for sets so large that the
-whole matrix should never be in memory."""
+"""The right keys: `[Q, M]`, or a function from `start, stop` to the rows of those queries, for datasets so large that
+the whole matrix should never be in memory."""
 
 ROUNDING = 1e-12
 """Scores that differ by less, at unit length, count as tied. Scores of equal embeddings differ by at most D * 2.2e-16,
 because a matrix product may sum the columns at its edge in a different order; the last bit of fp32 is 6e-8."""
 
-_MOST_QUERIES, _SCORES = 1024, 2**24
+_MAX_QUERIES, _MAX_SCORES = 1024, 2**24
 """Queries, and scores, at a time. A score takes 8 bytes, the same again while positives are searched, and masks."""
 
 
@@ -36,7 +36,7 @@ class RankBounds:
     best: NDArray[np.int64]
 
     def within(self, k: int) -> ChoiceOutcome:
-        """Correct if the positive is among the first `k` keys however ties are broken, tied if it depends on that."""
+        """Tests whether the positive is among the first `k` keys. Tied if this depends on how ties are broken."""
         correct = self.worst <= k
         return ChoiceOutcome(correct=correct, tie=(self.best <= k) & ~correct)
 
@@ -81,7 +81,7 @@ def rank_bounds(
     chunk: int | None = None,
 ) -> RankBounds:
     """Computes [`retrieval_ranks`], and the ranks if ties were broken in the model's favor."""
-    chunk = max(1, min(_MOST_QUERIES, _SCORES // max(1, len(keys)))) if chunk is None else chunk
+    chunk = max(1, min(_MAX_QUERIES, _MAX_SCORES // max(1, len(keys)))) if chunk is None else chunk
     keys = keys.astype(np.float64)
     if positive is None and len(queries) != len(keys):
         raise ValueError(f"{len(queries)} queries and {len(keys)} keys: pass positive=[Q, M] if the numbers differ.")
@@ -91,7 +91,7 @@ def rank_bounds(
     for start in range(0, len(queries), chunk):
         rows = queries[start : start + chunk].astype(np.float64)
         part = slice(start, start + len(rows))
-        right = _right(positive, part.start, part.stop, len(keys))
+        right = _positive_rows(positive, part.start, part.stop, len(keys))
         # The rounding of a dot product grows with both lengths; for unit vectors this is ROUNDING itself.
         margin = ROUNDING * longest * np.linalg.norm(rows, axis=1, keepdims=True)
         ranks = rank_scores(rows @ keys.T, right, margin=margin)
@@ -124,7 +124,7 @@ def retrieval_ranks(
     return rank_bounds(queries, keys, positive, chunk=chunk).worst
 
 
-def _right(positive: Positive | None, start: int, stop: int, keys: int) -> NDArray[np.bool_]:
+def _positive_rows(positive: Positive | None, start: int, stop: int, keys: int) -> NDArray[np.bool_]:
     if positive is None:
         return np.arange(start, stop)[:, None] == np.arange(keys)
     rows = positive(start, stop) if callable(positive) else positive[start:stop]
@@ -150,16 +150,16 @@ def recall_at_k(
     *,
     k: int = 1,
 ) -> float:
-    """Share of queries whose best positive is among the first `k` keys, in [0, 1]; see [`retrieval_ranks`]."""
+    """Computes the share of queries, 0 to 1, whose best positive is in the first `k` keys; see [`retrieval_ranks`]."""
     return float((retrieval_ranks(queries, keys, positive) <= k).mean())
 
 
 def recall_chance(
     positives: NDArray[np.integer] | int, keys: NDArray[np.integer] | int, k: int = 1
 ) -> NDArray[np.float64]:
-    """Chance that a random order has a right key among the first `k`: `[Q]`, or one number for all queries."""
-    # The product of the chances that each draw in turn is wrong, instead of binomial coefficients, which overflow for
-    # large sets. It is 0 if fewer than `k` keys are wrong, because no scorer can fail there.
+    """Computes the chance of a right key among the first `k` in random order: `[Q]`, or one number for all queries."""
+    # Multiply the chances that each draw in turn is wrong. Binomial coefficients would overflow for large datasets.
+    # The product is 0 if fewer than `k` keys are wrong, because no scorer can fail there.
     wrong, missed = np.subtract(keys, positives), np.ones(np.broadcast_shapes(np.shape(positives), np.shape(keys)))
     for drawn in range(k):
         missed = missed * np.clip(wrong - drawn, 0, None) / np.clip(np.subtract(keys, drawn), 1, None)
@@ -231,19 +231,19 @@ def _ranks(
 
 
 def r_precision_chance(positives: NDArray[np.integer], keys: int) -> NDArray[np.float64]:
-    """R-precision and recall@1 of a random order, for `[Q]` numbers of right keys among `keys`."""
+    """Computes R-precision and recall@1 of a random order, for `[Q]` numbers of right keys among `keys`."""
     return np.asarray(positives, dtype=np.float64) / keys
 
 
 def map_at_r_chance(positives: NDArray[np.integer], keys: int) -> NDArray[np.float64]:
-    """mAP@R of a random order.
+    """Computes mAP@R of a random order.
 
     With M `keys` and R right ones (from `positives` `[Q]`), the key at position r is right with probability R / M, and
     then on average (r - 1) (R - 1) / (M - 1) right keys come before it.
     """
     chances = {}
     for number in np.unique(positives):
-        place = np.arange(1, number + 1)
-        precision = (1 + (place - 1) * (number - 1) / max(keys - 1, 1)) / place
+        position = np.arange(1, number + 1)
+        precision = (1 + (position - 1) * (number - 1) / max(keys - 1, 1)) / position
         chances[int(number)] = float(number / keys * precision.mean())
     return np.array([chances[int(number)] for number in positives], dtype=np.float64)

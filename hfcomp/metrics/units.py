@@ -26,7 +26,7 @@ class Unit:
 
 PERCENT = Unit(100, 1)
 MIXED = Unit(100, 1, "x 100, several metrics")
-# Metrics whose numbers are not percentages, by words in their names
+# Units of metrics that are not shown as plain percentages, by words in the metric's name.
 OTHER_UNITS = {
     "average precision": Unit(100, 1, "x 100"),
     "map": Unit(100, 1, "x 100"),
@@ -39,11 +39,11 @@ OTHER_UNITS = {
 }
 
 LOWER_IS_BETTER = frozenset({"brittleness"})
-"""Metrics whose highest value is not the best."""
+"""Metrics for which a lower value is better."""
 
 
 def metric_unit(metric: str) -> Unit:
-    """Returns percent, except for the metrics in `OTHER_UNITS`."""
+    """Returns the unit in `OTHER_UNITS` whose words occur in the metric's name, otherwise `PERCENT`."""
     words = f" {' '.join(re.findall(r'[a-z]+', metric.lower()))} "
     return next((unit for name, unit in OTHER_UNITS.items() if f" {name} " in words), PERCENT)
 

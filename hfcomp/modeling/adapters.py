@@ -146,20 +146,20 @@ def check_adapter(adapted: nn.Module) -> None:
     modules = dict(adapted.named_modules())
     # PEFT's layer for nn.MultiheadAttention writes the update of out_proj into the base's weight in each forward pass,
     # so in this case an adapter for out_proj does have an effect.
-    own = {f"{name}.base_layer" for name, module in modules.items() if isinstance(module, MultiheadAttention)}
+    attention = {f"{name}.base_layer" for name, module in modules.items() if isinstance(module, MultiheadAttention)}
     idle = [
         f"{_plain(name)}.out_proj"
         for name, module in modules.items()
         if isinstance(module, nn.MultiheadAttention)
         and isinstance(module.out_proj, BaseTunerLayer)
-        and name not in own
+        and name not in attention
     ]
     if idle:
         raise ValueError(
             f"an adapter for {', '.join(idle)} has no effect: {_WITHOUT_EFFECT}. Exclude it, for example with "
             rf"target_modules=r'{TARGETS['attention']}'."
         )
-    if own:
+    if attention:
         logger.warning(
             "PEFT's layer for nn.MultiheadAttention applies the update of its output projection twice and rounds the "
             "base's weights in each step, so a resumed run may differ by rounding. "

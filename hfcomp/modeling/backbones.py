@@ -28,7 +28,7 @@ logger = logging.get_logger(__name__)
 
 FEATURES = ("get_image_features", "get_text_features")
 # First components of a dual encoder's weight names. Others, such as a classifier's head, are not part of it.
-OWN_PARTS = ("text_model", "vision_model", "text_projection", "visual_projection", "logit_scale", "logit_bias")
+ENCODER_PARTS = ("text_model", "vision_model", "text_projection", "visual_projection", "logit_scale", "logit_bias")
 
 
 def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
@@ -74,23 +74,23 @@ def load_config(model: str | Path) -> Any:
         ValueError: In the same cases as `load_backbone`.
     """
     base = base_of_adapter(model)
-    place, options = (base.place, {"revision": base.revision}) if base else (model, {})
-    folder = Path(place)
+    source, options = (base.source, {"revision": base.revision}) if base else (model, {})
+    folder = Path(source)
     if folder.is_dir() and not (folder / "config.json").is_file():
         models = sorted(path.parent.name for path in folder.glob("*/config.json"))
         hint = f" Did you mean one of its subfolders: {', '.join(models)}?" if models else " Expected a model folder."
         if (folder / "open_clip_config.json").is_file():
-            hint = f" It is an open_clip folder. Convert it: hfcomp convert {place} --output {place}-transformers"
-        raise ValueError(f"{place} has no config.json.{hint}")
-    config = AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
+            hint = f" It is an open_clip folder. Convert it: hfcomp convert {source} --output {source}-transformers"
+        raise ValueError(f"{source} has no config.json.{hint}")
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
     # On the meta device, transformers compares names and shapes without reading values.
     load_backbone(model, device_map="meta")
     return config
 
 
-def read_config(place: str | Path) -> Any:
+def read_config(source: str | Path) -> Any:
     """Reads a model's configuration by Hub id or folder; never runs its code."""
-    return AutoConfig.from_pretrained(place, trust_remote_code=False)
+    return AutoConfig.from_pretrained(source, trust_remote_code=False)
 
 
 def is_dual_encoder(config: Any) -> bool:
@@ -100,7 +100,7 @@ def is_dual_encoder(config: Any) -> bool:
 
 
 class Base(NamedTuple):
-    place: str  # Hub id or folder
+    source: str  # Hub id or folder
     revision: str  # branch, tag or commit
 
 
@@ -161,16 +161,16 @@ def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
 
 def _base_of(model: str | Path, adapter: Any, kwargs: dict[str, Any]) -> nn.Module:
     """Loads the plain model that an adapter names as its base."""
-    place = adapter.base_model_name_or_path
+    source = adapter.base_model_name_or_path
     try:
-        if not place or not (Path(place).is_dir() or may_be_hub_id(place)):
+        if not source or not (Path(source).is_dir() or may_be_hub_id(source)):
             raise OSError("no such folder")  # it is not a possible Hub id either
-        return _whole_model(place, **{**kwargs, "revision": adapter.revision or "main"})
+        return _whole_model(source, **{**kwargs, "revision": adapter.revision or "main"})
     except OSError as error:
         raise OSError(
-            f"{model}: the base of this adapter, {place!r}, cannot be loaded: {' '.join(str(error).split())}. Correct "
-            "base_model_name_or_path in its adapter_config.json: use a Hub id, or a path relative to the current "
-            "folder."
+            f"{model}: the base of this adapter, {source!r}, cannot be loaded: {' '.join(str(error).split())}. "
+            "Correct base_model_name_or_path in its adapter_config.json: use a Hub id, or a path relative to the "
+            "current folder."
         ) from error
 
 
@@ -183,13 +183,13 @@ def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
     check_dual_encoder(backbone)
     # Old CLIP checkpoints contain position_ids, a buffer that transformers no longer stores.
     unused = {name for name in info["unexpected_keys"] if not name.endswith(".position_ids")}
-    parts = {*OWN_PARTS, *(name for name, _ in backbone.named_children())}
-    own = {name for name in unused if name.partition(".")[0] in parts}
+    parts = {*ENCODER_PARTS, *(name for name, _ in backbone.named_children())}
+    lost = {name for name in unused if name.partition(".")[0] in parts}
     # If weights are missing, they may exist under names that nothing reads.
     raise_on_mismatch(
         model,
         missing=info["missing_keys"],
-        unused=unused if info["missing_keys"] else own,
+        unused=unused if info["missing_keys"] else lost,
         shapes=info["mismatched_keys"],
     )
     if unused:
@@ -198,7 +198,7 @@ def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
 
 
 def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> None:
-    """Restores base model parameters that were trained with an adapter: their values and `requires_grad`."""
+    """Restores base-model parameters that were trained together with an adapter: values and `requires_grad`."""
     path, adapter = (
         cached_file(model, name, _raise_exceptions_for_missing_entries=False, **hub)
         for name in (OBJECTIVE_STATE_FILE, ADAPTER_FILE)
@@ -209,11 +209,11 @@ def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> N
     trained = set() if adapter is None else unfrozen_names(adapter)
     raise_on_mismatch(path or f"{model}: no {OBJECTIVE_STATE_FILE}", missing=trained - set(stored))
     state = {key.removeprefix(prefix): value for key, value in stored.items() if key.startswith(prefix)}
-    own = dict(backbone.named_parameters())
-    check_same(path or model, state, {name: own[name] for name in state if name in own})
+    parameters = dict(backbone.named_parameters())
+    check_same(path or model, state, {name: parameters[name] for name in state if name in parameters})
     for name, value in state.items():
-        own[name].data.copy_(value)
-        own[name].requires_grad_(True)
+        parameters[name].data.copy_(value)
+        parameters[name].requires_grad_(True)
 
 
 def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
@@ -229,7 +229,7 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
         ValueError: If a module's origin is unknown or has no processor.
     """
     if isinstance(model, str | Path):
-        return _processor_of(model)
+        return _load_processor(model)
     name = getattr(model, "name_or_path", "") or getattr(model.config, "_name_or_path", "")
     advice = f"Pass the model's own processor: {argument}=AutoProcessor.from_pretrained(...)."
     if not name:
@@ -242,14 +242,14 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
         ) from error
 
 
-def _processor_of(place: str | Path) -> Any:
+def _load_processor(source: str | Path) -> Any:
     try:
-        return AutoProcessor.from_pretrained(place, trust_remote_code=False)
+        return AutoProcessor.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError):
-        base = base_of_adapter(place)
+        base = base_of_adapter(source)
         if base is None:
             raise
-        return AutoProcessor.from_pretrained(base.place, revision=base.revision, trust_remote_code=False)
+        return AutoProcessor.from_pretrained(base.source, revision=base.revision, trust_remote_code=False)
 
 
 def _pooler_output(backbone: nn.Module, output: Any) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Saves and loads trained encoders: a plain backbone or adapter, and the objective's state next to it."""
+"""Saves and loads trained encoders: the backbone or its adapter, and the objective's state in a file next to it."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def write_sentence_transformers_files(folder: str | Path, config: Any) -> None:
 
 
 OBJECTIVE_STATE_FILE = "objective_state.safetensors"
-OWN = "objective_state."  # name prefix of the objective's own state in that file
+OBJECTIVE_PREFIX = "objective_state."  # prefix of the names of the objective's state
 ADAPTER_FILE = "adapter_model.safetensors"
-# Key in the adapter file's metadata for base model parameters that were trained with the adapter.
+# Key in the adapter file's metadata for base-model parameters that were trained together with the adapter.
 UNFROZEN = "hfcomp_unfrozen"
 
 
@@ -56,15 +56,15 @@ def is_peft(backbone: nn.Module) -> bool:
 def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, torch.Tensor]:
     """Returns the state that the backbone's `save_pretrained` does not write: the objective's state.
 
-    With PEFT, it also includes base model parameters that were unfrozen by hand, because an adapter has no
-    `logit_scale`.
+    With PEFT, it also includes base-model parameters that were unfrozen by hand, such as `logit_scale`, because the
+    adapter file does not contain them.
     """
-    state = {f"{OWN}{name}": value for name, value in objective_state.state_dict().items()}
+    state = {f"{OBJECTIVE_PREFIX}{name}": value for name, value in objective_state.state_dict().items()}
     if is_peft(backbone):
         from peft import get_peft_model_state_dict
 
         adapter = get_peft_model_state_dict(backbone, adapter_name=backbone.active_adapter)
-        # Compare memory addresses, because PEFT's names of saved tensors differ from the parameter names.
+        # Compare memory addresses, because PEFT saves tensors under names that differ from the parameter names.
         saved = {value.data_ptr() for value in adapter.values()}
         for name, parameter in backbone.named_parameters():
             if parameter.requires_grad and parameter.data_ptr() not in saved:
@@ -72,8 +72,8 @@ def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, to
     return {name: value.detach().cpu().contiguous() for name, value in state.items()}
 
 
-def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **kwargs: Any) -> None:
-    """Writes the plain backbone (or its adapter) and, if any, the objective's state next to it."""
+def save_encoder(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **kwargs: Any) -> None:
+    """Writes the backbone or its adapter and, if there is any, the objective's state next to it."""
     kwargs.pop("state_dict", None)
     card = Path(folder) / "README.md"
     keep_card = card.exists() or not is_peft(backbone)
@@ -98,20 +98,20 @@ def save_objective_state(source: str | Path, folder: Path) -> None:
     path = cached_file(str(source), OBJECTIVE_STATE_FILE, _raise_exceptions_for_missing_entries=False)
     stored = {} if path is None else read_tensors(path)
     # Unfrozen parameters of the adapter's base are already part of the merged weights.
-    state = {name: value for name, value in stored.items() if name.startswith(OWN)}
+    state = {name: value for name, value in stored.items() if name.startswith(OBJECTIVE_PREFIX)}
     if state:
         with replacing(folder / OBJECTIVE_STATE_FILE) as part:
             save_file(state, part, metadata={"format": "pt"})
 
 
 def unfrozen_names(path: str | Path) -> set[str]:
-    """Returns the parameters that were trained with an adapter, according to the metadata of its safetensors file."""
+    """Returns the base-model parameters that were trained together with an adapter, from its file's metadata."""
     with name_damaged_weights(path), safe_open(path, framework="pt") as file:
         return set(json.loads((file.metadata() or {}).get(UNFROZEN, "[]")))
 
 
 def _record_unfrozen(backbone: nn.Module, folder: Path, names: list[str]) -> None:
-    """Records in the adapter file what is saved next to it, to detect an adapter that was copied without it."""
+    """Records in the adapter file what is saved next to it, so that a copy without that file can be detected."""
     if not is_peft(backbone):
         return
     adapter = backbone.active_adapter
@@ -122,8 +122,8 @@ def _record_unfrozen(backbone: nn.Module, folder: Path, names: list[str]) -> Non
             save_file(load_file(path), part, metadata={"format": "pt", UNFROZEN: json.dumps(names)})
 
 
-def load(backbone: nn.Module, objective_state: nn.Module, folder: str | Path) -> None:
-    """Loads in place what [`save`] wrote; no key may be missing or left over.
+def load_encoder(backbone: nn.Module, objective_state: nn.Module, folder: str | Path) -> None:
+    """Loads in place what [`save_encoder`] wrote; no key may be missing or left over.
 
     Raises:
         ValueError: If weights or the objective's state do not match. The message names the keys.

@@ -320,7 +320,7 @@ class DualEncoder(nn.Module):
 
     def save_pretrained(self, folder: str | Path, **kwargs: Any) -> None:
         """Writes the plain backbone (or its adapter) and, if any, the objective's state next to it."""
-        checkpoints.save(self.backbone, self.objective_state, folder, **kwargs)
+        checkpoints.save_encoder(self.backbone, self.objective_state, folder, **kwargs)
 
     def load_pretrained(self, folder: str | Path) -> None:
         """Loads in place what `save_pretrained` wrote; no key may be missing or left over.
@@ -328,7 +328,7 @@ class DualEncoder(nn.Module):
         Raises:
             ValueError: If weights or the objective's state do not match. The message names the keys.
         """
-        checkpoints.load(self.backbone, self.objective_state, folder)
+        checkpoints.load_encoder(self.backbone, self.objective_state, folder)
 
 
 def _number(pixels: Any) -> int:

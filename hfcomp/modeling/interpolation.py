@@ -17,7 +17,7 @@ from hfcomp.reading import check_place
 LORA = "LORA"
 
 
-def check_base(backbone: nn.Module, base: nn.Module, adapter_place: str | Path, base_place: str | Path) -> None:
+def check_base(backbone: nn.Module, base: nn.Module, adapter: str | Path, base_source: str | Path) -> None:
     """Checks that an adapter was trained on this base: weights that it left frozen must equal the base's."""
     expected = dict(base.named_parameters())
     for name, value in backbone.get_base_model().named_parameters():
@@ -27,12 +27,12 @@ def check_base(backbone: nn.Module, base: nn.Module, adapter_place: str | Path, 
         if value.shape != expected[plain].shape or not torch.equal(value, expected[plain]):
             trained_on = backbone.peft_config[backbone.active_adapter].base_model_name_or_path
             raise ValueError(
-                f"{adapter_place} is an adapter for {trained_on}, whose {plain} differs from that of {base_place}. "
+                f"{adapter} is an adapter for {trained_on}, whose {plain} differs from that of {base_source}. "
                 "Pass the model on which the adapter was trained."
             )
 
 
-def merge_without_magnitudes(backbone: nn.Module, place: str | Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+def merge_without_magnitudes(backbone: nn.Module, source: str | Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """Merges an adapter into a plain model, `W + scaling * B A`; DoRA's magnitudes are returned separately.
 
     Returns:
@@ -44,14 +44,14 @@ def merge_without_magnitudes(backbone: nn.Module, place: str | Path) -> tuple[nn
     config = backbone.peft_config[adapter]
     kind = getattr(config.peft_type, "value", config.peft_type)
     if kind != LORA:
-        raise ValueError(f"{place}: found an adapter of type {kind}, expected LoRA or DoRA.")
+        raise ValueError(f"{source}: found an adapter of type {kind}, expected LoRA or DoRA.")
     magnitudes = {}
     for name, layer in backbone.get_base_model().named_modules():
         if not isinstance(layer, LoraLayer) or adapter not in layer.lora_magnitude_vector:
             continue
         if isinstance(layer, Embedding):
             raise ValueError(
-                f"{place}: {name} is an embedding with DoRA, expected only linear layers and convolutions."
+                f"{source}: {name} is an embedding with DoRA, expected only linear layers and convolutions."
             )
         magnitudes[f"{name}.weight"] = layer.lora_magnitude_vector[adapter].weight.detach().clone().flatten()
         layer.use_dora[adapter] = False  # merge only the direction
@@ -114,22 +114,22 @@ class Interpolation:
             if not theirs[name].is_floating_point():
                 raise ValueError(f"{name} contains integers that differ between base and tuned model. {BOTH}")
         self._ends = {name: tuple(state[name].detach().clone() for state in (ours, theirs)) for name in changed}
-        self._place = {name: value for name, value in self.model.state_dict().items() if name in self._ends}
+        self._targets = {name: value for name, value in self.model.state_dict().items() if name in self._ends}
         self.set(0.0)
 
     def set(self, alpha: float) -> nn.Module:
         """Sets the model's weights to those at `alpha`, from 0 (base) to 1 (tuned), and returns the model."""
         check_alpha(alpha)
         with torch.no_grad():
-            for name, own in self._place.items():
-                own.copy_(self._weight(name, alpha).to(self.dtype))
+            for name, target in self._targets.items():
+                target.copy_(self._weight(name, alpha).to(self.dtype))
         return self.model
 
     def to(self, device: str | torch.device) -> Interpolation:
         self.model.to(device)
         self._ends = {name: tuple(end.to(device) for end in ends) for name, ends in self._ends.items()}
         self._magnitudes = {name: value.to(device) for name, value in self._magnitudes.items()}
-        self._place = {name: value for name, value in self.model.state_dict().items() if name in self._ends}
+        self._targets = {name: value for name, value in self.model.state_dict().items() if name in self._ends}
         return self
 
     def save(self, folder: str | Path, alpha: float) -> None:
@@ -142,8 +142,8 @@ class Interpolation:
         weight = torch.lerp(base, tuned.to(base.dtype), alpha)  # exact at both ends, and for equal weights
         if name not in self._magnitudes:
             return weight
-        # DoRA's weight is a direction times a learned norm per row. Without an adapter, that norm is the base's own,
-        # so the magnitude starts there at alpha 0.
+        # DoRA's weight is a direction times a learned norm per row. Without an adapter, that norm is the base's, so
+        # the magnitude starts there at alpha 0.
         magnitude = torch.lerp(_norms(base), self._magnitudes[name].to(base).view_as(_norms(base)), alpha)
         return weight * (magnitude / _norms(weight).clamp_min(torch.finfo(weight.dtype).tiny))
 
@@ -158,8 +158,8 @@ def load_interpolation(base: str | Path, tuned: str | Path) -> Interpolation:
         ValueError: In the same cases as `load_backbone` and [`Interpolation`], if a folder does not exist, or if the
             adapter is of another type or for another base.
     """
-    for place in (base, tuned):
-        check_place(place)
+    for source in (base, tuned):
+        check_place(source)
     start, end = load_backbone(base, dtype="auto"), load_backbone(tuned, dtype="auto")
     if is_peft(start):
         raise ValueError(f"{base} is an adapter. Pass a complete model, such as the base model of {tuned}.")
@@ -178,7 +178,7 @@ def check_alpha(alpha: float) -> None:
 
 
 def _norms(weight: torch.Tensor) -> torch.Tensor:
-    """Euclidean norm of each row of a weight `[out, ...]`, shape `[out, 1, ...]`."""
+    """Returns the Euclidean norm of each row of a weight `[out, ...]`, shape `[out, 1, ...]`."""
     return torch.linalg.vector_norm(weight, dim=tuple(range(1, weight.dim())), keepdim=True)
 
 

@@ -11,7 +11,7 @@ _TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 
 
 def _vit_tiny() -> CLIPConfig:
-    """Two layers of width 64 on the tokens and patches of ViT-B/32; takes a hundredth of its time."""
+    """Returns two layers of width 64 on the tokens and patches of ViT-B/32, which take a hundredth of its time."""
     return CLIPConfig(text_config=_TINY, vision_config=_TINY, projection_dim=64)
 
 
@@ -23,7 +23,7 @@ def check_vocabulary(vocabulary: str | None) -> None:
     """Raises ValueError if a folder does not contain CLIP's vocabulary."""
     if not vocabulary or not all((Path(vocabulary) / name).is_file() for name in ("vocab.json", "merges.txt")):
         raise ValueError(
-            f"clip_vocabulary={vocabulary!r}: expected a folder with CLIP's vocab.json and merges.txt. "
+            f"clip_vocabulary: found {vocabulary!r}, expected a folder with CLIP's vocab.json and merges.txt. "
             "With a Hub connection use --model openai/clip-vit-base-patch32 instead."
         )
 

@@ -24,8 +24,8 @@ from hfcomp.writing import write_bytes
 
 WORD, RATING, PART_OF_SPEECH = "Word", "Conc.M", "Dom_Pos"
 MINIMUM, MAXIMUM = 1.0, 5.0
-NAMED = 40
-"""Maximum number of words without a rating named in a log line; more than the number of keywords in the sandbox."""
+MAX_NAMED_WORDS = 40
+"""Maximum number of unrated words named in a log line; more than the number of keywords in the sandbox."""
 HOW_TO_GET = (
     "Get the supplementary table of doi:10.3758/s13428-013-0403-5 (39,954 rows) and save it as tab-separated UTF-8 "
     "text; its license (CC BY-NC-ND) does not allow this package to include it."
@@ -85,7 +85,7 @@ class Coverage:
     empty: int
 
     @property
-    def num_found(self) -> int:
+    def num_rated(self) -> int:
         return sum(self.sources.values())
 
     @property
@@ -93,12 +93,12 @@ class Coverage:
         return sum(self.missing.values())
 
     def __str__(self) -> str:
-        total = self.num_found + self.num_missing
-        text = f"{self.num_found} of {total} keywords have a concreteness rating"
+        total = self.num_rated + self.num_missing
+        text = f"{self.num_rated} of {total} keywords have a concreteness rating"
         if self.sources:
             text += " (" + ", ".join(f"{name} {count}" for name, count in sorted(self.sources.items())) + ")"
         if self.missing:
-            most = sorted(self.missing.items(), key=lambda item: (-item[1], item[0]))[:NAMED]
+            most = sorted(self.missing.items(), key=lambda item: (-item[1], item[0]))[:MAX_NAMED_WORDS]
             text += "; missing: " + ", ".join(f"{word!r} {count}" for word, count in most)
             others = len(self.missing) - len(most)
             text += f" and {others:,} rarer words" if others else ""
@@ -280,7 +280,7 @@ def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
             f"{HOW_TO_GET}"
         )
     # Locate columns by name, because a copy may have additional columns in any order.
-    places = header.index(WORD), header.index(RATING), header.index(PART_OF_SPEECH)
+    columns = header.index(WORD), header.index(RATING), header.index(PART_OF_SPEECH)
     for number, line in enumerate(lines[1:], start=2):
         if not line:
             continue
@@ -289,11 +289,11 @@ def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
             raise ValueError(
                 f"{path}, line {number} has {len(cells)} columns; expected {len(header)} as in the header."
             )
-        yield number, (cells[places[0]], cells[places[1]], cells[places[2]])
+        yield number, (cells[columns[0]], cells[columns[1]], cells[columns[2]])
 
 
 def _rating(text: str, *, word: str, where: str) -> float:
-    # Text that is not a number becomes NaN, which fails the comparison, so both cases share one message.
+    # Text that is not a number becomes NaN, which fails the comparison, so a single message covers both cases.
     try:
         rating = float(text)
     except ValueError:
@@ -312,8 +312,8 @@ def download_ratings(
 
     Call this only if the user has asked for the download.
 
-    The source and the target of the file are also logged. A file with another `sha256` is not kept. `timeout` is the
-    time limit in seconds for the whole file. Returns the path, for `ConcretenessRatings.from_file`.
+    Also logs the address and the path. A file with another `sha256` is not kept. `timeout` is the time limit in
+    seconds for the whole file. Returns the path, for `ConcretenessRatings.from_file`.
 
     Raises:
         OSError: If the file cannot be downloaded.

@@ -46,9 +46,8 @@ def is_false_negative(true_score: np.ndarray, negative_score: np.ndarray, *, mar
     """Whether a negative caption fits its image too well to be false, according to the evaluated model.
 
     If the negative scores at least `margin` above the true caption, it is probably true as well (a synonym, another
-    object in the scene). It may also be that the model reads captions as bags of words. In that case, this filter
-    drops the hardest negatives, which are the ones the model should be trained on. It is therefore off unless scores
-    are given.
+    object in the scene). Or the model reads captions as bags of words. In that case, this filter drops the hardest
+    negatives, which are the ones the model should be trained on. It is therefore off unless scores are given.
 
     Args:
         true_score: Cosine of each image with its true caption, in any shape.
@@ -111,18 +110,18 @@ class GrammarFilter:
         dtype: str = "float32",
     ):
         if not tolerance >= 0:
-            raise ValueError(f"tolerance is {tolerance}; expected 0 or more nats per token.")
+            raise ValueError(f"tolerance: found {tolerance}, expected 0 or more nats per token.")
         if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; expected 1 or more.")
+            raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
         self.tolerance, self._batch_size = tolerance, batch_size
         self._network, self._tokenizer, self.name = load_language_model(
             model, "AutoModelForCausalLM", device=device, dtype=dtype
         )
         tokens = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
-        first = next((token for token in tokens if token is not None), None)
-        if first is None:
+        start = next((token for token in tokens if token is not None), None)
+        if start is None:
             raise ValueError(f"the tokenizer of {str(model)!r} has no start token (bos or eos).")
-        self._first: int = first
+        self._start_token: int = start
         self._limit = position_limit(self._network, self._tokenizer)
         self._check_causal(model)
 
@@ -172,7 +171,7 @@ class GrammarFilter:
         # Half of a window is context, so a token in the middle of a long text is predicted from at least `limit // 2`
         # preceding tokens. Without overlap, the first token of each window would be predicted from nothing, and long
         # texts would seem less likely than short ones.
-        ids = [self._first, *body]
+        ids = [self._start_token, *body]
         windows = []
         start, scored = 0, 1
         while scored < len(ids):
@@ -186,12 +185,12 @@ class GrammarFilter:
         import torch
 
         # The token at position t is predicted by the logits at t - 1. Padding and context tokens are not summed.
-        inputs = pad_right(sequences, self._first, self._network.device)
+        inputs = pad_right(sequences, self._start_token, self._network.device)
         logits, targets = self._logits(inputs)[:, :-1], inputs["input_ids"][:, 1:]
         losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2).float(), targets, reduction="none")
-        place = torch.arange(1, targets.shape[1] + 1, device=targets.device)
+        position = torch.arange(1, targets.shape[1] + 1, device=targets.device)
         counted = inputs["attention_mask"][:, 1:].bool() & (
-            place >= torch.tensor(contexts, device=place.device)[:, None]
+            position >= torch.tensor(contexts, device=position.device)[:, None]
         )
         sums: list[float] = losses.double().where(counted, 0.0).sum(1).tolist()
         return sums
@@ -205,9 +204,9 @@ class GrammarFilter:
     def _check_causal(self, model: str | Path) -> None:
         """Rejects masked language models: they also load as causal models, but see the tokens they should predict."""
         # Two inputs differ only in the last token, so a causal model gives both the same logits before it.
-        last = (self._first + 1) % self._network.config.vocab_size
+        last = (self._start_token + 1) % self._network.config.vocab_size
         logits = self._logits(
-            pad_right([[self._first] * 3, [self._first, self._first, last]], 0, self._network.device)
+            pad_right([[self._start_token] * 3, [self._start_token, self._start_token, last]], 0, self._network.device)
         )
         if (logits[0, :2] - logits[1, :2]).abs().max() > 1e-3:
             raise ValueError(

@@ -15,9 +15,9 @@ _TOKENS_PER_ROW = 64
 
 DEFAULT_MODEL = "FacebookAI/roberta-base"
 
-# Prefixes with which byte-level and sentencepiece vocabularies mark a piece that begins a word.
-_BEGINS_A_WORD = ("Ġ", "▁")
-_CONTINUES = "##"
+# Prefixes with which byte-level and sentencepiece vocabularies mark the start of a word.
+_WORD_STARTS = ("Ġ", "▁")
+_WORD_CONTINUES = "##"
 # Log-probabilities are compared after rounding to this many decimals, because padding alone changes the sixth decimal.
 # Ties go to the lower token id.
 _DECIMALS = 3
@@ -26,7 +26,7 @@ _DECIMALS = 3
 def load_language_model(
     model: str | Path, auto_class: str, *, device: str | None = None, dtype: str = "float32"
 ) -> tuple[Any, Any, str]:
-    """Loads a language model with a transformers class. Returns model, tokenizer, and name with the commit if known.
+    """Loads a language model with a transformers class. Returns model, tokenizer, and name with any known commit.
 
     Reads only safetensors files and runs no code from the Hub. By default, the model runs on a GPU if available.
     """
@@ -86,15 +86,15 @@ def pad_right(sequences: Sequence[Sequence[int]], padding: int, device: Any) -> 
 
     longest = max(map(len, sequences))
     ids = [[*sequence, *[padding] * (longest - len(sequence))] for sequence in sequences]
-    seen = [[1] * len(sequence) + [0] * (longest - len(sequence)) for sequence in sequences]
+    mask = [[1] * len(sequence) + [0] * (longest - len(sequence)) for sequence in sequences]
     return {
         "input_ids": torch.tensor(ids, device=device),
-        "attention_mask": torch.tensor(seen, device=device),
+        "attention_mask": torch.tensor(mask, device=device),
     }
 
 
 class MaskedModel:
-    """Asks a masked language model for `top_k` words per mask, `batch_size` texts at a time.
+    """Predicts `top_k` words per mask with a masked language model, `batch_size` texts at a time.
 
     If a text is longer than the model's maximum length, the model sees a window around the mask, with the same number
     of tokens on both sides if possible. `windowed` counts such texts.
@@ -121,9 +121,9 @@ class MaskedModel:
             )
         self.windowed = 0
         self._top_k, self._batch_size = top_k, batch_size
-        self._prefix, self._suffix = _frame(self._tokenizer)
-        self._room = position_limit(self._network, self._tokenizer) - len(self._prefix) - len(self._suffix)
-        self._marked = any(token.startswith(_BEGINS_A_WORD) for token in self._tokenizer.get_vocab())
+        self._prefix, self._suffix = _special_tokens(self._tokenizer)
+        self._max_body = position_limit(self._network, self._tokenizer) - len(self._prefix) - len(self._suffix)
+        self._marks_starts = any(token.startswith(_WORD_STARTS) for token in self._tokenizer.get_vocab())
 
     def propose(self, texts: Sequence[tuple[str, str]]) -> list[list[str]]:
         """Returns the `top_k` proposals for the word between the two parts of each text, best first.
@@ -131,11 +131,11 @@ class MaskedModel:
         Batch size and order do not affect the result. A proposal that is not a whole word of two letters or more (part
         of a word, punctuation, a special token) is an empty string.
         """
-        # Texts are sorted by length for the passes, and results are put back in the order of `texts` by index.
-        sequences, places = self._encode(texts)
+        # Sort texts by length for the passes, and put the results back in the order of `texts` by index.
+        sequences, positions = self._encode(texts)
         proposals: list[list[str]] = [[] for _ in texts]
         for batch in length_sorted_batches([len(ids) for ids in sequences], self._batch_size):
-            best = self._best([sequences[index] for index in batch], [places[index] for index in batch])
+            best = self._best([sequences[index] for index in batch], [positions[index] for index in batch])
             for index, tokens in zip(batch, best, strict=True):
                 spaced = texts[index][0][-1:].isspace()
                 proposals[index] = [self._whole_word(token, spaced=spaced) for token in tokens]
@@ -146,28 +146,28 @@ class MaskedModel:
         mask, mask_id = self._tokenizer.mask_token, self._tokenizer.mask_token_id
         masked = [before + mask + after for before, after in texts]
         bodies = self._tokenizer(masked, add_special_tokens=False, verbose=False)["input_ids"] if masked else []
-        sequences, places = [], []
+        sequences, positions = [], []
         for (before, _), body in zip(texts, bodies, strict=True):
             # A caption may itself contain the characters of a mask token.
-            place = [index for index, token in enumerate(body) if token == mask_id][before.count(mask)]
+            position = [index for index, token in enumerate(body) if token == mask_id][before.count(mask)]
             # Center the window on the mask, and shift it into the text if the mask is near an end.
-            first = max(0, min(place - self._room // 2, len(body) - self._room))
-            self.windowed += len(body) > self._room
-            sequences.append([*self._prefix, *body[first : first + self._room], *self._suffix])
-            places.append(len(self._prefix) + place - first)
-        return sequences, places
+            first = max(0, min(position - self._max_body // 2, len(body) - self._max_body))
+            self.windowed += len(body) > self._max_body
+            sequences.append([*self._prefix, *body[first : first + self._max_body], *self._suffix])
+            positions.append(len(self._prefix) + position - first)
+        return sequences, positions
 
-    def _best(self, sequences: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[int]]:
+    def _best(self, sequences: Sequence[Sequence[int]], positions: Sequence[int]) -> list[list[int]]:
         import torch
 
         network = self._network
         padding = self._tokenizer.pad_token_id
         inputs = pad_right(sequences, self._tokenizer.mask_token_id if padding is None else padding, network.device)
-        where = torch.tensor(places, device=network.device)
-        with torch.inference_mode(), _output_only_at(network, where):
+        at = torch.tensor(positions, device=network.device)
+        with torch.inference_mode(), _output_only_at(network, at):
             logits = network(**inputs).logits
         if logits.shape[1] > 1:
-            logits = logits[torch.arange(len(places), device=logits.device), where].unsqueeze(1)
+            logits = logits[torch.arange(len(positions), device=logits.device), at].unsqueeze(1)
         scores = logits[:, 0].float().log_softmax(-1)  # [B, V]
         # Take twice as many, so ties at the cutoff are broken by ids and not by the kernel's order.
         values, tokens = scores.topk(min(2 * self._top_k, scores.shape[-1]))
@@ -181,24 +181,24 @@ class MaskedModel:
         # After a space, only a piece that begins a word is a whole word: "ing" after "a " would give "a ing".
         # WordPiece vocabularies do the opposite and mark the pieces that continue a word.
         piece = self._tokenizer.convert_ids_to_tokens(token)
-        begins = piece.startswith(_BEGINS_A_WORD) or not (self._marked and spaced)
-        if not begins or piece.startswith(_CONTINUES):
+        begins = piece.startswith(_WORD_STARTS) or not (self._marks_starts and spaced)
+        if not begins or piece.startswith(_WORD_CONTINUES):
             return ""
         word: str = self._tokenizer.convert_tokens_to_string([piece]).strip()
         return word if len(word) > 1 and word.isalpha() else ""
 
 
-def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Returns the special tokens that a tokenizer adds before and after a text."""
-    # Windows are cut from ids, so the frame is needed. Tokenizers have no common way to name it, so use an example.
+    # Windows are cut from ids, so these tokens are needed. Tokenizers have no common name for them, so use an example.
     body, whole = (tokenizer(tokenizer.mask_token, add_special_tokens=added)["input_ids"] for added in (False, True))
     first = next(start for start in range(len(whole)) if whole[start : start + len(body)] == body)
     return whole[:first], whole[first + len(body) :]
 
 
 @contextmanager
-def _output_only_at(network: Any, places: Any) -> Iterator[None]:
-    """Within the context, the output layer gets one token per row; logits of other tokens are not needed."""
+def _output_only_at(network: Any, positions: Any) -> Iterator[None]:
+    """Limits the output layer to one token per row; logits of other tokens are not needed."""
     layer = network.get_output_embeddings()
     if layer is None:
         yield
@@ -208,9 +208,9 @@ def _output_only_at(network: Any, places: Any) -> Iterator[None]:
         import torch
 
         hidden = inputs[0]
-        if hidden.ndim != 3 or len(hidden) != len(places):
+        if hidden.ndim != 3 or len(hidden) != len(positions):
             return None
-        return (hidden[torch.arange(len(places), device=hidden.device), places].unsqueeze(1), *inputs[1:])
+        return (hidden[torch.arange(len(positions), device=hidden.device), positions].unsqueeze(1), *inputs[1:])
 
     handle = layer.register_forward_pre_hook(select)
     try:

@@ -58,12 +58,12 @@ _LIGHT = {
     "adjective": NOT_DESCRIBING,
     "verb": frozenset({"be", "have", "do"}),
 }
-_JOINS_WORDS = frozenset("-‐‑–/_@#&+")
+_JOINING_CHARACTERS = frozenset("-‐‑–/_@#&+")
 
 
 @dataclass(eq=False)
 class _Blank:
-    """One word to replace. `fills` is None before the model has proposed words, then the words left to try."""
+    """A word to replace. `fills` is None until the model has proposed words, then the words left to try."""
 
     caption: str
     start: int
@@ -134,7 +134,7 @@ class MaskFiller:
     ):
         if isinstance(parts, str) or not parts or set(parts) - set(PARTS) or len(set(parts)) < len(parts):
             raise ValueError(
-                f"parts is {parts!r}; expected a sequence of one or more of {', '.join(PARTS)}, each once."
+                f"parts: found {parts!r}, expected a sequence of one or more of {', '.join(PARTS)}, each once."
             )
         self._model = MaskedModel(model, top_k=top_k, batch_size=batch_size, device=device, dtype=dtype)
         self._parser = parser
@@ -170,8 +170,8 @@ class MaskFiller:
             ValueError: If `num_negatives` is below 1.
         """
         if num_negatives < 1:
-            raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
-        rows = [[_part(doc, name, seed) for name in _drawn_order(self.parts, doc, seed)] for doc in docs]
+            raise ValueError(f"num_negatives: found {num_negatives}, expected 1 or more.")
+        rows = [[_make_part(doc, name, seed) for name in _sample_order(self.parts, doc, seed)] for doc in docs]
         # Each round calls the model and the parser once for all captions, and only for negatives that are still
         # missing.
         while pending := [part for row in rows for part in _pending_parts(row, num_negatives)]:
@@ -195,18 +195,18 @@ class MaskFiller:
             fitted = fit_case(word, blank.original) if word else ""
             if not fitted:
                 self.rejected["name" if word else "not_a_word"] += 1
-            elif reason := objection(fitted, part, original=blank.lemmas):
+            elif reason := rejection_reason(fitted, part, original=blank.lemmas):
                 self.rejected[reason] += 1
             else:
                 fitting.add(fitted)
-        # Each word has its own random number, so a word more or less at the edge of the top_k keeps the others' order.
-        place = str(blank.start)
-        return sorted(fitting, key=lambda word: caption_rng(seed, blank.caption, "mask", place, word).random())
+        # Each word has its own random number, so a word more or less at the edge of the top_k does not reorder others.
+        start = str(blank.start)
+        return sorted(fitting, key=lambda word: caption_rng(seed, blank.caption, "mask", start, word).random())
 
     def _try(self, part: _Part, trials: Sequence[tuple[str, Doc]]) -> None:
         """Accepts the first fill that fits its sentence as the original did. Drops a blank without fills left."""
-        # After a success, the blank goes to the end of the queue, so that every word gets one fill before any word
-        # gets a second. After a failure, it stays at the front. The number of trials doubles while all fail, because
+        # After a success, the blank goes to the end of the queue, so every word gets one fill before any word gets a
+        # second. After a failure, it stays at the front. The number of trials doubles while all fail, because
         # each round costs a parser pass for the whole dataset.
         blank = part.blanks.pop(0)
         part.width *= 2
@@ -214,7 +214,7 @@ class MaskFiller:
         accepted = False
         for word, doc in trials:
             used += 1
-            reason = _misfit(blank, word, doc)
+            reason = _misfit_reason(blank, word, doc)
             if not reason:
                 part.negatives.append(_negative(part.name, blank, word))
                 part.width, accepted = 1, True
@@ -225,14 +225,14 @@ class MaskFiller:
             part.blanks.insert(len(part.blanks) if accepted else 0, blank)
 
 
-def _drawn_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
-    # Sort first, so that the order in which a user lists `parts` does not change the dataset.
+def _sample_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
+    # Sort first, so the order in which a user lists `parts` does not change the dataset.
     order = sorted(parts)
     caption_rng(seed, doc.text, "mask", "order of parts").shuffle(order)
     return order
 
 
-def _part(doc: Doc, name: str, seed: int) -> _Part:
+def _make_part(doc: Doc, name: str, seed: int) -> _Part:
     tokens, caption = maskable_tokens(doc, name), doc.text
     caption_rng(seed, caption, "mask", name).shuffle(tokens)
     blanks = [
@@ -244,17 +244,17 @@ def _part(doc: Doc, name: str, seed: int) -> _Part:
 def _pending_parts(row: Sequence[_Part], num_negatives: int) -> list[_Part]:
     """Returns the parts of a caption that must provide another negative, if all parts contribute in turn."""
     # Deal out `num_negatives` like cards, one round over the parts at a time, counting negatives that a part has or
-    # may still find. A part that cannot provide more drops out of later rounds, and its places go to the other parts.
+    # may still get. A part that cannot provide more drops out of later rounds, and other parts make up for it.
     pending: list[_Part] = []
-    places = num_negatives
+    remaining = num_negatives
     turn = 0
-    while places > 0:
-        able = [part for part in row if len(part.negatives) > turn or part.blanks][:places]
-        short = [part for part in able if len(part.negatives) <= turn and part not in pending]
-        if not short and all(part in pending for part in able):
+    while remaining > 0:
+        usable = [part for part in row if len(part.negatives) > turn or part.blanks][:remaining]
+        lacking = [part for part in usable if len(part.negatives) <= turn and part not in pending]
+        if not lacking and all(part in pending for part in usable):
             break
-        pending += short
-        places -= len(able)
+        pending += lacking
+        remaining -= len(usable)
         turn += 1
     return pending
 
@@ -264,7 +264,7 @@ def _round_robin(row: Sequence[_Part]) -> list[Negative]:
     return [part.negatives[turn] for turn in range(longest) for part in row if turn < len(part.negatives)]
 
 
-def _misfit(blank: _Blank, word: str, doc: Doc) -> str:
+def _misfit_reason(blank: _Blank, word: str, doc: Doc) -> str:
     """Returns the reason why a word does not fit the parsed caption as the original did, or an empty string."""
     # Locate the word by position: the article before it may be one letter longer, and the parser may have split other
     # words differently. A word that is no longer a separate token is part of a compound or clitic.
@@ -311,9 +311,9 @@ def maskable_tokens(doc: Doc, part: str) -> list[Token]:
 def _stands_alone(caption: str, start: int, end: int) -> bool:
     # Use the caption's characters instead of tokens, because parsers split "t-shirt" in different ways.
     before, after = caption[max(start - 1, 0) : start], caption[end : end + 1]
-    joined_after = after.isalnum() or after in _JOINS_WORDS
+    joined_after = after.isalnum() or after in _JOINING_CHARACTERS
     # An apostrophe may follow ("the man's hat") but not precede ("'n'").
-    joined_before = before.isalnum() or before in _JOINS_WORDS or before in {"'", "’"}
+    joined_before = before.isalnum() or before in _JOINING_CHARACTERS or before in {"'", "’"}
     return not joined_before and not joined_after
 
 
@@ -344,7 +344,7 @@ def lemmas_of(word: str, lemma: str = "") -> set[str]:
 def fit_case(word: str, original: str) -> str:
     """Returns a proposed word in the case of the original, or an empty string if only the proposal has capitals.
 
-    Capitals of its own mark a proposal as a name rather than a common noun.
+    Such capitals mark a proposal as a name rather than a common noun.
     """
     if len(original) > 1 and original.isupper():
         return word.upper()
@@ -353,7 +353,7 @@ def fit_case(word: str, original: str) -> str:
     return word if word.islower() and original[0].islower() else ""
 
 
-def objection(word: str, part: str, *, original: set[str]) -> str:
+def rejection_reason(word: str, part: str, *, original: set[str]) -> str:
     """Returns the reason (one of `REJECTIONS`) why a word may not replace a word with the lemmas `original`, or "".
 
     This check needs no parse. A word missing from simplemma's English dictionary is treated as a fragment ("umbr").
@@ -368,5 +368,5 @@ def objection(word: str, part: str, *, original: set[str]) -> str:
     lemmas = lemmas_of(word)
     if lemmas & original:
         return "same_word"
-    may_be_one = any(lemmas & MAY_BE_ONE.get(lemma, frozenset()) for lemma in original)
-    return "same_thing" if may_be_one else ""
+    is_same_thing = any(lemmas & MAY_BE_ONE.get(lemma, frozenset()) for lemma in original)
+    return "same_thing" if is_same_thing else ""

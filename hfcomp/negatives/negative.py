@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from hfcomp.parsing.captions import Span
 
 COLUMN_NAMES = ("negative_captions", "negative_kinds", "negative_keywords", "negative_categories", "negative_spans")
-MOST_FAILURES = 200
-"""Number of consecutive failures after which a sort is assumed to have no usable candidates."""
+MAX_FAILURES = 200
+"""Number of consecutive failures after which a kind is assumed to have no usable candidates."""
 
 Candidate = TypeVar("Candidate")
 Result = TypeVar("Result")
@@ -40,52 +40,52 @@ class Negative:
     spans: tuple[Span, ...]
 
 
-def check_draw(name: str, sorts: Sequence[str], known: Sequence[str], **number: int) -> None:
-    """Raises `ValueError` unless the argument `name` lists one or more known sorts and every number is 1 or more."""
-    if isinstance(sorts, str) or not sorts or not set(sorts) <= set(known):
-        raise ValueError(f"{name} is {sorts!r}; expected a sequence of one or more of {', '.join(known)}.")
+def check_sampling(name: str, kinds: Sequence[str], allowed: Sequence[str], **number: int) -> None:
+    """Raises `ValueError` unless the argument `name` lists one or more allowed kinds and every number is 1 or more."""
+    if isinstance(kinds, str) or not kinds or not set(kinds) <= set(allowed):
+        raise ValueError(f"{name}: found {kinds!r}, expected a sequence of one or more of {', '.join(allowed)}.")
     for argument, value in number.items():
         if value < 1:
-            raise ValueError(f"{argument} is {value}; expected 1 or more.")
+            raise ValueError(f"{argument}: found {value}, expected 1 or more.")
 
 
 def caption_rng(seed: int, caption: str, *purpose: str) -> random.Random:
     """Creates a random generator for one caption and purpose, independent of process, time and other rows."""
     # Use one stream per caption instead of one for the dataset. Any number of processes can then parse rows, and
-    # adding or dropping a row does not change the negatives of the others. hash() differs between processes, a digest
-    # does not.
+    # adding or dropping a row does not change the negatives of the others. Use a digest, because hash() differs
+    # between processes.
     key = "\n".join((str(seed), *purpose, caption))
     digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return random.Random(int.from_bytes(digest, "big"))
 
 
-def draw_by_sort(
+def sample_by_kind(
     candidates: Mapping[str, Sequence[Candidate]],
     make: Callable[[str, Candidate], Result | None],
     number: int,
     rng: random.Random,
 ) -> list[Result]:
-    """Repeatedly samples a sort uniformly among those with candidates left, then one of its candidates.
+    """Repeatedly samples a kind uniformly among those with candidates left, then one of its candidates.
 
-    Each candidate is sampled at most once. If `make` returns None, the next candidate of the same sort is sampled;
-    after `MOST_FAILURES` failures in a row, the sort is dropped. The result depends on the order of sorts and
+    Each candidate is sampled at most once. If `make` returns None, the next candidate of the same kind is sampled;
+    after `MAX_FAILURES` failures in a row, the kind is dropped. The result depends on the order of kinds and
     candidates. A smaller `number` gives the first results of a larger one.
     """
-    left = {sort: list(some) for sort, some in candidates.items() if some}
+    remaining = {kind: list(options) for kind, options in candidates.items() if options}
     results: list[Result] = []
-    while left and len(results) < number:
-        # Sample the sort before the candidate: a caption may have n^2 noun pairs but only two verb pairs, so sampling
+    while remaining and len(results) < number:
+        # Sample the kind before the candidate: a caption may have n^2 noun pairs but only two verb pairs, so sampling
         # over all pairs would hardly ever give a verb. For the same reason, replace a failed candidate by one of the
-        # same sort. Otherwise sorts with few usable candidates would be sampled less often than others.
-        sort = rng.choice(list(left))
+        # same kind. Otherwise kinds with few usable candidates would be sampled less often than others.
+        kind = rng.choice(list(remaining))
         result, failures = None, 0
-        while result is None and left[sort] and failures < MOST_FAILURES:
-            result = make(sort, left[sort].pop(rng.randrange(len(left[sort]))))
+        while result is None and remaining[kind] and failures < MAX_FAILURES:
+            result = make(kind, remaining[kind].pop(rng.randrange(len(remaining[kind]))))
             failures += result is None
         if result is not None:
             results.append(result)
-        if result is None or not left[sort]:
-            del left[sort]
+        if result is None or not remaining[kind]:
+            del remaining[kind]
     return results
 
 

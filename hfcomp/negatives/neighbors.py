@@ -1,4 +1,4 @@
-"""Nearest neighbors of images or captions by their embeddings, for NegCLIP's hard images. Maps arrays to indices."""
+"""Nearest neighbors of images or captions by their embeddings, for NegCLIP's hard images."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ EXACT_ROWS = 20_000
 # whatever the order in which BLAS adds. A row's similarities therefore do not depend on the batch, the number of
 # threads or the CPU, and ties are real ties.
 _LENGTH = 2.0**26
-_COLUMNS = 65_536
+_BLOCK_COLUMNS = 65_536
 # Number of extra FAISS candidates, and the maximum error of its single precision.
-_SPARE = 16
-_DOUBT = 1e-5
+_EXTRA_CANDIDATES = 16
+_MAX_ERROR = 1e-5
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -68,10 +68,10 @@ def nearest_neighbors(
     group = _group_numbers(groups, len(units))
     for name, value in (("number", number), ("batch_size", batch_size)):
         if value < 1:
-            raise ValueError(f"{name}={value}: expected at least 1.")
+            raise ValueError(f"{name}: found {value}, expected at least 1.")
     method = default_method(len(units)) if method is None else method
     if method not in METHODS:
-        raise ValueError(f"method={method!r}: expected one of {', '.join(METHODS)}.")
+        raise ValueError(f"method: found {method!r}, expected one of {', '.join(METHODS)}.")
     search = partial(_rerank, _faiss_index(units)) if method == "faiss" else _exact
     neighbors = np.empty((len(units), number), dtype=np.int64)
     for start in range(0, len(units), batch_size):
@@ -162,12 +162,12 @@ def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integ
     # order, so the first of equal similarities stays, as if all columns were compared at once.
     best = np.full((len(rows), number), -np.inf)
     index = np.full(best.shape, -1, dtype=np.int64)
-    for at in range(0, len(units), _COLUMNS):
-        columns = slice(at, at + _COLUMNS)
+    for start in range(0, len(units), _BLOCK_COLUMNS):
+        columns = slice(start, start + _BLOCK_COLUMNS)
         similarity = units[rows] @ units[columns].T
         similarity[group[rows, None] == group[columns]] = -np.inf
-        values, place = _top(similarity, number)
-        best, index = _merge(best, index, values, np.where(place < 0, -1, place + at))
+        values, position = _top(similarity, number)
+        best, index = _merge(best, index, values, np.where(position < 0, -1, position + start))
     return index
 
 
@@ -180,7 +180,7 @@ def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     # entries that reach this value, sort them by row, descending value and column, and keep the first `number` per
     # row.
     best = np.full((len(similarity), number), -np.inf)
-    place = np.full(best.shape, -1, dtype=np.int64)
+    position = np.full(best.shape, -1, dtype=np.int64)
     width = min(number, similarity.shape[1])
     least = np.partition(similarity, -width, axis=1)[:, -width]
     row, column = np.nonzero((similarity >= least[:, None]) & (similarity > -np.inf))
@@ -189,16 +189,16 @@ def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     row, column, value = row[order], column[order], value[order]
     # The rank within the row; its first entry has rank 0.
     rank = np.arange(len(row)) - np.searchsorted(row, row)
-    kept = rank < number
-    best[row[kept], rank[kept]], place[row[kept], rank[kept]] = value[kept], column[kept]
-    return best, place
+    in_top = rank < number
+    best[row[in_top], rank[in_top]], position[row[in_top], rank[in_top]] = value[in_top], column[in_top]
+    return best, position
 
 
-def _merge(best: Floats, index: Integers, others: Floats, place: Integers) -> tuple[Floats, Integers]:
+def _merge(best: Floats, index: Integers, others: Floats, other_index: Integers) -> tuple[Floats, Integers]:
     """Returns the highest values of two lists per row. Among equal values, the first list comes first."""
-    values, places = np.hstack([best, others]), np.hstack([index, place])
+    values, indices = np.hstack([best, others]), np.hstack([index, other_index])
     order = np.argsort(-values, axis=1, kind="stable")[:, : best.shape[1]]
-    return np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
+    return np.take_along_axis(values, order, axis=1), np.take_along_axis(indices, order, axis=1)
 
 
 def _faiss_index(units: Floats) -> Any:
@@ -209,28 +209,28 @@ def _faiss_index(units: Floats) -> Any:
             'method="faiss" requires FAISS: pip install "hfcomp[neighbors]". Or omit method, or use "exact".'
         ) from error
     index = faiss.IndexFlatIP(units.shape[1])
-    index.add(_single(units))
+    index.add(_as_float32(units))
     return index
 
 
-def _single(units: Floats) -> NDArray[np.float32]:
+def _as_float32(units: Floats) -> NDArray[np.float32]:
     return (units / _LENGTH).astype(np.float32)
 
 
 def _rerank(index: Any, units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
     """Finds the neighbors of some rows among the FAISS candidates, ranked by exact similarity."""
     # FAISS cannot exclude a group, and a row's whole group may be nearest to it, so request that many more candidates.
-    own = int(np.bincount(group)[group[rows]].max())
-    _, candidates = index.search(_single(units[rows]), min(len(units), number + own + _SPARE))
+    largest_group = int(np.bincount(group)[group[rows]].max())
+    _, candidates = index.search(_as_float32(units[rows]), min(len(units), number + largest_group + _EXTRA_CANDIDATES))
     candidates = np.sort(candidates, axis=1)  # so that the first of equal candidates is chosen
     similarity = np.stack([units[near] @ units[row] for row, near in zip(rows, candidates, strict=True)])
     least = similarity.min(axis=1)
     similarity[group[rows, None] == group[candidates]] = -np.inf
-    best, place = _top(similarity, number)
-    near = np.where(place < 0, -1, np.take_along_axis(candidates, np.maximum(place, 0), axis=1))
+    best, position = _top(similarity, number)
+    near = np.where(position < 0, -1, np.take_along_axis(candidates, np.maximum(position, 0), axis=1))
     # FAISS uses single precision. A row that it did not return can be closer than the last candidate only by rounding
     # error. If the last neighbor leads that candidate by less than this error, search the row exactly.
-    doubtful = np.flatnonzero(best[:, -1] <= least + _DOUBT * _LENGTH**2)
-    if len(doubtful) and candidates.shape[1] < len(units):
-        near[doubtful] = _exact(units, group, number, rows[doubtful])
+    inconclusive = np.flatnonzero(best[:, -1] <= least + _MAX_ERROR * _LENGTH**2)
+    if len(inconclusive) and candidates.shape[1] < len(units):
+        near[inconclusive] = _exact(units, group, number, rows[inconclusive])
     return near

@@ -52,7 +52,7 @@ def _one_way(words: str, other: str, **conditions: tuple[str, ...] | frozenset[s
 
 _TV_THINGS = word_set("monitor set show screen stand station studio tower remote cabinet")
 # In "a large number of" and "a big deal", the word is not the size of a thing; in "big sister" and "little girl", it
-# is age.
+# refers to age.
 _NOT_LARGE_THINGS = word_set(
     "amount apple ben bird brother crowd day deal dipper game group hit amounts number numbers portion quantity rig "
     "screen sister smile top toe variety wave wheel"

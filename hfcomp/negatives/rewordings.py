@@ -6,7 +6,7 @@ rules are few and narrow: a change is skipped unless it certainly keeps the mean
 * `coordination`: "a knife and fork" -> "a fork and knife". Skips lists of three, and phrases of which one may include
   more than the other ("two men and women", "a man with a cat and a dog", "a sink and a toilet with the lid up").
 * `converse`: "A left of B" -> "B right of A", "A next to B" -> "B next to A". Skips captions that say more than that,
-  because the rest would then describe the other thing; and "in front of" and "behind".
+  because the rest would then describe the other thing, and the relations "in front of" and "behind".
 * `prefix`: "A dog on a mat" -> "A photo of a dog on a mat"; "There is a dog on a mat" in both directions. Skips
   sentences with a finite verb and captions that mention a picture.
 * `synonym`: "couch" -> "sofa", "next to" -> "beside". Skips words with a context-dependent sense (see the table in
@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hfcomp.negatives.filters import folded_sentence
-from hfcomp.negatives.negative import caption_rng, check_draw, draw_by_sort
+from hfcomp.negatives.negative import caption_rng, check_sampling, sample_by_kind
 from hfcomp.negatives.paraphrases import CONVERSES, FIXED_ORDERS, NEEDS_PLURAL, SYNONYMS_BY_FIRST_WORD, Synonym
-from hfcomp.negatives.surface import has_no_small_letters, rewrite, without_capital_of_place
+from hfcomp.negatives.surface import is_all_capitals, rewrite, without_initial_capital
 from hfcomp.parsing.captions import Span, check_caption
 from hfcomp.parsing.phrases import FINITE_TAGS, NOUN_CLASSES, Part, base_form, names_the_picture, noun_phrases
 from hfcomp.parsing.words import MASS_NOUNS, POSTURES, SHADES
@@ -42,7 +42,7 @@ Edit = tuple[tuple[Span, ...], tuple[str, ...]]
 RULES = ("coordination", "converse", "prefix", "synonym", "adjectives", "contraction")
 _PICTURE_PREFIXES = {"photo": "a photo of", "picture": "a picture of", "image": "an image of"}
 _OPENINGS = ((), *(tuple(prefix.split()) for prefix in _PICTURE_PREFIXES.values()), ("there", "is"), ("there", "are"))
-_LONGEST_OPENING = max(map(len, _OPENINGS))
+_MAX_OPENING_WORDS = max(map(len, _OPENINGS))
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Positive:
 def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int = 1, seed: int = 0) -> list[Positive]:
     """Samples rewordings of one caption, each with one change by one rule.
 
-    The rule is sampled first, uniformly among the rules that apply, then the place and the wording. The caption, its
-    parse, the seed and `rules` determine the result. A smaller `num_positives` gives the first positives of a larger
-    one.
+    The rule is sampled first, uniformly among the rules that apply, then the position and the wording. The caption,
+    its parse, the seed and `rules` determine the result. A smaller `num_positives` gives the first positives of a
+    larger one.
 
     Args:
         doc: Parsed caption with word classes, Penn tags, lemmas and noun chunks.
@@ -82,33 +82,33 @@ def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int
         ValueError: If a rule is unknown, `rules` is empty, `num_positives` is below 1, or the caption is too long
             (`hfcomp.parsing.captions`).
     """
-    check_draw("rules", rules, RULES, num_positives=num_positives)
+    check_sampling("rules", rules, RULES, num_positives=num_positives)
     check_caption(doc.text)
     edits = {rule: list(_EDITS[rule](doc)) for rule in RULES if rule in rules}
     seen = {folded_sentence(doc.text)}
-    is_shouted = has_no_small_letters(doc.text)
+    in_capitals = is_all_capitals(doc.text)
 
     def make(rule: str, edit: Edit) -> Positive | None:
         spans, texts = edit
-        text = rewrite(doc.text, spans, [new.upper() for new in texts] if is_shouted else texts)
+        text = rewrite(doc.text, spans, [new.upper() for new in texts] if in_capitals else texts)
         if folded_sentence(text) in seen:
             return None
         seen.add(folded_sentence(text))
         return Positive(text, rule, spans)
 
-    return draw_by_sort(edits, make, num_positives, caption_rng(seed, doc.text, "positive"))
+    return sample_by_kind(edits, make, num_positives, caption_rng(seed, doc.text, "positive"))
 
 
 def _span(doc: Doc, start: int, end: int) -> Span:
     return doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
 
 
-def _exchange(doc: Doc, first: Span, second: Span) -> Edit:
+def _swap(doc: Doc, first: Span, second: Span) -> Edit:
     """Returns the edit that swaps two runs of tokens, each `[start, end)`."""
     spans = _span(doc, *first), _span(doc, *second)
     moved = doc[slice(*first)].text
     if first[0] <= _first_word(doc):
-        moved = without_capital_of_place(doc.text, spans[0])
+        moved = without_initial_capital(doc.text, spans[0])
     return spans, (doc[slice(*second)].text, moved)
 
 
@@ -117,9 +117,9 @@ def _first_word(doc: Doc) -> int:
     return next((token.i for token in doc if token.pos_ != "SPACE"), len(doc))
 
 
-def _ends_at(doc: Doc, place: int) -> bool:
-    """Whether only full stops and spaces remain from a token on."""
-    return all(token.pos_ == "SPACE" or token.text in (".", "!") for token in doc[place:])
+def _ends_at(doc: Doc, index: int) -> bool:
+    """Whether the tokens from `index` on are only full stops and spaces."""
+    return all(token.pos_ == "SPACE" or token.text in (".", "!") for token in doc[index:])
 
 
 def _last_word(doc: Doc) -> int:
@@ -146,29 +146,29 @@ def _coordination(doc: Doc) -> Iterator[Edit]:
         with_determiner = [chunk[0].tag_ == "DT" for chunk in (first, second)]
         if all(with_determiner):
             if _opens_caption(doc, first.start) and _is_end_or_plural_verb(doc, second.end):
-                yield _exchange(doc, (first.start, first.end), (second.start, second.end))
+                yield _swap(doc, (first.start, first.end), (second.start, second.end))
         elif not with_determiner[1] and len(second) == 1 and len(first) == 1 + with_determiner[0]:
-            yield from _nouns_under_one_determiner(doc, first.root, second.root, has_determiner=with_determiner[0])
+            yield from _swaps_under_one_determiner(doc, first.root, second.root, has_determiner=with_determiner[0])
 
 
 def _is_closed(doc: Doc, start: int, end: int) -> bool:
     """Whether two coordinated phrases are not part of a longer list."""
     before = doc[start - 1].lower_ if start else ""
-    behind = doc[end].lower_ if end < len(doc) else ""
-    return before not in (",", "and", "or") and behind not in (",", "and", "or")
+    following = doc[end].lower_ if end < len(doc) else ""
+    return before not in (",", "and", "or") and following not in (",", "and", "or")
 
 
-def _opens_caption(doc: Doc, place: int) -> bool:
+def _opens_caption(doc: Doc, index: int) -> bool:
     start = _first_word(doc)
-    return place - start <= _LONGEST_OPENING and tuple(token.lower_ for token in doc[start:place]) in _OPENINGS
+    return index - start <= _MAX_OPENING_WORDS and tuple(token.lower_ for token in doc[start:index]) in _OPENINGS
 
 
-def _is_end_or_plural_verb(doc: Doc, place: int) -> bool:
-    return _ends_at(doc, place) or doc[place].tag_ == "VBP"
+def _is_end_or_plural_verb(doc: Doc, index: int) -> bool:
+    return _ends_at(doc, index) or doc[index].tag_ == "VBP"
 
 
-def _nouns_under_one_determiner(doc: Doc, first: Token, second: Token, *, has_determiner: bool) -> Iterator[Edit]:
-    """Yields the edit of "a knife and fork" or "knives and forks" if nothing else can belong to only one of them."""
+def _swaps_under_one_determiner(doc: Doc, first: Token, second: Token, *, has_determiner: bool) -> Iterator[Edit]:
+    """Yields the swap in "a knife and fork" or "knives and forks" if no other word can belong to only one of them."""
     if first.tag_ != second.tag_ or first.tag_ not in ("NN", "NNS"):
         return
     if has_determiner and {base_form(first), base_form(second)} & MASS_NOUNS:
@@ -176,10 +176,10 @@ def _nouns_under_one_determiner(doc: Doc, first: Token, second: Token, *, has_de
     # In "a cup of coffee and cake", the cup contains only the coffee.
     if not has_determiner and first.i and doc[first.i - 1].lower_ == "of":
         return
-    behind = doc[second.i + 1] if second.i + 1 < len(doc) else None
-    shared = behind is not None and has_determiner and base_form(behind) in POSTURES and behind.tag_ == "VBG"
-    if shared or _is_end_or_plural_verb(doc, second.i + 1):
-        yield _exchange(doc, (first.i, first.i + 1), (second.i, second.i + 1))
+    following = doc[second.i + 1] if second.i + 1 < len(doc) else None
+    has_posture = following is not None and base_form(following) in POSTURES and following.tag_ == "VBG"
+    if (has_determiner and has_posture) or _is_end_or_plural_verb(doc, second.i + 1):
+        yield _swap(doc, (first.i, first.i + 1), (second.i, second.i + 1))
 
 
 def _converse(doc: Doc) -> Iterator[Edit]:
@@ -192,18 +192,18 @@ def _converse(doc: Doc) -> Iterator[Edit]:
     between = list(doc[first.end : second.start])
     has_verb = bool(between) and between[0].lower_ in ("is", "are")
     relation = between[has_verb:]
-    other = CONVERSES.get(" ".join(token.lower_ for token in relation))
+    converse = CONVERSES.get(" ".join(token.lower_ for token in relation))
     agrees_with_verb = has_verb or doc[_first_word(doc)].lower_ == "there"
-    if other is None or (agrees_with_verb and first.tag != second.tag):
+    if converse is None or (agrees_with_verb and first.tag != second.tag):
         return
-    moved = without_capital_of_place(doc.text, first.span, is_name=first.is_name)
+    moved = without_initial_capital(doc.text, first.span, is_name=first.is_name)
     spans = (first.span, _span(doc, relation[0].i, relation[-1].i + 1), second.span)
-    yield spans, (second.text, other, moved)
+    yield spans, (second.text, converse, moved)
 
 
-def _is_background(doc: Doc, place: int) -> bool:
-    """Whether the rest is like "on a white background", which describes the whole image."""
-    words = [token for token in doc[place:] if token.pos_ not in ("PUNCT", "SPACE")]
+def _is_background(doc: Doc, index: int) -> bool:
+    """Whether the tokens from `index` on are like "on a white background", which describes the whole image."""
+    words = [token for token in doc[index:] if token.pos_ not in ("PUNCT", "SPACE")]
     return (
         2 <= len(words) <= 4
         and words[0].lower_ in ("on", "against")
@@ -234,7 +234,7 @@ def _prefix(doc: Doc) -> Iterator[Edit]:
     if _is_counted(doc[start]):
         openings.append("there are" if chunk.root.tag_ == "NNS" else "there is")
     first_word = _span(doc, start, start + 1)
-    moved = without_capital_of_place(doc.text, first_word, is_name=doc[start].tag_.startswith("NNP"))
+    moved = without_initial_capital(doc.text, first_word, is_name=doc[start].tag_.startswith("NNP"))
     yield from (((first_word,), (f"{opening} {moved}",)) for opening in openings)
 
 
@@ -259,52 +259,52 @@ def _synonym(doc: Doc) -> Iterator[Edit]:
 def _fits(doc: Doc, start: int, synonym: Synonym) -> bool:
     end = start + len(synonym.words)
     before = doc[start - 1] if start else None
-    behind = doc[end] if end < len(doc) else None
+    following = doc[end] if end < len(doc) else None
     if synonym.classes and doc[start].pos_ not in synonym.classes:
         return False
-    if synonym.before and (behind is None or behind.pos_ not in synonym.before):
+    if synonym.before and (following is None or following.pos_ not in synonym.before):
         return False
     if synonym.other in NEEDS_PLURAL and not _is_before_plural(doc, end):
         return False
-    if behind is not None and (behind.lower_ in synonym.not_before or behind.text == "-"):
+    if following is not None and (following.lower_ in synonym.not_before or following.text == "-"):
         return False
     if before is not None and (before.lower_ in synonym.not_after or before.text == "-"):
         return False
     # "Big Ben" and "the Little Italy" are names.
-    if behind is not None and behind.is_title:
+    if following is not None and following.is_title:
         return False
     return all(
         token.is_lower or token.i == _first_word(doc) or token.lower_ in ("tv", "tvs") for token in doc[start:end]
     )
 
 
-def _is_before_plural(doc: Doc, place: int) -> bool:
-    while place < len(doc) and (doc[place].pos_ == "ADJ" or (place + 1 < len(doc) and doc[place].tag_ == "NN")):
-        place += 1
-    return place < len(doc) and doc[place].tag_ == "NNS"
+def _is_before_plural(doc: Doc, index: int) -> bool:
+    while index < len(doc) and (doc[index].pos_ == "ADJ" or (index + 1 < len(doc) and doc[index].tag_ == "NN")):
+        index += 1
+    return index < len(doc) and doc[index].tag_ == "NNS"
 
 
 def _adjectives(doc: Doc) -> Iterator[Edit]:
-    for place in range(1, len(doc) - 2):
-        first, joint, second, noun = doc[place - 1], doc[place], doc[place + 1], doc[place + 2]
-        if joint.lower_ != "and" or {first.tag_, second.tag_} != {"JJ"} or noun.pos_ not in NOUN_CLASSES:
+    for index in range(1, len(doc) - 2):
+        first, conjunction, second, noun = doc[index - 1], doc[index], doc[index + 1], doc[index + 2]
+        if conjunction.lower_ != "and" or {first.tag_, second.tag_} != {"JJ"} or noun.pos_ not in NOUN_CLASSES:
             continue
-        before = doc[place - 2] if place > 1 else None
+        before = doc[index - 2] if index > 1 else None
         if before is not None and (before.pos_ in ("ADV", "PUNCT", "CCONJ") or before.lower_ in SHADES):
             continue
         pictured = any(names_the_picture(token) for token in doc[noun.i : noun.i + 2])
         if not pictured and first.lower_ != second.lower_ and not {first.lower_, second.lower_} & SHADES:
-            yield _exchange(doc, (first.i, first.i + 1), (second.i, second.i + 1))
+            yield _swap(doc, (first.i, first.i + 1), (second.i, second.i + 1))
 
 
 def _contraction(doc: Doc) -> Iterator[Edit]:
-    for place in range(1, len(doc) - 2):
-        pronoun, verb, behind = doc[place], doc[place + 1], doc[place + 2]
-        if pronoun.lower_ not in ("that", "which", "who") or doc[place - 1].pos_ not in NOUN_CLASSES:
+    for index in range(1, len(doc) - 2):
+        pronoun, verb, following = doc[index], doc[index + 1], doc[index + 2]
+        if pronoun.lower_ not in ("that", "which", "who") or doc[index - 1].pos_ not in NOUN_CLASSES:
             continue
-        if verb.lower_ in ("is", "are") and (behind.tag_ in ("VBG", "VBN") or behind.pos_ == "ADP"):
-            yield ((pronoun.idx, behind.idx),), ("",)
-    # The same applies to the whole caption: without "is", the sentence becomes a noun phrase.
+        if verb.lower_ in ("is", "are") and (following.tag_ in ("VBG", "VBN") or following.pos_ == "ADP"):
+            yield ((pronoun.idx, following.idx),), ("",)
+    # A whole caption can be shortened in the same way: without "is", the sentence becomes a noun phrase.
     phrase = next(iter(noun_phrases(doc)), None)
     if phrase is not None and _is_one_progressive_sentence(doc, phrase):
         verb = doc[phrase.end]
@@ -312,12 +312,12 @@ def _contraction(doc: Doc) -> Iterator[Edit]:
 
 
 def _is_one_progressive_sentence(doc: Doc, subject: Part) -> bool:
-    """Whether "is" can be dropped, as in "A dog is lying on a mat.", where it is the only finite verb."""
+    """Whether "is" can be dropped because it is the only finite verb: "A dog is lying on a mat."."""
     if subject.start != _first_word(doc) or subject.end + 1 >= len(doc):
         return False
-    verb, behind = doc[subject.end], doc[subject.end + 1]
+    verb, following = doc[subject.end], doc[subject.end + 1]
     finite = sum(_is_finite(token) for token in doc)
-    return verb.lower_ in ("is", "are") and behind.tag_ in ("VBG", "VBN") and finite == 1
+    return verb.lower_ in ("is", "are") and following.tag_ in ("VBG", "VBN") and finite == 1
 
 
 _EDITS: dict[str, Callable[[Doc], Iterator[Edit]]] = {

@@ -9,16 +9,17 @@ from hfcomp.parsing.captions import Span
 
 _ARTICLE_AT_END = re.compile(r"(?<![^\s\"'(])an?(?= $)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
-# Letters whose names begin with a vowel: "an SUV", "an LG phone".
-_SPOKEN_LIKE_A_VOWEL = frozenset("aefhilmnorsx")
-_SPELLED_BUT_NOT_SPOKEN_LIKE_A_VOWEL = (
+# Letters whose names begin with a vowel sound: "an SUV", "an LG phone".
+_LETTERS_WITH_VOWEL_SOUND = frozenset("aefhilmnorsx")
+# Beginnings of words with a vowel letter but a consonant sound, and the other way around.
+_CONSONANT_SOUNDS = (
     *("eu", "ewe", "once", "one", "ubi", "uk", "unic", "unif", "union", "uniq", "unis", "unit", "univ", "urin"),
     *("usa", "use", "usu", "uten", "util"),
 )
-_SPOKEN_BUT_NOT_SPELLED_LIKE_A_VOWEL = re.compile(r"hour|heir|honest|honou?r|8|1[18](?!\d)")
+_VOWEL_SOUNDS = re.compile(r"hour|heir|honest|honou?r|8|1[18](?!\d)")
 
 
-def starts_like_a_vowel(text: str) -> bool:
+def starts_with_vowel_sound(text: str) -> bool:
     """Whether a text takes "an" rather than "a". Quotes and brackets before its first letter are ignored.
 
     The decision follows the sound for words on a short list ("an hour", "a unicorn"), otherwise the first letter. Two
@@ -29,11 +30,11 @@ def starts_like_a_vowel(text: str) -> bool:
         return False
     word = match.group()
     if word.isupper() and 2 <= len(word) <= 4 and not set(word[1:]) & set("AEIOU"):
-        return word[0].lower() in _SPOKEN_LIKE_A_VOWEL
+        return word[0].lower() in _LETTERS_WITH_VOWEL_SOUND
     lower = word.lower()
-    if lower.startswith(_SPELLED_BUT_NOT_SPOKEN_LIKE_A_VOWEL):
+    if lower.startswith(_CONSONANT_SOUNDS):
         return False
-    return lower[0] in "aeiou" or _SPOKEN_BUT_NOT_SPELLED_LIKE_A_VOWEL.match(lower) is not None
+    return lower[0] in "aeiou" or _VOWEL_SOUNDS.match(lower) is not None
 
 
 def fit_article(before: str, text: str) -> str:
@@ -42,12 +43,11 @@ def fit_article(before: str, text: str) -> str:
     Returns:
         `before`, with the other article if the one at its end does not fit. Its capital is kept.
     """
-    # Change only an article at the very end: if another word follows it ("a big", "an open"), that word determines
-    # the article.
+    # Change only an article at the very end: after "a big" or "an open", the word in between determines the article.
     match = _ARTICLE_AT_END.search(before)
     if match is None:
         return before
-    written, article = match.group(), "an" if starts_like_a_vowel(text) else "a"
+    written, article = match.group(), "an" if starts_with_vowel_sound(text) else "a"
     if written.lower() == article:
         return before
     if written[0] == "A":
@@ -60,25 +60,25 @@ def start_of_text(caption: str) -> int:
     return len(caption) - len(caption.lstrip())
 
 
-def has_no_small_letters(caption: str) -> bool:
+def is_all_capitals(caption: str) -> bool:
     """Whether a caption of several words is written entirely in capitals."""
     return caption.isupper() and " " in caption.strip()
 
 
-def has_capital_of_place(caption: str) -> bool:
-    """Whether the caption starts with a capital only because it starts there. False if it is all in capitals."""
+def has_initial_capital(caption: str) -> bool:
+    """Whether the caption starts with a capital. False for a caption written entirely in capitals."""
     first = start_of_text(caption)
-    return caption[first : first + 1].isupper() and not has_no_small_letters(caption)
+    return caption[first : first + 1].isupper() and not is_all_capitals(caption)
 
 
-def without_capital_of_place(caption: str, span: Span, *, is_name: bool = False) -> str:
+def without_initial_capital(caption: str, span: Span, *, is_name: bool = False) -> str:
     """Returns the text of a span as it would be written elsewhere in the sentence.
 
     Its first letter becomes lower case if it is a capital only because it starts the caption. A name keeps its
-    capital. "TV", "McCartney" and "A's" also keep theirs, as their other letters show that it is their own.
+    capital. So do "TV", "McCartney" and "A's", whose other letters show that the capital belongs to the word.
     """
     text = caption[span[0] : span[1]]
-    if is_name or span[0] > start_of_text(caption) or not has_capital_of_place(caption):
+    if is_name or span[0] > start_of_text(caption) or not has_initial_capital(caption):
         return text
     word = _WORD.match(text)
     if word is None or (len(word.group()) > 1 and not word.group()[1:].islower()):
@@ -89,26 +89,26 @@ def without_capital_of_place(caption: str, span: Span, *, is_name: bool = False)
 def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
     """Replaces spans of a caption by new texts.
 
-    A capital at the start of the caption stays there, whichever word starts it now, and an "a" or "an" directly before
-    a new text is adapted to it. Everything else stays unchanged.
+    A capital at the start of the caption stays there, whichever word comes first now, and an "a" or "an" directly
+    before a new text is adapted to it. Everything else stays unchanged.
 
     Spans are `[start, end)` in characters, from left to right and without overlap, each with its text. An empty span
     inserts its text, and an empty text removes its span.
     """
-    written, place = "", 0
+    written, end_of_last = "", 0
     for (start, end), text in zip(spans, texts, strict=True):
-        if not place <= start <= end <= len(caption):
+        if not end_of_last <= start <= end <= len(caption):
             raise ValueError(
                 f"spans {list(spans)} of caption {caption!r} overlap, are out of order or outside the caption; "
                 "expected [start, end) in characters, from left to right."
             )
         # "a" before the span may have to become "an"; the text written so far ends right before the new text.
-        written += caption[place:start]
+        written += caption[end_of_last:start]
         if text:
             written = fit_article(written, text) + text
-        place = end
-    written += caption[place:]
-    if not has_capital_of_place(caption):
+        end_of_last = end
+    written += caption[end_of_last:]
+    if not has_initial_capital(caption):
         return written
     # The original capital was removed or has moved, so capitalize the start again.
     first = start_of_text(written)

@@ -6,8 +6,8 @@ to whom. Differences from the authors' script:
 
 * **Position.** The script replaces text, so every "man" in "woman" moves too. Here, two spans are swapped.
 * **Form.** The script writes phrases in lower case and puts spaces before full stops, so a model can recognize a
-  negative without reading it. Here, everything outside the two parts stays, except for "a" or "an" before them; a
-  capital at the start of the caption stays at the start.
+  negative by its form. Here, everything outside the two parts stays, except for "a" or "an" before them; a capital
+  at the start of the caption stays at the start.
 * **False negatives.** The script swaps any two parts of a kind. Here, a swap must change the caption's meaning; see
   below.
 * **Adverbs** are not swapped: few captions have two, and those that do rarely become false.
@@ -45,8 +45,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hfcomp.negatives.filters import folded_sentence
-from hfcomp.negatives.negative import Negative, caption_rng, check_draw, draw_by_sort
-from hfcomp.negatives.surface import rewrite, without_capital_of_place
+from hfcomp.negatives.negative import Negative, caption_rng, check_sampling, sample_by_kind
+from hfcomp.negatives.surface import rewrite, without_initial_capital
 from hfcomp.parsing.captions import check_caption
 from hfcomp.parsing.phrases import (
     FINITE_TAGS,
@@ -89,10 +89,10 @@ _KINDS = {
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
 # Each part is paired with at most this many following parts, because the number of all pairs would grow quadratically.
-_MOST_NEIGHBORS = 64
+_MAX_NEIGHBORS = 64
 _PARTICIPLES = ("VBG", "VBN")
-# "that is also sitting right next to": longer sequences are not symmetric relations and need not be scanned.
-_MOST_WORDS_OF_A_RELATION = 10
+# Longer sequences than "that is also sitting right next to" are not symmetric relations and need not be scanned.
+_MAX_RELATION_WORDS = 10
 # Separators between pieces of a caption whose order is irrelevant.
 _BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
 
@@ -121,7 +121,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
         ValueError: If a type of swap is unknown, `swaps` is empty, `num_negatives` is below 1, or the caption is too
             long (`hfcomp.parsing.captions`).
     """
-    check_draw("swaps", swaps, SWAPS, num_negatives=num_negatives)
+    check_sampling("swaps", swaps, SWAPS, num_negatives=num_negatives)
     check_caption(doc.text)
     pairs = {swap: list(_PAIRS[swap](doc)) for swap in SWAPS if swap in swaps}
     seen = {folded_sentence(doc.text)}
@@ -130,7 +130,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
         first, second = pair
         spans = first.span, second.span
         # The capital at the start belongs to the position: "Dogs chase a cat" must not become "A cat chase Dogs".
-        moved = without_capital_of_place(doc.text, first.span, is_name=first.is_name)
+        moved = without_initial_capital(doc.text, first.span, is_name=first.is_name)
         text = rewrite(doc.text, spans, (second.text, moved))
         if folded_sentence(text) in seen or _same_pieces(doc.text, text):
             return None
@@ -138,7 +138,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
         kind, category = _KINDS[swap]
         return Negative(text, kind, first.text, second.text, category, spans)
 
-    return draw_by_sort(pairs, make, num_negatives, caption_rng(seed, doc.text, "swap"))
+    return sample_by_kind(pairs, make, num_negatives, caption_rng(seed, doc.text, "swap"))
 
 
 def _same_pieces(caption: str, text: str) -> bool:
@@ -151,33 +151,33 @@ def _pieces(caption: str) -> Counter[str]:
     return Counter(" ".join(piece.split()) for piece in _BETWEEN_PIECES.split(without_articles) if piece.strip())
 
 
-def _may_be_one(first: Part, second: Part) -> bool:
+def _may_mean_the_same(first: Part, second: Part) -> bool:
     """Whether two parts may name the same thing, property or action."""
     lemma, other = first.lemma, second.lemma
     return lemma == other or other in MAY_BE_ONE.get(lemma, ()) or first.text.casefold() == second.text.casefold()
 
 
 def _pairs(parts: Iterable[Part]) -> Iterator[Pair]:
-    """Yields pairs of each part with the next `_MOST_NEIGHBORS` parts, in the order of `combinations`."""
-    some = list(parts)
-    for place, first in enumerate(some):
-        yield from ((first, second) for second in some[place + 1 : place + 1 + _MOST_NEIGHBORS])
+    """Yields pairs of each part with the next `_MAX_NEIGHBORS` parts, in the order of `itertools.combinations`."""
+    ordered = list(parts)
+    for number, first in enumerate(ordered, 1):
+        yield from ((first, second) for second in ordered[number : number + _MAX_NEIGHBORS])
 
 
 def _relation_words(doc: Doc) -> list[int]:
-    """Returns the positions of the words that can express a relation between two things, in order."""
+    """Returns the indices of the words that can express a relation between two things, in order."""
     # Compute this once per caption, so each of n^2 pairs finds the words in between by bisection instead of a scan.
     return [token.i for token in doc if token.pos_ not in _LIST_CLASSES]
 
 
-def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
+def _order_matters(first: Part, second: Part, relation_words: Sequence[int]) -> bool:
     """Whether "X ... Y" differs in meaning from "Y ... X", based on the words between the two noun phrases.
 
     Other things between them do not count: in "a plate with an orange and a fork", only "with" does.
     """
-    start = bisect_left(telling, first.end)
-    between = telling[start : start + _MOST_WORDS_OF_A_RELATION]
-    rest = [first.doc[place] for place in between if place < second.start]
+    start = bisect_left(relation_words, first.end)
+    between = relation_words[start : start + _MAX_RELATION_WORDS]
+    rest = [first.doc[index] for index in between if index < second.start]
     # "a cat that is sitting right next to a dog" only says that two things are close.
     while rest and rest[0].pos_ in ("AUX", "ADV") and tuple(token.lower_ for token in rest) not in SYMMETRIC_RELATIONS:
         rest = rest[1:]
@@ -185,15 +185,15 @@ def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
         return False
     relation = tuple(token.lower_ for token in rest)
     if rest[0].pos_ == "VERB":
-        return not (_is_mutual(rest[0], relation[1:]) or (len(rest) == 1 and _is_had_nearby(rest[0], second)))
+        return not (_is_mutual(rest[0], relation[1:]) or (len(rest) == 1 and _only_locates(rest[0], second)))
     return relation not in SYMMETRIC_RELATIONS
 
 
-def _is_had_nearby(verb: Token, second: Part) -> bool:
-    """Whether "X has Y" only continues with the location of Y: "the laptop has a phone next to it"."""
-    behind = [token.lower_ for token in second.doc[second.end : second.end + 4]]
-    own = next((place for place, word in enumerate(behind) if word in ("it", "him", "her", "them")), 0)
-    return base_form(verb) == "have" and tuple(behind[:own]) in SYMMETRIC_RELATIONS
+def _only_locates(verb: Token, second: Part) -> bool:
+    """Whether "X has Y" only says that Y is near X: "the laptop has a phone next to it"."""
+    following = [token.lower_ for token in second.doc[second.end : second.end + 4]]
+    pronoun = next((index for index, word in enumerate(following) if word in ("it", "him", "her", "them")), 0)
+    return base_form(verb) == "have" and tuple(following[:pronoun]) in SYMMETRIC_RELATIONS
 
 
 def _is_mutual(verb: Token, relation: tuple[str, ...]) -> bool:
@@ -204,18 +204,18 @@ def _is_mutual(verb: Token, relation: tuple[str, ...]) -> bool:
     if relation in (("to",), ("with",)) and name in TALKING_VERBS:
         return True
     # "filled with" and "covered with" are directed; "playing with" is not.
-    joins = relation == ("with",) and verb.tag_ != "VBN"
-    return joins or (name in POSTURES and relation in SYMMETRIC_RELATIONS)
+    is_joint_action = relation == ("with",) and verb.tag_ != "VBN"
+    return is_joint_action or (name in POSTURES and relation in SYMMETRIC_RELATIONS)
 
 
 def _determiner(part: Part) -> str | None:
     """Returns the determiner before a noun in lower case, or None if there is none."""
-    doc, place = part.doc, part.start - 1
-    while place >= 0 and (doc[place].pos_ in ("ADJ", "NUM") or _is_hyphen_or_participle(doc[place])):
-        place -= 1
-    if place < 0:
+    doc, index = part.doc, part.start - 1
+    while index >= 0 and (doc[index].pos_ in ("ADJ", "NUM") or _is_hyphen_or_participle(doc[index])):
+        index -= 1
+    if index < 0:
         return None
-    token = doc[place]
+    token = doc[index]
     return token.lower_ if token.pos_ == "DET" or token.tag_ in ("DT", "PRP$", "POS") else None
 
 
@@ -226,33 +226,33 @@ def _is_hyphen_or_participle(token: Token) -> bool:
 def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part, Part]:
     """Maps each part to the noun phrase that contains it, or to itself if no phrase does."""
     # Use a table by word, because searching all phrases for each part would take the product of their numbers.
-    phrase_by_word = {place: phrase for phrase in phrases for place in range(phrase.start, phrase.end)}
+    phrase_by_word = {index: phrase for phrase in phrases for index in range(phrase.start, phrase.end)}
     around = {part: phrase_by_word.get(part.start, part) for part in parts}
     return {part: phrase if part.end <= phrase.end else part for part, phrase in around.items()}
 
 
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
     """Returns the words of a phrase outside one of its parts, without determiners and loose quantities."""
-    places = (place for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
+    outside = (phrase.doc[index] for index in range(phrase.start, phrase.end) if not part.start <= index < part.end)
     # "group of people" contains nothing except "people": the remaining "of" belonged to the quantity.
-    words = [phrase.doc[place] for place in places if phrase.doc[place].pos_ not in ("DET", "PRON")]
-    telling = [word.lower_ for word in words if word.lower_ not in VAGUE_QUANTITIES]
-    return [word for word in telling if word != "of" or len(telling) == len(words)]
+    tokens = [token for token in outside if token.pos_ not in ("DET", "PRON")]
+    words = [token.lower_ for token in tokens if token.lower_ not in VAGUE_QUANTITIES]
+    return [word for word in words if word != "of" or len(words) == len(tokens)]
 
 
 def _noun_pairs(doc: Doc) -> Iterable[Pair]:
-    around, telling = _phrases_around(nouns(doc), noun_phrases(doc)), _relation_words(doc)
+    around, relation_words = _phrases_around(nouns(doc), noun_phrases(doc)), _relation_words(doc)
     determiners = {part: _determiner(part) for part in around}
     rests = {part: _rest_of_phrase(phrase, part) for part, phrase in around.items()}
     for first, second in _pairs(around):
         phrase, other = around[first], around[second]
-        if first.tag != second.tag or phrase is other or _may_be_one(first, second):
+        if first.tag != second.tag or phrase is other or _may_mean_the_same(first, second):
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
         # The swap is false because of the words in between, or because of what the nouns leave behind: in "a black cat
         # and a white dog", cat and dog may be swapped, because the colors stay.
-        if _order_matters(phrase, other, telling) or rests[first] != rests[second]:
+        if _order_matters(phrase, other, relation_words) or rests[first] != rests[second]:
             yield first, second
 
 
@@ -269,17 +269,17 @@ def _determiners_fit(first: Part, before_first: str | None, second: Part, before
 
 def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
     described = {part: described_noun(part) for part in adjectives(doc)}
-    around, telling = _phrases_around(described, noun_phrases(doc)), _relation_words(doc)
+    around, relation_words = _phrases_around(described, noun_phrases(doc)), _relation_words(doc)
     for first, second in _pairs(described):
         noun, other = described[first], described[second]
-        if noun is None or other is None or noun.i == other.i or _may_be_one(first, second):
+        if noun is None or other is None or noun.i == other.i or _may_mean_the_same(first, second):
             continue
         if names_the_picture(noun) or names_the_picture(other):
             continue
-        if not _fits_beside(first, second, noun) or not _fits_beside(second, first, other):
+        if not _can_replace(first, second, noun) or not _can_replace(second, first, other):
             continue
         # "a black cat and a white cat" keeps its meaning after the swap unless something distinguishes the two cats.
-        if base_form(noun) != base_form(other) or _order_matters(around[first], around[second], telling):
+        if base_form(noun) != base_form(other) or _order_matters(around[first], around[second], relation_words):
             yield first, second
 
 
@@ -287,8 +287,8 @@ def _class_of(word: str) -> frozenset[str]:
     return next((words for words in (COLORS, SIZES) if word in words), frozenset())
 
 
-def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
-    """Whether an adjective can replace another before a noun: no second color or size, and "and" joins equals."""
+def _can_replace(old: Part, new: Part, noun: Token) -> bool:
+    """Whether an adjective may replace another before a noun: no second color or size, and "and" joins equals."""
     doc, others = old.doc, _class_of(new.doc[new.head].lower_)
     run = [token for token in doc[max(0, old.start - 3) : noun.i] if not old.start <= token.i < old.end]
     after = next((token for token in run if token.i >= old.end), None)
@@ -296,76 +296,77 @@ def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
     joined = any(token is not None and (token.pos_ == "CCONJ" or token.text == ",") for token in (before, after))
     if joined:
         # "black and white cat": only another color can replace "black", not "white".
-        is_there = any(token.lower_ == new.doc[new.head].lower_ for token in run)
-        return not is_there and bool(others) and others == _class_of(doc[old.head].lower_)
+        is_repeated = any(token.lower_ == new.doc[new.head].lower_ for token in run)
+        return not is_repeated and bool(others) and others == _class_of(doc[old.head].lower_)
     # A color farther to the left belongs to another noun.
-    beside = [token for token in run if token.i >= old.end or _reaches(token, old)]
-    return not any(token.lower_ in others for token in beside)
+    same_noun = [token for token in run if token.i >= old.end or _is_adjective_run(token, old)]
+    return not any(token.lower_ in others for token in same_noun)
 
 
-def _reaches(token: Token, adjective: Part) -> bool:
-    """Whether only adjectives occur between a token and an adjective, including the token."""
-    return all(adjective.doc[place].pos_ == "ADJ" for place in range(token.i, adjective.start))
+def _is_adjective_run(token: Token, adjective: Part) -> bool:
+    """Whether a token and all words between it and an adjective are adjectives too."""
+    return all(adjective.doc[index].pos_ == "ADJ" for index in range(token.i, adjective.start))
 
 
 def _phrase_pairs(doc: Doc) -> Iterable[Pair]:
     forms = {part: (_number(part), _is_bare(part)) for part in noun_phrases(doc)}
-    telling = _relation_words(doc)
+    relation_words = _relation_words(doc)
     for first, second in _pairs(forms):
-        alike = forms[first] == forms[second] and not _may_be_one(first, second)
-        if alike and _order_matters(first, second, telling):
+        is_swappable = forms[first] == forms[second] and not _may_mean_the_same(first, second)
+        if is_swappable and _order_matters(first, second, relation_words):
             yield first, second
 
 
 def _is_bare(phrase: Part) -> bool:
-    """Whether a singular phrase lacks a determiner: "mirror" of "a sink and mirror", "station" of "at station"."""
-    starts_with = phrase.doc[phrase.start]
-    has_determiner = starts_with.pos_ in ("DET", "NUM") or starts_with.tag_ in ("DT", "PDT", "POS")
+    """Whether a singular phrase lacks a determiner: "mirror" in "a sink and mirror", "station" in "at station"."""
+    first = phrase.doc[phrase.start]
+    has_determiner = first.pos_ in ("DET", "NUM") or first.tag_ in ("DT", "PDT", "POS")
     return phrase.tag == "NN" and phrase.lemma not in MASS_NOUNS and not has_determiner
 
 
 def _number(phrase: Part) -> str:
     """Returns `singular` or `plural`, according to the verb after the phrase if possible ("a group of people are")."""
-    words_behind = (token for token in phrase.doc[phrase.end :] if token.tag_ not in ("WDT", "WP", "RB"))
-    behind = next((token.tag_ for token in words_behind), "")
-    if behind in ("VBZ", "VBP"):
-        return "singular" if behind == "VBZ" else "plural"
+    following = (token.tag_ for token in phrase.doc[phrase.end :] if token.tag_ not in ("WDT", "WP", "RB"))
+    tag = next(following, "")
+    if tag in ("VBZ", "VBP"):
+        return "singular" if tag == "VBZ" else "plural"
     return "plural" if phrase.tag in ("NNS", "NNPS") else "singular"
 
 
 def _verb_pairs(doc: Doc) -> Iterable[Pair]:
     parts = verbs(doc)
-    frames = {part: _frame(part) for part in parts}
+    complements = {part: _complement(part) for part in parts}
     things = [token.i for token in doc if token.pos_ in NOUN_CLASSES]
-    joints = [token.i for token in doc if token.pos_ in ("CCONJ", "SCONJ")]
+    conjunctions = [token.i for token in doc if token.pos_ in ("CCONJ", "SCONJ")]
     for first, second in _pairs(parts):
-        if _may_be_one(first, second) or not _any_between(things, first, second):
+        if _may_mean_the_same(first, second) or not _any_between(things, first, second):
             continue
-        # "eating a cake" cannot be swapped with "smiling", because an object needs its verb. A place is optional.
-        if frames[first] != frames[second] and {frames[first], frames[second]} != {"place", "nothing"}:
+        # "eating a cake" cannot be swapped with "smiling", because an object needs its verb. A location is optional.
+        kinds = {complements[first], complements[second]}
+        if len(kinds) > 1 and kinds != {"location", "nothing"}:
             continue
         # "sitting at a table smiling": if one verb is intransitive, both are true of one subject in any order.
-        joined = _any_between(joints, first, second)
-        if "nothing" in (frames[first], frames[second]) and not (_has_own_subject(second) and joined):
+        joined = _any_between(conjunctions, first, second)
+        if "nothing" in kinds and not (_has_own_subject(second) and joined):
             continue
         pair = _match_forms(first, second)
         if pair is not None:
             yield pair
 
 
-def _any_between(places: Sequence[int], first: Part, second: Part) -> bool:
-    """Whether one of the sorted places is after the first part and before the second."""
-    following = bisect_left(places, first.end)
-    return following < len(places) and places[following] < second.start
+def _any_between(indices: Sequence[int], first: Part, second: Part) -> bool:
+    """Whether one of the sorted word indices is after the first part and before the second."""
+    following = bisect_left(indices, first.end)
+    return following < len(indices) and indices[following] < second.start
 
 
-def _frame(verb: Part) -> str:
-    """Returns what follows a verb: `object`, `place` (any prepositional phrase), `infinitive` or `nothing`."""
+def _complement(verb: Part) -> str:
+    """Returns the kind of a verb's complement: `object`, `location` (any preposition), `infinitive` or `nothing`."""
     for token in verb.doc[verb.end :]:
         if token.pos_ == "ADV":
             continue
         if token.pos_ in ("ADP", "PART"):
-            return "infinitive" if token.tag_ == "TO" and token.pos_ == "PART" else "place"
+            return "infinitive" if token.tag_ == "TO" and token.pos_ == "PART" else "location"
         return "object" if token.pos_ in (*NOUN_CLASSES, "DET", "ADJ", "NUM", "PRON") else "nothing"
     return "nothing"
 
@@ -376,9 +377,9 @@ def _has_own_subject(verb: Part) -> bool:
 
 
 def _match_forms(first: Part, second: Part) -> Pair | None:
-    """Returns the main verbs if they have the same form ("is sitting", "standing"), else the groups if those match.
+    """Returns the main verbs if their forms match ("is sitting", "standing"), otherwise with auxiliaries if those do.
 
-    An example of matching groups is "is sitting" and "stands".
+    For example, "is sitting" and "stands" match only with the auxiliary.
     """
     if first.tag == second.tag:
         return first, second

@@ -4,7 +4,7 @@ Text functions take time proportional to the length of a caption. docs/parsing.m
 limits. All three limits are our choice: a page of text fits, but a whole file mistaken for a caption does not.
 
 Parsers, keyword tables and word lists support only English. A caption counts as foreign only on evidence: most of its
-letters are not Latin, or it has no English function word but one of another language or a letter that English lacks.
+letters are not Latin, or it has a function word or letter of another language but no English function word.
 "red cube" counts as English. Of COCO's 25,014 validation captions, one counts as foreign, so the threshold leaves room
 for names and quotations.
 """
@@ -69,8 +69,8 @@ def caption_problem(caption: str) -> str | None:
     longest = max(map(len, words), default=0)
     if longest > MAX_RUN:
         return f"{TOO_LONG}: {longest:,} characters without a space, at most {MAX_RUN:,}"
-    place = lone_surrogate(caption)
-    return None if place < 0 else f"{NOT_UNICODE}: lone surrogate {caption[place]!a} at character {place}"
+    index = lone_surrogate(caption)
+    return None if index < 0 else f"{NOT_UNICODE}: lone surrogate {caption[index]!a} at character {index}"
 
 
 def check_caption(caption: str, where: str = "the caption") -> None:
@@ -117,7 +117,7 @@ def language_note(captions: Sequence[str]) -> str | None:
     """Returns a line about foreign captions, or None if they are fewer than `FOREIGN_SHARE` of a sample."""
     # Sample evenly, because datasets are often concatenated from parts in one language each.
     step = max(1, len(captions) / SAMPLED)
-    sample = [captions[int(place * step)] for place in range(min(SAMPLED, len(captions)))]
+    sample = [captions[int(number * step)] for number in range(min(SAMPLED, len(captions)))]
     foreign = [caption for caption in sample if is_foreign(caption)]
     if not foreign or len(foreign) < FOREIGN_SHARE * len(sample):
         return None

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from hfcomp.parsing.captions import Span
-from hfcomp.parsing.tree import DETERMINERS, JOINTS, NOUNS, CaptionTree
+from hfcomp.parsing.tree import CONJUNCTIONS, DETERMINERS, NOUNS, CaptionTree
 from hfcomp.parsing.words import EXCLUDED_WORDS, ExcludedWords
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HEADING = frozenset((*NOUNS, "ADJ", "PRON"))
 _DESCRIBING = ("amod", "nummod", "compound", "nmod")
 # Labels of adjectives that describe a noun elsewhere.
 _PREDICATES = ("acomp", "amod", "advcl", "oprd", "pcomp", "xcomp")
-_LINKS = JOINTS | {","}
+_LINKS = CONJUNCTIONS | {","}
 _COUNTS_ONE = ("a", "an", "one", "another", "each", "every")
 
 
@@ -54,7 +54,7 @@ class NounPhrase(NamedTuple):
     head: str
 
 
-class _Place(NamedTuple):
+class _Extent(NamedTuple):
     """First word and noun of a phrase, and its last word, which is the noun itself or a noun after "of"."""
 
     start: int
@@ -86,8 +86,8 @@ def sift_noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> 
     tree = CaptionTree(doc)
     skipped: Counter[str] = Counter()
     phrases: dict[str, NounPhrase] = {}
-    for place in _longest(_places(tree, excluded, skipped)):
-        for phrase in _phrases_at(tree, place):
+    for extent in _longest(_extents(tree, excluded, skipped)):
+        for phrase in _phrases_in(tree, extent):
             folded = phrase.text.casefold()
             if folded in phrases:
                 skipped[REPEATED] += 1
@@ -96,7 +96,7 @@ def sift_noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> 
     return list(phrases.values()), skipped
 
 
-def _places(tree: CaptionTree, excluded: ExcludedWords, skipped: Counter[str]) -> Iterator[_Place]:
+def _extents(tree: CaptionTree, excluded: ExcludedWords, skipped: Counter[str]) -> Iterator[_Extent]:
     # Go from left to right and continue after each phrase: "people" in "a group of people" heads no second phrase.
     counted = -1
     for word, word_class in enumerate(tree.classes):
@@ -104,18 +104,18 @@ def _places(tree: CaptionTree, excluded: ExcludedWords, skipped: Counter[str]) -
             continue
         if word_class == "PRON" and tree.tags[word] in ("PRP", "NN", "DT"):
             skipped[PRONOUN] += 1
-        if not (tree.heads_phrase(word) or _owns_what_is_excluded(tree, word, excluded)):
+        if not (tree.heads_phrase(word) or _owns_excluded_noun(tree, word, excluded)):
             continue
-        place = _place(tree, word)
-        counted = place.last
-        reason = _why_excluded(tree, place, excluded)
+        extent = _extent(tree, word)
+        counted = extent.last
+        reason = _exclusion_reason(tree, extent, excluded)
         if reason is None:
-            yield place
+            yield extent
         else:
             skipped[reason] += 1
 
 
-def _place(tree: CaptionTree, noun: int) -> _Place:
+def _extent(tree: CaptionTree, noun: int) -> _Extent:
     last = noun
     while (measured := tree.measured_noun(last)) >= 0:
         last = measured
@@ -126,23 +126,23 @@ def _place(tree: CaptionTree, noun: int) -> _Place:
     # "a black and silver car", if a parser joins "a black" to "silver car"
     while tree.tags[start] not in DETERMINERS and (adjective := _joined_adjective(tree, start, noun)) >= 0:
         start = tree.start_of(adjective)
-    return _Place(start, noun, last)
+    return _Extent(start, noun, last)
 
 
-def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords) -> bool:
+def _owns_excluded_noun(tree: CaptionTree, noun: int, excluded: ExcludedWords) -> bool:
     """Whether an owner is a concept because its possession is not: "the cow" in "the cow's side"."""
     # If the possession is a concept, as in "the cow's tail", the owner is part of its phrase and heads none of its
     # own.
     if tree.labels[noun] != "poss" or tree.classes[noun] not in NOUNS:
         return False
     owned = tree.heads[noun]
-    return tree.heads_phrase(owned) and _why_excluded(tree, _place(tree, owned), excluded) is not None
+    return tree.heads_phrase(owned) and _exclusion_reason(tree, _extent(tree, owned), excluded) is not None
 
 
-def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> str | None:
+def _exclusion_reason(tree: CaptionTree, extent: _Extent, excluded: ExcludedWords) -> str | None:
     # Check the last word, which carries the meaning: "a group" in "a group of people" is not a region.
-    last, word = place.last, tree.base_form(place.last)
-    if tree.is_denied(place.noun) or (last != place.noun and tree.is_denied(last)):
+    last, word = extent.last, tree.base_form(extent.last)
+    if tree.is_denied(extent.noun) or (last != extent.noun and tree.is_denied(last)):
         return DENIED
     if word == "up" and "close" in tree.lower[max(0, last - 2) : last]:
         word = "close-up"
@@ -159,32 +159,32 @@ def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> 
     return "empty" if word in excluded.empty else None
 
 
-def _longest(places: Iterator[_Place]) -> list[_Place]:
-    """Drops places inside other places, which occur only in malformed trees."""
-    # Places are sorted by noun, so a later place may start before the places it contains. These are dropped from the
+def _longest(extents: Iterator[_Extent]) -> list[_Extent]:
+    """Drops extents inside other extents, which occur only in malformed trees."""
+    # Extents are sorted by noun, so a later one may start before the extents it contains. These are dropped from the
     # end, each at most once.
-    kept: list[_Place] = []
-    for place in places:
-        while kept and kept[-1].start >= place.start:
+    kept: list[_Extent] = []
+    for extent in extents:
+        while kept and kept[-1].start >= extent.start:
             kept.pop()
-        if not kept or kept[-1].last < place.start:
-            kept.append(place)
+        if not kept or kept[-1].last < extent.start:
+            kept.append(extent)
     return kept
 
 
-def _phrases_at(tree: CaptionTree, place: _Place) -> Iterator[NounPhrase]:
-    """Yields the phrases that share the noun of a place, and then the phrase of the place itself."""
-    sharing, start = _sharing(tree, place)
-    end = tree.end_of(place.last)
+def _phrases_in(tree: CaptionTree, extent: _Extent) -> Iterator[NounPhrase]:
+    """Yields the phrases that share the noun of an extent, and then the phrase of the extent itself."""
+    sharing, start = _sharing_parts(tree, extent)
+    end = tree.end_of(extent.last)
     if not sharing:
-        yield _phrase(tree, place.last, (start, end))
+        yield _phrase(tree, extent.last, (start, end))
         return
     # The phrases share the noun with its compounds ("fire hydrant"), but not the adjective before it, which belongs
     # only to the last phrase.
     described = start
     while tree.tags[described] in DETERMINERS:
         described += 1
-    shared = noun = place.noun
+    shared = noun = extent.noun
     while shared - 1 > described and (tree.labels[shared - 1] == "compound" or tree.is_glued(shared)):
         shared -= 1
     for first, last in sharing:
@@ -192,7 +192,7 @@ def _phrases_at(tree: CaptionTree, place: _Place) -> Iterator[NounPhrase]:
     yield _make_singular(tree, noun, _phrase(tree, noun, (start, end)))
 
 
-def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], int]:
+def _sharing_parts(tree: CaptionTree, extent: _Extent) -> tuple[list[tuple[int, int]], int]:
     """Finds what shares a noun with the phrase that ends in it: "a red" in "a red and a blue cup".
 
     Parsers analyze this in two ways: all words are under the noun, or "a red" is a phrase to which the noun is joined.
@@ -200,22 +200,22 @@ def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], i
     Returns:
         First and last word of each sharing part, and the first word of the phrase itself.
     """
-    start, noun, last = place
+    start, noun, last = extent
     sharing: list[tuple[int, int]] = []
-    if last != noun or not tree.has_joints:
+    if last != noun or not tree.has_conjunctions:
         return sharing, start
-    # First way: all is under one noun, and a joint with a determiner begins a new phrase ("a red and | a blue cup").
-    for joint in range(start + 1, noun - 1):
-        if tree.lower[joint] in _LINKS and tree.tags[joint + 1] in DETERMINERS and tree.tags[joint - 1] != "CD":
-            end = joint - 1
+    # First way: all is under one noun, and a link with a determiner begins a new phrase ("a red and | a blue cup").
+    for link in range(start + 1, noun - 1):
+        if tree.lower[link] in _LINKS and tree.tags[link + 1] in DETERMINERS and tree.tags[link - 1] != "CD":
+            end = link - 1
             while tree.lower[end] in _LINKS:
                 end -= 1
             sharing.append((start, end))
-            start = joint + 1
+            start = link + 1
     # "other" does not count: in "an orange and some other fruit", the orange is a separate noun.
     if sharing or tree.tags[start] not in DETERMINERS or not tree.has_modifier(noun, ("amod",), besides=("other",)):
         return sharing, start
-    # Second way: "a red" is a phrase headed by an adjective. Follow the joints to the left through such phrases.
+    # Second way: "a red" is a phrase headed by an adjective. Follow the conjunctions to the left through such phrases.
     first = start
     while (adjective := _joined_adjective(tree, first, noun)) >= 0:
         first = tree.start_of(adjective)
@@ -228,7 +228,7 @@ def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], i
 def _joined_adjective(tree: CaptionTree, start: int, noun: int) -> int:
     """Returns the adjective joined by "and" or a comma to a noun whose phrase begins at `start`, or -1."""
     word = start - 1
-    if not tree.has_joints or word < 1:
+    if not tree.has_conjunctions or word < 1:
         return -1
     while word > 0 and tree.lower[word] in _LINKS:
         word -= 1

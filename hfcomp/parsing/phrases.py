@@ -1,8 +1,8 @@
 """Swappable parts of a parsed caption: nouns, adjectives, noun phrases and verbs.
 
-The functions read spaCy's `Doc`. They rely on word classes and noun chunks, and use from the tree only what a shallow
-parser provides as well. A part is skipped if its parse is doubtful, because a caption without a negative is better
-than one with a wrong negative.
+The functions read spaCy's `Doc`. They rely on word classes and noun chunks. Of the dependency tree, they use only what
+a shallow parser also provides. A part is skipped if its parse is doubtful, because a caption without a negative is
+better than one with a wrong negative.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 NOUN_CLASSES = ("NOUN", "PROPN")
 FINITE_TAGS = ("VBZ", "VBP", "VBD", "MD")
-_GLUE = frozenset("-'’/_&–—+@#")
+_JOINING_CHARACTERS = frozenset("-'’/_&–—+@#")
 # "carriage.on": a space is missing, so the tokenizer found a single word.
 _RUN_TOGETHER = re.compile(r"\w[.,;:!?]+[^\W\d]")
 # Maximum number of words between an adjective and its noun.
-_LONGEST_RUN = 32
+_MAX_WORDS_BETWEEN = 32
 _NOT_MAIN_VERBS = word_set("be can could do get have let may might must seem shall should will would")
 
 
@@ -88,17 +88,17 @@ def base_form(token: Token) -> str:
 
 def is_whole(doc: Doc | Sequence[Token], start: int, end: int) -> bool:
     """Whether the tokens are separate from the text around them, unlike "shirt" in "t-shirt" or "dog" in "dog's"."""
-    texts = [doc[place].text for place in range(start, end)]
+    texts = [doc[index].text for index in range(start, end)]
     if any(not text.isalpha() and _RUN_TOGETHER.search(text) for text in texts):
         return False
-    # Check only the neighbors: building the whole text for each part would take its length times their number.
-    if start and not doc[start - 1].whitespace_ and _ties(doc[start - 1].text[-1]):
+    # Check only the neighbors: building the whole text for each part would take quadratic time.
+    if start and not doc[start - 1].whitespace_ and _joins_words(doc[start - 1].text[-1]):
         return False
-    return end == len(doc) or bool(doc[end - 1].whitespace_) or not _ties(doc[end].text[0])
+    return end == len(doc) or bool(doc[end - 1].whitespace_) or not _joins_words(doc[end].text[0])
 
 
-def _ties(sign: str) -> bool:
-    return sign.isalnum() or sign in _GLUE
+def _joins_words(sign: str) -> bool:
+    return sign.isalnum() or sign in _JOINING_CHARACTERS
 
 
 def names_the_picture(token: Token) -> bool:
@@ -132,8 +132,8 @@ def noun_phrases(doc: Doc) -> list[Part]:
             continue
         while index < len(chunks) and end == chunks[index].start - 1 and doc[end].lower_ == "of":
             end, index = chunks[index].end, index + 1
-        owned = any(token.tag_ in ("PRP", "PRP$", "WP", "WDT", "EX") for token in doc[first.start : end])
-        if not owned and is_whole(doc, first.start, end):
+        has_pronoun = any(token.tag_ in ("PRP", "PRP$", "WP", "WDT", "EX") for token in doc[first.start : end])
+        if not has_pronoun and is_whole(doc, first.start, end):
             phrases.append(Part(doc, first.start, end, head.i))
     return phrases
 
@@ -155,7 +155,7 @@ def nouns(doc: Doc) -> list[Part]:
         first = start
         if first and (doc[first - 1].lower_, base_form(doc[first])) in FIXED_PAIRS:
             first -= 1
-        # "the dog of the man" would have to keep its "of", and a swap would change who owns what in odd ways.
+        # Skip nouns before "of" or "'s": swapping "dog" in "the dog of the man" would change what belongs to whom.
         before_of = end < len(doc) and doc[end].lower_ in ("of", "'s", "’s")
         if not before_of and _is_thing(head) and is_whole(doc, first, end):
             parts.append(Part(doc, first, end, head.i))
@@ -168,10 +168,10 @@ def _end_of_compound(doc: Doc, start: int) -> int:
     end = start
     while end < len(doc) and doc[end].pos_ in NOUN_CLASSES:
         end += 1
-        glued = (
+        hyphenated = (
             end + 1 < len(doc) and doc[end].text == "-" and not doc[end - 1].whitespace_ and not doc[end].whitespace_
         )
-        if glued and doc[end + 1].pos_ in NOUN_CLASSES:
+        if hyphenated and doc[end + 1].pos_ in NOUN_CLASSES:
             end += 1
     return end
 
@@ -179,17 +179,17 @@ def _end_of_compound(doc: Doc, start: int) -> int:
 def adjectives(doc: Doc) -> list[Part]:
     """Returns the adjectives that describe a thing; a color with its shade is one adjective ("dark blue").
 
-    Skips adjectives that count, compare or point ("many", "same", "left"), adjectives that name a thing together with
-    their noun ("hot dog", and words in -ing as in "shopping center"), comparatives and superlatives.
+    Skips adjectives that count, compare or point ("many", "same", "left"), adjectives that form the name of a thing
+    with their noun ("hot dog"), all adjectives that end in -ing ("shopping center"), comparatives and superlatives.
     """
     parts = []
     for token in doc:
         if token.pos_ != "ADJ" or token.tag_ != "JJ" or token.lower_ in NOT_DESCRIBING or token.lower_.endswith("ing"):
             continue
-        behind = doc[token.i + 1] if token.i + 1 < len(doc) else None
-        if behind is not None and (
-            (token.lower_, base_form(behind)) in FIXED_PAIRS or (token.lower_ in SHADES and behind.lower_ in COLORS)
-        ):
+        following = doc[token.i + 1] if token.i + 1 < len(doc) else None
+        if following is not None and (token.lower_, base_form(following)) in FIXED_PAIRS:
+            continue
+        if following is not None and token.lower_ in SHADES and following.lower_ in COLORS:
             continue
         start = token.i
         if token.lower_ in COLORS and start and doc[start - 1].lower_ in SHADES:
@@ -205,18 +205,18 @@ def described_noun(adjective: Part) -> Token | None:
     This is the last noun of the compound after the adjective. It is None if more than 32 words are in between.
     """
     doc = adjective.doc
-    place, furthest = adjective.end, min(len(doc), adjective.end + _LONGEST_RUN)
-    while place < furthest and (doc[place].pos_ in ("ADJ", "CCONJ") or doc[place].text in (",", "-")):
-        place += 1
-    end = _end_of_compound(doc, place) if place < len(doc) else place
-    return doc[end - 1] if end > place else None
+    index, limit = adjective.end, min(len(doc), adjective.end + _MAX_WORDS_BETWEEN)
+    while index < limit and (doc[index].pos_ in ("ADJ", "CCONJ") or doc[index].text in (",", "-")):
+        index += 1
+    end = _end_of_compound(doc, index) if index < len(doc) else index
+    return doc[end - 1] if end > index else None
 
 
 def verbs(doc: Doc) -> list[Part]:
     """Returns the main verbs of a caption with their particles ("holding up").
 
-    Skips auxiliaries and participles before nouns, and also "be", "have", "do", "get", "seem" and modals, which are
-    too uninformative to be swapped.
+    Skips auxiliaries and participles before nouns, and also "be", "have", "do", "get", "let", "seem" and modals, which
+    say too little to be worth swapping.
     """
     parts = []
     for token in doc:
@@ -238,14 +238,15 @@ def describes_a_noun(verb: Token) -> bool:
         return True
     doc = verb.doc
     before = doc[verb.i - 1].pos_ if verb.i else ""
-    behind = doc[verb.i + 1].pos_ if verb.i + 1 < len(doc) else ""
-    # A caption may start with a participle: "Sitting cat", but also "Riding waves"; neither can be moved safely.
-    return behind in (*NOUN_CLASSES, "ADJ", "VERB") and before in ("DET", "NUM", "ADJ", "ADP", "PRON", "")
+    following = doc[verb.i + 1].pos_ if verb.i + 1 < len(doc) else ""
+    # A caption may start with a participle before its noun ("Sitting cat") or its object ("Riding waves"). Neither can
+    # be moved safely.
+    return following in (*NOUN_CLASSES, "ADJ", "VERB") and before in ("DET", "NUM", "ADJ", "ADP", "PRON", "")
 
 
 def with_auxiliaries(verb: Part) -> Part:
     """Returns the verb with the auxiliaries before it: "is sitting", "has been parked"."""
-    # "not" and other adverbs may occur among auxiliaries, but an adverb before the first belongs to something else.
+    # "not" and other adverbs may occur among auxiliaries, but one before the first auxiliary belongs to another word.
     start = verb.start
     while start and verb.doc[start - 1].pos_ in ("AUX", "ADV") and verb.doc[start - 1].tag_ != "WRB":
         start -= 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NOUNS = ("NOUN", "PROPN")
 # Tags of words that open a phrase.
 DETERMINERS = ("DT", "PDT", "PRP$", "WP$", "CD")
-JOINTS = frozenset(("and", "or", "&"))
+CONJUNCTIONS = frozenset(("and", "or", "&"))
 # Labels of words before a noun that belong to its phrase.
 _MODIFIERS = frozenset(
     ("det", "predet", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "punct", "cc")
@@ -37,7 +37,7 @@ _DENYING = LACKING | {"without"}
 _UNSIGNED = (1 << 64) - 1
 # Strings by hash, which is the same in every `StringStore`. Looking them up there would take half of the time.
 _strings: dict[int, str] = {}
-_MOST_STRINGS = 200_000
+_MAX_STRINGS = 200_000
 
 
 @cache
@@ -51,7 +51,7 @@ def _strings_of(numbers: list[int], store: StringStore) -> list[str]:
     try:
         return list(map(_strings.__getitem__, numbers))
     except KeyError:
-        if len(_strings) > _MOST_STRINGS:
+        if len(_strings) > _MAX_STRINGS:
             _strings.clear()
         _strings.update((number, store[number & _UNSIGNED]) for number in numbers)
         return [_strings[number] for number in numbers]
@@ -80,7 +80,7 @@ class CaptionTree:
                 f"the caption {self.caption[:60]!r} has no dependency tree. Parse it with hfcomp.parsing.load_parser."
             )
         self._has_ties = not _TIES.isdisjoint(self.words)
-        self.has_joints = not JOINTS.isdisjoint(self.lower)
+        self.has_conjunctions = not CONJUNCTIONS.isdisjoint(self.lower)
         self._denied = self._denied_words()
         self._denies = bool(self._denied) or not _DENYING.isdisjoint(self.lower)
         if not COVERINGS.isdisjoint(self.lower):
@@ -105,7 +105,7 @@ class CaptionTree:
                     self._attach(verb, noun, "amod")
 
     @cached_property
-    def _dependants(self) -> list[list[int]]:
+    def _dependents(self) -> list[list[int]]:
         # Built once and updated by `_attach`: scanning all heads for every lookup would take quadratic time.
         under: list[list[int]] = [[] for _ in self.heads]
         for word, head in enumerate(self.heads):
@@ -113,19 +113,19 @@ class CaptionTree:
         return under
 
     def _attach(self, word: int, head: int, label: str) -> None:
-        self._dependants[self.heads[word]].remove(word)
-        insort(self._dependants[head], word)
+        self._dependents[self.heads[word]].remove(word)
+        insort(self._dependents[head], word)
         self.heads[word], self.labels[word] = head, label
 
     def _children(self, head: int, *labels: str) -> list[int]:
-        return [word for word in self._dependants[head] if word != head and self.labels[word] in labels]
+        return [word for word in self._dependents[head] if word != head and self.labels[word] in labels]
 
     def base_form(self, word: int) -> str:
-        """The dictionary form in small letters; the word itself where a parser gives none."""
+        """Returns the lowercase dictionary form, or the word itself if the parser gives none."""
         return (self._lemmas[word] or self.words[word]).lower()
 
     def span(self, first: int, last: int) -> tuple[int, int]:
-        """`[start, end)` in characters, from one word to another, both included."""
+        """Returns `[start, end)` in characters, from one word to another, both included."""
         return self.starts[first], self.starts[last] + len(self.words[last])
 
     def first_joined(self, word: int) -> int:
@@ -219,7 +219,7 @@ class CaptionTree:
         """Whether a modifier before a noun has one of these labels, ignoring the words in `besides`."""
         return any(
             word < noun and self.labels[word] in labels and self.lower[word] not in besides
-            for word in self._dependants[noun]
+            for word in self._dependents[noun]
         )
 
     def is_denied(self, noun: int) -> bool:

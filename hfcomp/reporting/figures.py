@@ -114,7 +114,7 @@ class Figure:
 def styles_of(
     names: Sequence[str], main: str | None = None, known: Mapping[str, Style] | None = None
 ) -> dict[str, Style]:
-    """Color and marker of each model: known styles, then the first free color for the main model, then the others."""
+    """Picks each model's color and marker: known styles, then the first free color for the main model, then others."""
     known = {BASE: BASE_STYLE, **(known or {})}
     styles = {name: known[name] for name in names if name in known}
     # Sorting is stable, so only the main model moves, and the others keep their colors from figure to figure.
@@ -231,7 +231,7 @@ def _line(text: str) -> str:
 
 
 def _height(panel: Points) -> float:
-    """Height in inches, with room in each row for its label and for points one below another."""
+    """Returns the height in inches, with room in each row for its label and for points one below another."""
     lines = max(len(textwrap.wrap(label, _label_width(panel))) for label, _, _ in panel.rows)
     points = max(sum(value is not None for value in estimates.values()) for _, estimates, _ in panel.rows)
     return len(panel.rows) * max(0.32, 0.07 * points + 0.07, 0.17 * lines)
@@ -330,7 +330,7 @@ def _draw_paths(axes: Any, panel: Paths, styles: Mapping[str, Style]) -> None:
 
 
 def _side(estimate: Estimate, bound: str) -> float:
-    """Length of one side of an interval, or of the range over seeds, in percent; 0 if there is none."""
+    """Returns the length of one side of an interval, or of the range over seeds, in percent; 0 if there is none."""
     end = estimate.get(bound, estimate.get({"low": "lowest", "high": "highest"}[bound]))
     # matplotlib raises for a negative length, which rounding could produce for an empty side.
     length = 100 * abs(number(end) - number(estimate["value"]))

@@ -30,12 +30,12 @@ def number(value: float | None) -> float:
 
 
 def count_text(count: int, noun: str) -> str:
-    """A count with its noun, such as `1 row` or `1,165 rows`; the plural must end in -s."""
+    """Formats a count with its noun, such as `1 row` or `1,165 rows`; the plural must end in -s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def decimal(value: float | None, unit: Unit = PERCENT, sign: str = "") -> str:
-    """`94.0` for 0.94 in percent; with `sign="+"`, for differences, `+94.0`."""
+    """Formats 0.94 in percent as `94.0`; with `sign="+"`, for differences, as `+94.0`."""
     known = number(value)
     if math.isnan(known):
         return UNKNOWN
@@ -48,14 +48,14 @@ def has_interval(estimate: Estimate | None) -> bool:
 
 
 def interval(estimate: Estimate | None, unit: Unit = PERCENT, sign: str = "") -> str:
-    """`[92.1, 95.9]`."""
+    """Formats an interval as `[92.1, 95.9]`."""
     if estimate is None or not has_interval(estimate):
         return UNKNOWN
     return f"[{decimal(estimate['low'], unit, sign)}, {decimal(estimate['high'], unit, sign)}]"
 
 
 def with_interval(estimate: Estimate | None, unit: Unit = PERCENT, sign: str = "") -> str:
-    """`94.0 [92.1, 95.9]`, or over seeds `94.0 (93.0 to 95.2)`, without parts that are unknown."""
+    """Formats a value as `94.0 [92.1, 95.9]`, or over seeds `94.0 (93.0 to 95.2)`, without unknown parts."""
     known = estimate or {}
     text = decimal(known.get("value"), unit, sign)
     if "lowest" in known:
@@ -64,13 +64,13 @@ def with_interval(estimate: Estimate | None, unit: Unit = PERCENT, sign: str = "
 
 
 def p_value(p: float | None) -> str:
-    """`0.012` or `<0.001`."""
+    """Formats a p-value as `0.012` or `<0.001`."""
     known = number(p)
     return UNKNOWN if math.isnan(known) else "<0.001" if known < 0.001 else f"{known:.3f}"
 
 
 def direction(change: Estimate | None) -> int | None:
-    """1 or -1 for a significant difference, 0 for a difference that is not significant, `None` if unknown.
+    """Returns 1 or -1 for a significant difference, 0 for one that is not significant, `None` if unknown.
 
     A difference is significant if its interval excludes 0 or, without an interval, if its p is below 0.05.
     """

@@ -15,7 +15,7 @@ FLOOR, CEILING = "floor", "ceiling"
 
 
 def edge_of(line: Line) -> str:
-    """`FLOOR` if no model's value is more than `EDGE` above chance, `CEILING` if none is more than that below 1.
+    """Returns `FLOOR` if no value is more than `EDGE` above chance, `CEILING` if none is more than that below 1.
 
     Without chance, the floor is at 0. Lines in units other than percent, or for which lower is better, have neither.
     """
@@ -28,13 +28,13 @@ def edge_of(line: Line) -> str:
 
 
 def with_edge(label: str, line: Line) -> str:
-    """A label, marked if its line is at the floor or the ceiling."""
+    """Returns a label, marked if its line is at the floor or the ceiling."""
     edge = edge_of(line)
     return f"{label} ({edge})" if edge else label
 
 
 def difference(line: Line, model: str, reference: str) -> Estimate | None:
-    """Model minus reference, also if the line has only the reverse difference.
+    """Returns model minus reference, even if the line has only the reverse difference.
 
     Without an interval if the line has only the two values; None if a model is missing.
     """
@@ -52,12 +52,12 @@ def _negated_bounds(change: Estimate) -> Estimate:
 
 
 def as_last(lines: Iterable[Line], model: str) -> list[Line]:
-    """The same lines with a model in the last column, where tables and cards expect their main model."""
+    """Returns the lines with a model in the last column, where tables and cards expect their main model."""
     # Sorting is stable, so the other models keep their order.
     return [{**line, "models": dict(sorted(line["models"].items(), key=lambda it: it[0] == model))} for line in lines]
 
 
 def points_of(change: Estimate | None, line: Line) -> str:
-    """A difference with its interval and unit, for use in a sentence."""
+    """Formats a difference with its interval and unit, for use in a sentence."""
     unit = unit_of_line(line)
     return with_interval(change, unit, "+") + (" points" if unit == PERCENT else f" ({unit.note})")

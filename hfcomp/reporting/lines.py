@@ -21,18 +21,18 @@ MOST_SUBSETS = 12
 
 
 def models_of(lines: Sequence[Line]) -> list[str]:
-    """The models in the order of the columns."""
+    """Returns the models in the order of the columns."""
     return list(lines[0]["models"]) if lines else []
 
 
 def num_seeds(lines: Iterable[Line]) -> int:
-    """Number of seeds that the models were trained with; 1 if values come from a single seed."""
+    """Returns the number of seeds that the models were trained with; 1 if values come from a single seed."""
     estimates = (estimate for line in lines for estimate in line["models"].values())
     return max((len((estimate or {}).get("seeds", [0])) for estimate in estimates), default=1)
 
 
 def parts_of(line: Line, lines: Sequence[Line]) -> list[list[Line]]:
-    """The lines that a mean consists of, as one list per part; for any other line, the line itself."""
+    """Returns the lines that a mean consists of, a list per part; for any other line, the line itself."""
     known = {tuple(subset[key] for key in KEYS): subset for subset in lines if not subset.get("average")}
     groups = [[tuple(key)] for key in line.get("lines", ())]
     if not groups:
@@ -48,17 +48,17 @@ def select_aspect(lines: Iterable[Line], aspect: str) -> list[Line]:
 
 
 def subsets_of(lines: Iterable[Line]) -> list[Line]:
-    """The lines that are not averages."""
+    """Returns the lines that are not averages."""
     return [line for line in lines if not line.get("average")]
 
 
 def primary_of(lines: Iterable[Line]) -> Line | None:
-    """The line that a verdict is about."""
+    """Returns the line that a verdict is about."""
     return next((line for line in lines if line.get("primary")), None)
 
 
 def general_of(lines: Iterable[Line], average: Line | None) -> Line | None:
-    """The mean of general abilities, named by its number of lines; a single line represents itself."""
+    """Returns the mean of general abilities, named by its number of lines; a single line represents itself."""
     abilities = subsets_of(select_aspect(lines, "general"))
     if average is None or len(abilities) < 2:
         return abilities[0] if len(abilities) == 1 else None
@@ -74,7 +74,7 @@ def group_lines(lines: Iterable[Line], *keys: str) -> list[list[Line]]:
 
 
 def strictest(lines: Sequence[Line]) -> list[Line]:
-    """For a benchmark with `group` lines, only these and the primary endpoint; for any other benchmark, all lines."""
+    """Returns only `group` lines and the primary endpoint of benchmarks with `group` lines; all lines of others."""
     headed = {line["benchmark"] for line in lines if line["metric"] == HEADLINE_METRIC}
     return [
         line
@@ -93,7 +93,7 @@ def standing(lines: Sequence[Line], most: int = 0) -> list[Line]:
 
 
 def foremost(lines: Sequence[Line]) -> list[Line]:
-    """The first average of each benchmark's strictest metric, or the lines that represent it."""
+    """Returns the first average of each benchmark's strictest metric, or the lines that represent it."""
     kept: list[Line] = []
     for part in group_lines(strictest(standing(lines)), "benchmark"):
         kept += [line for line in part if line.get("average")][:1] or part
@@ -106,7 +106,7 @@ def has_ties(lines: Iterable[Line]) -> bool:
 
 
 def unit_of_line(line: Line) -> Unit:
-    """The unit of a line; for a mean over several metrics, their common unit or `MIXED`."""
+    """Returns the unit of a line; for a mean over several metrics, their common unit or `MIXED`."""
     if "unit" in line:
         given: Unit = line["unit"]
         return given
@@ -115,7 +115,7 @@ def unit_of_line(line: Line) -> Unit:
 
 
 def with_note(text: str, line: Line) -> str:
-    """A text followed by the unit of a line, unless the unit is percent."""
+    """Returns a text followed by the unit of a line, unless the unit is percent."""
     note = unit_of_line(line).note
     return f"{text} ({note})" if note else text
 
@@ -126,7 +126,7 @@ def all_percent(lines: Iterable[Line]) -> bool:
 
 
 def name_of(line: Line) -> str:
-    """The name of a line: benchmark, subset (unless it is `all`) and metric."""
+    """Returns the name of a line: benchmark, subset (unless it is `all`) and metric."""
     return " ".join(line[key] for key in KEYS if line[key] and (key, line[key]) != ("subset", "all"))
 
 
@@ -144,7 +144,7 @@ def blocks(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def counts(lines: Sequence[Line]) -> str:
-    """`400 items of 380 images` or `100 to 400 items of ...`; empty if unknown.
+    """Formats counts as `400 items from 380 images` or `100 to 400 items from ...`; empty if unknown.
 
     An average counts only if its subsets are not among the lines.
     """
@@ -156,11 +156,11 @@ def counts(lines: Sequence[Line]) -> str:
         if known:
             span = f"{known[0]:,}" if len(known) == 1 else f"{known[0]:,} to {known[-1]:,}"
             spans.append(f"{span} {key.removesuffix('s') if known == [1] else key}")
-    return " of ".join(spans)
+    return " from ".join(spans)
 
 
 def distinct_labels(lines: Sequence[Line], *, notes: bool = True) -> tuple[str, list[str]]:
-    """The common part of the lines' names, and a label that distinguishes each line; a single line keeps its name.
+    """Splits the lines' names into a common part and a label per line; a single line keeps its name.
 
     With `notes`, the texts include the unit of numbers that are not percentages and mark the primary endpoint.
     """

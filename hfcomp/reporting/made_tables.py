@@ -11,7 +11,7 @@ from hfcomp.reporting.report import Table
 
 
 def costs(stages: Sequence[Mapping[str, Any]]) -> Table:
-    """The costs of training runs: the entries of `StageSummary` that are known for all of them."""
+    """Returns the costs of training runs: the entries of `StageSummary` that are known for all of them."""
     columns = {
         "run": "{name}",
         "steps": "{steps:,.0f}",
@@ -41,7 +41,7 @@ def mean_stages(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def facts_table(entries: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A table with one row per model; only facts that some model has get a column."""
+    """Returns a table with one row per model; only facts that some model has get a column."""
     keys = list(dict.fromkeys(key for facts in entries.values() for key, value in facts.items() if value is not None))
     rows = [
         [name, *("" if facts.get(key) is None else str(facts[key]) for key in keys)] for name, facts in entries.items()

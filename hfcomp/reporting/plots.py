@@ -1,4 +1,4 @@
-"""A panel that shows the distribution of items over two quantities: densities, dots, means and curves by name."""
+"""A panel with the distribution of items over two quantities: densities, dots, means and curves for each name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOTS = 3000
 """Maximum number of dots per name in a panel; more would hide each other."""
 BINS = 40
 SPREAD = 0.3
-"""Distance between the means of the first and the last name, as a share of the tick distance; separates intervals."""
+"""Distance between the means of the first and last name, in tick distances; keeps their intervals from overlapping."""
 
 Places = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Horizontal and vertical coordinates, `[n]` each."""
@@ -24,7 +24,7 @@ Places = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Plot:
-    """A panel whose layers have an entry for each name.
+    """A panel whose layers have an entry for each name, such as a model.
 
     Attributes:
         axes: Names of the horizontal and the vertical axis.
@@ -61,7 +61,7 @@ class Plot:
 def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> None:
     """Draws the layers of a panel into matplotlib axes; `styles` has color and marker by name."""
     _draw_densities(axes, panel.densities, styles)
-    # Chooses the same dots in every run, so a figure changes only when its data changes.
+    # Choose the same dots in every run, so a figure changes only when its data changes.
     generator = np.random.default_rng(0)
     for name, (across, up) in panel.dots.items():
         color, marker = styles[name]
@@ -93,7 +93,7 @@ def _draw_densities(
     if not densities:
         return
     whole = np.concatenate(list(densities.values()))
-    # Uses the same bins for all names to make outlines comparable. They have some width even if all values are equal.
+    # Use the same bins for all names to make outlines comparable. They have a width even if all values are equal.
     edges = np.linspace(whole.min(), whole.max() + 1e-9, BINS + 1)
     for name, values in densities.items():
         color = styles[name][0]

@@ -80,7 +80,7 @@ class Report:
     closing: Mapping[str, str] = field(default_factory=dict)
 
     def nonempty_sections(self) -> list[Section]:
-        """The sections that are not empty, including the notes."""
+        """Returns the sections that are not empty, including the notes."""
         sections = (*self.sections, Section("Notes", [Lines(self.notes, whole=True)]))
         return [section for section in sections if section.nonempty_parts()]
 
@@ -91,7 +91,7 @@ class Report:
 
 
 def figure_title(title: str, caveat: str) -> str:
-    """The title of a figure, marked as synthetic if the caveat says so."""
+    """Returns the title of a figure, marked as synthetic if the caveat says so."""
     return f"{title} (synthetic)" if caveat.lower().startswith("synthetic") else title
 
 

@@ -44,7 +44,7 @@ TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
 
 
 def negative_facts(row: Mapping[str, Any], place: int) -> str:
-    """Kind, category, keyword and concreteness of a negative, if given; `place` counts from 0."""
+    """Returns a negative's kind, category, keyword and concreteness, if given; `place` counts from 0."""
     facts = []
     for column, title in _NEGATIVE:
         value = entry(row, column, place)
@@ -108,21 +108,20 @@ def draw_gallery(
     letters.
 
     Args:
-        dataset: a `datasets.Dataset` with at least `image` and `caption`.
+        dataset: A `datasets.Dataset` with at least `image` and `caption`.
         path: PNG file to write.
-        rows: numbers of the rows to draw, in this order.
-        columns: number of dataset rows to draw side by side.
-        scale: integer enlargement factor for every image, with nearest-neighbor resampling. By default the largest
+        rows: Numbers of the rows to draw, in this order.
+        columns: Number of dataset rows to draw side by side.
+        scale: Integer enlargement factor for every image, with nearest-neighbor resampling. By default the largest
             factor that fits in 224 pixels; larger images are shrunk to 224 pixels.
-        labels: text below the images of each of `rows`; defaults to its number and `image_id`.
-        heading: text at the top.
+        labels: Text below the images of each of `rows`; defaults to its number and `image_id`.
+        heading: Text at the top.
 
     Returns:
         `path`.
 
     Raises:
-        ValueError: for no rows, a row that the dataset does not have, a missing column, or `columns` or `scale` below
-            1.
+        ValueError: If there are no rows, a row or column does not exist, or `columns` or `scale` is below 1.
     """
     _check(dataset, rows, columns, scale)
     # Images stay bytes until `decode_image` opens them, because it has limits for untrusted files and its errors name
@@ -153,7 +152,7 @@ def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -
         raise ValueError(f"rows: found {problem}; expected row numbers from 0 to {len(dataset) - 1}.")
     for name, value in (("columns", columns), ("scale", 1 if scale is None else scale)):
         if value < 1:
-            raise ValueError(f"{name}={value}: expected a whole number, at least 1.")
+            raise ValueError(f"{name}: found {value}, expected a whole number, at least 1.")
 
 
 def _label(row: int, image: Any) -> str:

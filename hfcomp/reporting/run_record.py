@@ -20,8 +20,8 @@ METHOD_FOLDER, CONTROLS_FOLDER, SEEDS_FOLDER = "method", "controls", "seeds"
 _GUARDED_MODEL, _GUARDED_FOLDER = " guarded", "-guarded"
 LOST = "Rerun the recipe: its finished stages are kept."
 ADJUSTED = (
-    "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
-    "all others as q (Benjamini and Hochberg)."
+    "adj. p is corrected for the number of differences: Holm's p-value for the method minus same-batch on the primary "
+    "endpoint, the q-value of Benjamini and Hochberg for all others."
 )
 
 
@@ -74,7 +74,7 @@ class RunRecord:
         return cls(**{"general_average": None} | {name: contents[name] for name in names if name in contents})
 
     def contents(self) -> dict[str, Any]:
-        """The content of its file."""
+        """Returns the content of its file."""
         values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         # Required fields are written even if they are None: a run without general abilities has
         # `general_average: null`.
@@ -88,19 +88,19 @@ class RunRecord:
         return {name: {**chosen, "on": guard["items"]} for name, chosen in guard["models"].items()}
 
     def model_folder(self, name: str) -> str:
-        """The folder of a model of the first seed, relative to the folder of the run."""
+        """Returns the folder of a model of the first seed, relative to the folder of the run."""
         trained = unguarded_name(name)
         folder = METHOD_FOLDER if trained == self.method else f"{CONTROLS_FOLDER}/{trained}"
         return folder if name == trained else str(guarded_folder(Path(folder)))
 
 
 def guarded_name(name: str) -> str:
-    """The name of the point that the forgetting guard chose for a model."""
+    """Returns the name of the point that the forgetting guard chose for a model."""
     return f"{name}{_GUARDED_MODEL}"
 
 
 def guarded_folder(folder: Path) -> Path:
-    """The folder of the point that the forgetting guard chose for the model in a folder."""
+    """Returns the folder of the point that the forgetting guard chose for the model in a folder."""
     return folder.with_name(f"{folder.name}{_GUARDED_FOLDER}")
 
 

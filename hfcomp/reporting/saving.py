@@ -29,12 +29,12 @@ def publish(
     page: bool = True,
     items: ItemBrowser | None = None,
 ) -> None:
-    """Writes a JSON file and its report next to it; if `shown`, prints a brief report in the terminal.
+    """Writes a JSON file and its report next to it; if `shown`, also prints a brief report in the terminal.
 
-    `report` builds the full report, or a brief one with `brief`; `page` and `items` are passed to `save_report`.
+    `report(brief=False)` builds the written report, `report(brief=True)` the printed one. `page` and `items` are
+    arguments of `save_report`.
     """
-    # Writes the JSON first: if drawing fails or is interrupted, a report can be built from the JSON, but not vice
-    # versa.
+    # Write the JSON first: if drawing is interrupted, a report can be built from the JSON, but not vice versa.
     write_results(path, contents)
     save_report(report(brief=False), path.parent, page=page, items=items)
     if shown:
@@ -44,25 +44,25 @@ def publish(
 def save_report(
     report: Report,
     folder: Path,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
     *,
     page: bool = True,
     items: ItemBrowser | None = None,
 ) -> None:
     """Writes `report.md`, `report.html`, figures and pictures, each atomically; creates the folder.
 
-    Without matplotlib (the extra `plots`), figures are not drawn and `say` receives a line about it. Files of an
-    earlier run that this run does not write are removed: missing or empty figures and pictures, and the page if
-    `page` is False.
+    Without matplotlib (the extra `plots`), figures are not drawn and `log` receives a line about it. Earlier versions
+    of this report's files are removed if they are not written again: figures and pictures that are empty or cannot be
+    drawn, and the page if `page` is False.
     """
-    # Writes pictures before the texts that show them, so nobody opens a report with broken links. Files that this run
-    # does not write are removed; otherwise a new report would be next to old figures.
+    # Write pictures before the texts that show them, so nobody opens a report with broken links. Remove what is not
+    # written again; otherwise a new report would be next to old figures.
     written: dict[str, bytes] = {}
     for image in report.images():
         try:
             content = image.content if isinstance(image, Picture) else draw(image) if image.nonempty_panels() else b""
         except ImportError:
-            say(f"{image.name} was not drawn because matplotlib is missing: pip install 'hfcomp[plots]'")
+            log(f"{image.name} was not drawn because matplotlib is missing: pip install 'hfcomp[plots]'")
             content = b""
         if not content:
             (folder / image.name).unlink(missing_ok=True)
@@ -87,12 +87,12 @@ def render_markdown(report: Report, images: Collection[str] = ()) -> str:
 
 
 def section_blocks(section: Section, images: Collection[str] = (), *, level: int = 2) -> list[str]:
-    """The title of a section, as a heading of this level, and its parts as Markdown; [] for an empty section."""
-    blocks = [text for part in section.nonempty_parts() for text in _part(part, images, level + 1)]
+    """Returns a section's title, as a heading of this level, and its parts as Markdown; [] if it is empty."""
+    blocks = [text for part in section.nonempty_parts() for text in _render_part(part, images, level + 1)]
     return [*([f"{'#' * level} {escape_markdown(section.title)}"] if section.title else []), *blocks] if blocks else []
 
 
-def _part(part: Part, images: Collection[str], level: int) -> Iterator[str]:
+def _render_part(part: Part, images: Collection[str], level: int) -> Iterator[str]:
     if isinstance(part, Figure | Picture):
         if part.name in images:
             yield f"![{escape_markdown(part.title)}]({part.name})"
@@ -105,15 +105,15 @@ def _part(part: Part, images: Collection[str], level: int) -> Iterator[str]:
 
 
 def markdown_table(table: Table) -> list[str]:
-    """The lines of a Markdown table; its texts may contain any characters."""
+    """Returns the lines of a Markdown table; its texts may contain any characters."""
     alignment = ["---" if index < table.labels else "---:" for index in range(len(table.header))]
     header, *rows = [[escape_markdown(cell) for cell in cells] for cells in (table.header, *table.rows)]
     return ["| " + " | ".join(cells) + " |" for cells in (header, alignment, *rows)]
 
 
 def escape_markdown(text: str) -> str:
-    """Escapes a text for Markdown. Names come from datasets and must not end a cell or a line, be HTML, or link."""
-    # Uses entities, because not every renderer reads backslashes inside a table. A "<" before a number or a space
+    """Escapes a text for Markdown. Names come from datasets and must not end a line or cell, or form HTML or links."""
+    # Use entities, because not every renderer reads backslashes inside a table. A "<" before a number or a space
     # means "less than" and stays.
     line = visible(" ".join(text.split())).replace("|", "&#124;").replace("](", "&#93;(")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

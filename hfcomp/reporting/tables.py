@@ -34,21 +34,21 @@ from hfcomp.reporting.report import Part, Section, Table
 MORE = "more in report.md"
 STAR = "* marks the highest value of a line, if above chance; intervals of all values are in report.md."
 TIE_RULES = {"wrong": "counted as wrong", "half": "counted as half right", "win": "counted as right"}
-NO_TIES = "No ties: no model scored a right and a wrong candidate alike."
+NO_TIES = "There are no ties: no model gave a right and a wrong candidate the same score."
 IMAGES = (
-    "Brackets are image-clustered bootstrap intervals (95%); averages are resampled over all their lines at once. "
+    "Brackets are image-clustered bootstrap intervals (95%); for an average, all its lines are resampled jointly. "
     "p comes from a sign-flip test over images."
 )
 SEVERAL_SEEDS = (
     "Intervals (95%) and p cover other images and other seeds: a t-interval over the means of the {seeds} seeds with "
     "the variance of images added, at least as wide as the image-clustered bootstrap interval. Values are means over "
-    "seeds, with the lowest and the highest seed in parentheses; differences are also paired by seed."
+    "seeds; parentheses, if any, show the lowest and the highest seed. Differences are also paired by seed."
 )
 READING = (
-    "Accuracy, recall and other fractions are in percent, other metrics in the unit after their name. {intervals} "
-    "Differences are in points, paired by item; ~ marks differences whose interval includes 0. {adjusted} Detectable: "
-    "the difference that this dataset would detect in 80% of cases. {ties}"
+    "Accuracy, recall and other fractions are in percent; for other metrics, the unit follows the name. {intervals} "
+    "Differences are in points, paired by item; ~ marks differences whose interval includes 0. {adjusted}{more} {ties}"
 )
+DETECTABLE = " Detectable: the smallest true difference that this dataset would detect in 80% of cases."
 ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and Hochberg)."
 # Up to this number of models, the terminal has room for intervals.
 MOST_INTERVALS = 2
@@ -75,7 +75,7 @@ def sections_of_lines(
     brief: bool = False,
     edges: bool = False,
 ) -> list[Section]:
-    """The sections gain vs. forgetting, composition, general abilities, differences and ties.
+    """Returns the sections gain vs. forgetting, composition, general abilities, differences and ties.
 
     `pairs` returns the model pairs whose differences a line shows. Gain and forgetting are differences from the
     reference; `general`, the mean of general abilities, is shown next to the primary endpoint. In the brief form,
@@ -113,32 +113,31 @@ def _name(part: Part, name: str) -> Part:
 
 
 def legend(
-    lines: Sequence[Line],
-    *,
-    adjusted: str = ADJUSTED,
-    tie: str = "wrong",
-    brief: bool = False,
+    lines: Sequence[Line], *, adjusted: str = ADJUSTED, tie: str = "wrong", brief: bool = False, seeds: int = 1
 ) -> str:
     """Explains how to read the numbers: brackets, p, the adjustment of p, and the rule for ties if there are any."""
     stars = f" {STAR}" if brief and len(models_of(lines)) > MOST_INTERVALS else ""
     known = any("tie_rate" in (estimate or {}) for line in lines for estimate in line["models"].values())
     ties = f"Ties are {TIE_RULES[tie]}." if has_ties(lines) or not known else NO_TIES
-    seeds = num_seeds(lines)
+    seeds = max(seeds, num_seeds(lines))
     intervals = SEVERAL_SEEDS.format(seeds=seeds) if seeds > 1 else IMAGES
-    return READING.format(intervals=intervals, adjusted=adjusted, ties=ties) + stars
+    changes = [change for line in lines for own in line.get("differences", {}).values() for change in own.values()]
+    more = DETECTABLE if any("smallest" in (change or {}) for change in changes) else ""
+    return READING.format(intervals=intervals, adjusted=adjusted, more=more, ties=ties) + stars
 
 
 def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -> list[Table]:
-    """One table for each benchmark and metric that has several lines, and one table for single lines.
+    """Returns one table for each benchmark and metric with several lines, and one table for single lines.
 
     In the brief form, averages represent many subsets, and intervals are shown only for few models.
     """
-    result = []
+    result: list[Table] = []
     for own in blocks(standing(lines, MOST_SUBSETS) if brief else lines):
         title, labels = distinct_labels(own)
         kinds = {(line["benchmark"], line["metric"]) for line in own}
         hidden = sum((line["benchmark"], line["metric"]) in kinds for line in lines) - len(own)
-        about = [title, "percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
+        about = ["percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
+        title = title or ("Other lines" if result else "All lines")
         columns = {"": list(map(with_edge, labels, own)) if edges else labels}
         if any(line.get("chance") is not None for line in own):
             columns["chance"] = [decimal(line["chance"], unit_of_line(line)) for line in own]
@@ -148,12 +147,13 @@ def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -
         models = models_of(own)
         cells = _with_star if brief and len(models) > MOST_INTERVALS else _with_intervals
         rows = [[*names, *cells(line)] for *names, line in zip(*columns.values(), own, strict=True)]
-        result.append(Table(", ".join(filter(None, about)), [*columns, *models], rows, models=len(models)))
+        title += f" ({'; '.join(filter(None, about))})" if any(about) else ""
+        result.append(Table(title, [*columns, *models], rows, models=len(models)))
     return result
 
 
 def _with_star(line: Line) -> list[str]:
-    """The values of a line, with a star after the highest unless all are equal or it is not above chance.
+    """Returns a line's values, with a star after the highest unless all are equal or it is not above chance.
 
     Metrics for which lower is better have no star.
     """
@@ -173,7 +173,7 @@ def _with_intervals(line: Line) -> list[str]:
 
 
 def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
-    """One row for each line and each of its pairs: difference, interval, p, adjusted p, and detectable difference.
+    """Returns rows by line and pair: difference, interval, p, adjusted p, and detectable difference.
 
     Pairs of models with long names get a table each, with the pair as its title.
     """
@@ -208,7 +208,7 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
 
 
 def _changes(lines: Sequence[Line], models: Sequence[str], reference: str | None) -> Table:
-    """One row per line and one column per model with its difference; `~` if it is not significant or unknown."""
+    """Returns one row per line, one column per model with its difference; `~` if not significant or unknown."""
     shared, labels = distinct_labels(lines)
     rows = []
     for line, label in zip(lines, labels, strict=True):
@@ -220,7 +220,7 @@ def _changes(lines: Sequence[Line], models: Sequence[str], reference: str | None
 
 
 def _gains(lines: Sequence[Line], general: Line | None, reference: str | None) -> Table:
-    """One row per model: the primary endpoint and the mean of general abilities, each with its difference."""
+    """Returns one row per model: the primary endpoint and the mean of general abilities, with differences."""
     known = {"primary": primary_of(lines), "general": general}
     chosen = {name: line for name, line in known.items() if line is not None}
     about = [f"{name}: {with_note(line.get('primary') or name_of(line), line)}" for name, line in chosen.items()]
@@ -239,7 +239,7 @@ def _gains(lines: Sequence[Line], general: Line | None, reference: str | None) -
 
 
 def ties(lines: Sequence[Line], *, rule: str = "wrong") -> Table:
-    """The lines on which any model tied: percent of items and, if known, their number."""
+    """Returns the lines on which any model tied: percent of items and, if known, their number."""
     tied = [line for line in lines if has_ties([line])]
     rows = [[name_of(line), *map(_tie_cell, line["models"].values())] for line in tied]
     models = models_of(lines)
@@ -261,7 +261,7 @@ def figure_of_lines(
     lead: Points | None = None,
     styles: Mapping[str, Style] | None = None,
 ) -> Figure:
-    """A figure of points with intervals for composition and general abilities; if there are many, representatives.
+    """Draws points with intervals for composition and general abilities; if there are many, for representatives.
 
     The primary endpoint comes first, then its parts if there is room, then the other lines or their representatives.
     With a reference, general abilities are drawn as differences from that model. If there is a main model, it is drawn

@@ -96,7 +96,7 @@ def _columns(table: Table, labels: int, start: int, end: int) -> Table:
 
 
 def _least_widths(table: Table) -> list[int]:
-    """Minimum widths of the columns that keep numbers unbroken and headings within a few lines."""
+    """Returns minimum column widths that keep numbers unbroken and headings within a few lines."""
     least = []
     for index, (heading, *cells) in enumerate(zip(table.header, *table.rows, strict=True)):
         widest = max(map(len, cells), default=0)

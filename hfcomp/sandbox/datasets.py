@@ -137,8 +137,8 @@ def choice_set(num_rows_per_kind: int, seed: int, *, kinds: Sequence[str] = KIND
     """Generates the composition evaluation: two images and two captions, each describing one image.
 
     With the paraphrase in `positive_captions`, a row is also a choice with two positives like in SugarCrepe++. With
-    `mask`, it is an edited pair. For kinds that add, the true caption is true of both images, so their 2 x 2 match has
-    no answer.
+    `mask`, it is an edited pair. For kinds that add, the true caption is true of both images, so the group score
+    leaves them out.
 
     Args:
         num_rows_per_kind: Number of rows per kind, at least 1.

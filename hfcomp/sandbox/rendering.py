@@ -55,7 +55,7 @@ def render(scenes: Sequence[Scene]) -> np.ndarray:
 
 
 def _looks(scene: Scene) -> list[tuple[tuple[int, ...], tuple[Cell, ...]]]:
-    """The look of each thing (color, shape, size, texture, two jitters, as indices), and its cells."""
+    """Returns the look of each thing (color, shape, size, texture, two jitters, as indices), and its cells."""
     return [
         (
             (

@@ -144,8 +144,8 @@ class ImageBootstrap:
         """Computes a weighted mean of subsets' mean differences, with an interval and p that never contradict.
 
         The interval comes from `macro_interval` and p from `macro_sign_flip_test`. The test decides about 0: if p is
-        not below 0.05, an interval that excludes 0 is widened to include it. If p is below 0.05, an interval that
-        includes 0 is cut to the side of the difference, at the difference divided by the number of images that differ.
+        not below 0.05, an interval that excludes 0 is widened to include it. If p is below 0.05 but the interval
+        includes 0, its end on the far side of 0 is moved to the difference divided by the number of differing images.
 
         Args:
             subsets: `(difference, images)` of each subset, with differences `[n, M]` of M pairs of models.
@@ -253,11 +253,11 @@ def difference_over_seeds(
     """Computes the mean difference over seeds, with an interval and a p that generalize to other images and seeds.
 
     The variance of the mean is the sum of two parts: the variance of the seeds' means divided by their number, with
-    one degree of freedom less than there are seeds, and the variance of the images. The second part is estimated
-    without the joint variance of images and seeds (an image that one seed happens to get right), which the first part
-    includes. The statistic is compared with a mixture of Student's t with either number of degrees of freedom, in the
-    proportions of the two variances. Satterthwaite's single number of degrees of freedom covers too little with few
-    seeds, because it is computed from the same uncertain variance. The interval is never narrower, and p never
+    one degree of freedom less than there are seeds, and the variance of the images. The second part leaves out what
+    depends on image and seed together (an image that one seed happens to get right), because the first part already
+    includes it. The statistic is compared with a mixture of Student's t with either number of degrees of freedom, in
+    the proportions of the two variances. Satterthwaite's single number of degrees of freedom covers too little with
+    few seeds, because it is computed from the same uncertain variance. The interval is never narrower, and p never
     smaller, than those of `ImageBootstrap.macro_difference` on outcomes averaged over seeds, which cover only other
     images.
 

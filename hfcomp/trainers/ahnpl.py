@@ -65,7 +65,7 @@ class AHNPLConfig(CompositionalConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.shift_source not in SHIFT_SOURCES:
-            raise ValueError(f"shift_source={self.shift_source!r}: expected one of {', '.join(SHIFT_SOURCES)}.")
+            raise ValueError(f"shift_source: found {self.shift_source!r}, expected one of {', '.join(SHIFT_SOURCES)}.")
         if self.draw_captions and self.shift_source == "frozen":
             raise ValueError(
                 "draw_captions=True: shift_source='frozen' encodes a single caption per row before training. Set "
@@ -77,9 +77,11 @@ class AHNPLConfig(CompositionalConfig):
                 "or remove shift_gradient."
             )
         if not -1 <= self.margin_minimum <= 1:
-            raise ValueError(f"margin_minimum={self.margin_minimum}: expected a cosine between -1 and 1.")
+            raise ValueError(f"margin_minimum: found {self.margin_minimum}, expected a cosine between -1 and 1.")
         if self.margin_start is not None and not math.isfinite(self.margin_start):
-            raise ValueError(f"margin_start={self.margin_start}: expected a finite number. Omit it to sample one.")
+            raise ValueError(
+                f"margin_start: found {self.margin_start}, expected a finite number. Omit it to sample one."
+            )
 
 
 class AHNPLTrainer(ThresholdTrainer):

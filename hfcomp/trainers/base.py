@@ -15,7 +15,7 @@ from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS, TEXT_ID
 from hfcomp.data.sampling.draws import require_lists, without_crops
 from hfcomp.data.sampling.streaming import SkippingCollator, StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
-from hfcomp.distributed.shards import own_part
+from hfcomp.distributed.shards import local_part
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.reading import nearest
@@ -323,7 +323,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         return self.get_eval_dataloader(test_dataset)
 
     def all_rows_per_batch(self, batch_size: int) -> int:
-        """Number of rows per training batch and process, including rows that other rows bring along and replay rows.
+        """Returns the rows per training batch and process, including rows that others bring along and replay rows.
 
         Args:
             batch_size: Task rows per process, `per_device_train_batch_size`.
@@ -371,7 +371,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
     def _stop_if_weights_not_finite(self) -> None:
         # A finite loss may have a non-finite gradient, which damages the weights before the next loss shows it. The
         # sum is taken over processes because all must raise together; with FSDP each process sees only its own part.
-        trained = [own_part(weight.detach()) for weight in self.model.parameters() if weight.requires_grad]
+        trained = [local_part(weight.detach()) for weight in self.model.parameters() if weight.requires_grad]
         if trained and not torch.isfinite(sum_over_processes(sum(weight.float().abs().sum() for weight in trained))):
             raise FloatingPointError(
                 f"the weights are not finite at step {self.state.global_step}, although the loss was: a gradient was "

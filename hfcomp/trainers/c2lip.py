@@ -68,7 +68,9 @@ class C2LIPConfig(CompositionalConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.concept_source not in CONCEPT_SOURCES:
-            raise ValueError(f"concept_source={self.concept_source!r}: expected one of {', '.join(CONCEPT_SOURCES)}.")
+            raise ValueError(
+                f"concept_source: found {self.concept_source!r}, expected one of {', '.join(CONCEPT_SOURCES)}."
+            )
         if not any(getattr(self, name) for name in WEIGHTS):
             self.max_concepts = 0
 
@@ -150,7 +152,7 @@ class C2LIPTrainer(CompositionalTrainer):
             )
 
     def read_rows(self, dataset: Any, args: C2LIPConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
-        """As in [`CompositionalTrainer`], with `concept_spans` if concepts are tokens of the caption."""
+        """Reads rows as [`CompositionalTrainer`] does, with `concept_spans` if concepts are tokens of the caption."""
         if "concept_embeds" not in self.required_features:
             return super().read_rows(dataset, args, further)
         spans = ("concept_spans",) if args.concept_source == "tokens" else ()

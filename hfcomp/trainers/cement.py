@@ -1,4 +1,4 @@
-"""Slipform's objective: the Cement loss on a batch that hard negative pairs double (Im et al. 2026, Eq. 5)."""
+"""Slipform's objective: the Cement loss on a batch that is doubled by hard negative pairs (Im et al. 2026, Eq. 5)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ class CementConfig(CompositionalConfig):
     num_negatives: int = option(1, "Must be 1: one negative pair doubles each row.")
     margin: str = option(
         "adaptive",
-        "adaptive (Eq. 4), static, inverse (the paper's ablation) or none (InfoNCE, doubled).",
+        "adaptive (Eq. 4), static, inverse (the paper's ablation) or none (InfoNCE on the doubled batch).",
         "the paper, Eq. 4",
     )
-    margin_minimum: float = option(-2.0, "Of adaptive and inverse, in logits.", "the paper, section 3")
     margin_minimum: float = option(
         -2.0, "Minimum of the adaptive and inverse margins, in logits.", "the paper, section 3"
     )
@@ -45,14 +44,14 @@ class CementConfig(CompositionalConfig):
     static_margin: float = option(1.0, "Value of the static margin, in logits.", "the paper, section 3.3")
     allow_missing_negative_images: bool = option(
         False,
-        "If no row has a negative image, train on negative captions only: the batch is then not doubled, which is "
-        "not the paper's objective. Unset: such a dataset is an error.",
+        "If no row has a negative image, train on negative captions only. The batch is then not doubled, so this "
+        "is not the paper's objective. If false, such a dataset is an error.",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.margin not in MARGINS:
-            raise ValueError(f"margin={self.margin!r}: expected one of {', '.join(MARGINS)}.")
+            raise ValueError(f"margin: found {self.margin!r}, expected one of {', '.join(MARGINS)}.")
         if self.num_negatives != 1:
             raise ValueError(f"num_negatives={self.num_negatives}: Cement pairs each row with exactly 1 negative.")
 
@@ -113,7 +112,7 @@ class CementTrainer(CompositionalTrainer):
 
 
 def margin_function(args: CementConfig) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The margin function that a config selects, from concreteness `[N]` to logits `[N]`."""
+    """Returns the margin function that a config selects, from concreteness `[N]` to logits `[N]`."""
     curve = {
         "minimum": args.margin_minimum,
         "maximum": args.margin_maximum,

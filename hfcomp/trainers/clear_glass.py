@@ -58,9 +58,9 @@ class ClearGlassConfig(GroupedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.grouping not in GROUPINGS:
-            raise ValueError(f"grouping={self.grouping!r}: expected one of {', '.join(GROUPINGS)}.")
+            raise ValueError(f"grouping: found {self.grouping!r}, expected one of {', '.join(GROUPINGS)}.")
         if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha={self.alpha}: expected a number from 0 to 1.")
+            raise ValueError(f"alpha: found {self.alpha}, expected a number from 0 to 1.")
 
 
 class ClearGlassTrainer(GroupedTrainer):
@@ -87,7 +87,7 @@ class ClearGlassTrainer(GroupedTrainer):
             self.required_features = (*type(self).required_features, "logit_scale")
 
     def group_loss_function(self, grouping: str) -> GroupLoss | None:
-        """The group loss that a config selects; `None` for the grouping without groups."""
+        """Returns the group loss that a config selects, or `None` for `grouping="none"`."""
         return {"pairwise": pairwise_group_loss, "centroid": centroid_group_loss, "none": None}[grouping]
 
     def compute_loss(
@@ -100,7 +100,7 @@ class ClearGlassTrainer(GroupedTrainer):
             ids = {"image_id": f.image_id, "text_id": f.text_id}
             loss, metrics = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=scale, rows=f.rows, **ids)
         elif self.group_loss is None:
-            loss, metrics = _pair_info_nce(f, self.groups.pairs(self.pair_mask(inputs)))
+            loss, metrics = _pair_info_nce(f, self.groups.row_mask(self.pair_mask(inputs)))
         else:
             settings = ("temperature", "inner_temperature", "alpha")
             loss, metrics = self.group_loss(
@@ -116,7 +116,7 @@ class ClearGlassTrainer(GroupedTrainer):
 
 
 def _pair_info_nce(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """InfoNCE over the rows without repeats, which would be false negatives."""
+    """Computes InfoNCE over the rows without repeats, which would be false negatives."""
     # Without repeats, this process's rows start and end elsewhere in the global batch.
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)

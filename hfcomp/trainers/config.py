@@ -78,7 +78,7 @@ INHERITED_LIMITS = {
 
 
 def option(value: Any, help: str, source: str | None = None, limits: Limits | None = None) -> Any:
-    """A field with its default, help and limits, and the source of the default if it is a paper or its code."""
+    """Creates a field with its default, help and limits, and the source of the default if a paper or its code."""
     metadata = {"help": help, **({SOURCE: source} if source else {}), **({LIMITS: limits} if limits else {})}
     if isinstance(value, list):
         return field(default_factory=lambda: [*value], metadata=metadata)
@@ -86,7 +86,7 @@ def option(value: Any, help: str, source: str | None = None, limits: Limits | No
 
 
 def setting(value: Any, source: str) -> Any:
-    """A transformers field with a different default, whose help names the source of the value."""
+    """Creates a transformers field with a different default, whose help names the source of the value."""
     return option(value, f"Default {value}: {source}.", source)
 
 
@@ -138,8 +138,8 @@ class CompositionalConfig(TrainingArguments):
     )
     replay_fraction: float = option(
         0.0,
-        "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset join the N task rows, so 0.5 "
-        "doubles the batch (docs/forgetting.md). The batch size option still means N. 0 disables replay.",
+        "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset are added to the N task "
+        "rows, so 0.5 doubles the batch (docs/forgetting.md). The batch size option still means N. 0 disables replay.",
         limits=Limits(ge=0, lt=1, advice=", such as 0.5"),
     )
     num_negatives: int = option(0, "Negative captions read per row.", limits=COUNT)
@@ -263,7 +263,7 @@ class CompositionalConfig(TrainingArguments):
             if value is None and type(self).__dataclass_fields__[name].default is None:
                 continue
             if expected := limits.describe_expected(value):
-                raise ValueError(f"{name}={value}: expected {expected}.")
+                raise ValueError(f"{name}: found {value}, expected {expected}.")
         check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
@@ -296,10 +296,13 @@ class CompositionalConfig(TrainingArguments):
                 "Use 'random' or 'sequential'."
             )
         if self.draw_captions and not self.draws_captions:
-            raise ValueError("draw_captions=True: the objective reads a single caption per row. Remove it.")
+            raise ValueError(
+                "draw_captions=True has no effect: the objective reads a single caption per row. Remove draw_captions."
+            )
         if self.num_negatives and not self.reads_negatives:
             raise ValueError(
-                f"num_negatives={self.num_negatives}: the objective reads no negative captions. Remove it."
+                f"num_negatives={self.num_negatives} has no effect: the objective reads no negative captions. Remove "
+                "num_negatives."
             )
         _check_replay(self)
         check_adapter_fields(self)
@@ -344,12 +347,12 @@ def _check_replay(args: CompositionalConfig) -> None:
 
 
 def sampling_seed(args: CompositionalConfig) -> int:
-    """Seed for all sampling of rows: `data_seed`, or `seed` if it is not set."""
+    """Returns the seed for all sampling of rows: `data_seed`, or `seed` if it is not set."""
     return args.data_seed if args.data_seed is not None else args.seed
 
 
 def objective_fields(config_class: type) -> list[Field[Any]]:
-    """The fields that an objective's config adds, and common fields whose default has a source."""
+    """Returns the fields that an objective's config adds, and common fields whose default has a source."""
     common = {member.name for member in fields(CompositionalConfig)}
     return [
         member
@@ -370,7 +373,7 @@ def own_limits(config_class: type) -> dict[str, Limits]:
 
 
 def default_sources(members: list[Field[Any]]) -> dict[str, str]:
-    """The sources of the fields' defaults, for the fields that state one."""
+    """Returns the sources of the fields' defaults, for the fields that state one."""
     return {member.name: member.metadata[SOURCE] for member in members if SOURCE in member.metadata}
 
 

@@ -42,8 +42,8 @@ class DrawnBatchConfig(CompositionalConfig):
     def batch_notes(self) -> list[str]:
         """Adds the rows that each row brings along."""
         number = self.num_neighbors
-        brought = [f"each with {number} neighbor{'s' if number > 1 else ''}"] if number else []
-        return [*brought, *super().batch_notes()]
+        added = [f"each with {number} neighbor{'s' if number > 1 else ''}"] if number else []
+        return [*added, *super().batch_notes()]
 
 
 class DrawnBatchTrainer(CompositionalTrainer):
@@ -106,16 +106,18 @@ class DrawnBatchTrainer(CompositionalTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Logs the share of added rows that are not neighbors."""
-        if self.neighbors is not None and "loss" in logs and self.neighbor_order.brought:
-            logs["unrelated_neighbor_share"] = self.neighbor_order.unrelated / self.neighbor_order.brought
+        if self.neighbors is not None and "loss" in logs and self.neighbor_order.num_added:
+            logs["unrelated_neighbor_share"] = self.neighbor_order.unrelated / self.neighbor_order.num_added
         super().log(logs, start_time)
 
 
 def _warn_of_missing(neighbors: Neighbors) -> None:
-    without, unknown = neighbors.without, neighbors.unknown
+    without, unknown = neighbors.num_without_neighbors, neighbors.unknown
     if without:
         logger.warning(
             f"{without} of {len(neighbors.image)} rows have no neighbor in the dataset; a random row is used instead."
         )
     if unknown:
-        logger.warning(f"{unknown} entries of neighbor_ids are not an image_id in the training set and are ignored.")
+        logger.warning(
+            f"{unknown} entries of neighbor_ids are not image_id values of the training set and are ignored."
+        )

@@ -43,8 +43,8 @@ class GroupedConfig(CompositionalConfig):
         super().__post_init__()
         if self.groups_per_batch < 2 or self.pairs_per_group < 1 or self.minimum_group_size < 1:
             raise ValueError(
-                f"groups_per_batch={self.groups_per_batch}, pairs_per_group={self.pairs_per_group}, "
-                f"minimum_group_size={self.minimum_group_size}: expected at least 2, 1 and 1."
+                "expected groups_per_batch of at least 2, pairs_per_group of at least 1 and minimum_group_size of at "
+                f"least 1; found {self.groups_per_batch}, {self.pairs_per_group} and {self.minimum_group_size}."
             )
         if self.auto_find_batch_size:
             raise ValueError("auto_find_batch_size=True would split groups. Use mini_batch_size instead.")
@@ -52,9 +52,10 @@ class GroupedConfig(CompositionalConfig):
         if self.per_device_train_batch_size not in (0, rows):
             whole = self.groups_per_batch * self.pairs_per_group
             raise ValueError(
-                f"per_device_train_batch_size={self.per_device_train_batch_size} on {self.world_size} processes, but "
-                f"{self.groups_per_batch} groups of {self.pairs_per_group} pairs are {whole} rows. In Python, leave "
-                f"it out; in a recipe, set batch_size={whole}, which is groups_per_batch * pairs_per_group."
+                f"per_device_train_batch_size={self.per_device_train_batch_size} with {self.world_size} processes "
+                f"gives {self.per_device_train_batch_size * self.world_size} rows, but {self.groups_per_batch} groups "
+                f"of {self.pairs_per_group} pairs are {whole} rows. In Python, leave it out; in a recipe, set "
+                f"batch_size={whole}, which is groups_per_batch * pairs_per_group."
             )
         self.per_device_train_batch_size = rows
 
@@ -103,7 +104,7 @@ class GroupedTrainer(CompositionalTrainer):
         if rows is not None:
             self.group_order = _group_order([rows.column(name) for name in GROUP_COLUMNS], args)
             logger.info(self.group_order.report.summary())
-            for line in (*self.group_order.report.missing(), *_concept_name_warnings(rows)):
+            for line in (*self.group_order.report.warnings(), *_concept_name_warnings(rows)):
                 logger.warning(line)
         return rows
 
@@ -113,7 +114,7 @@ class GroupedTrainer(CompositionalTrainer):
         self.groups = BatchGroups(args.groups_per_batch, args.pairs_per_group, replayed)
 
     def pair_mask(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """Marks the rows of the global batch that are pairs rather than repeats that fill up a small group.
+        """Marks the rows of the global batch that are pairs, not repeats that fill a group with too few rows.
 
         Args:
             inputs: This process's training batch.
@@ -158,7 +159,7 @@ def _group_order(columns: Sequence[Sequence[Any]], args: GroupedConfig) -> Group
 
 
 def _concept_name_warnings(rows: TrainingRows) -> list[str]:
-    """A line about captions that are names of concepts; empty if there are none."""
+    """Returns a line about captions that are names of concepts; empty if there are none."""
     named = level_names(rows, ("caption",))
     return [
         f"{len(named):,} of {len(rows):,} captions are the name of a concept, the first in row {row}: {match.text!r} "

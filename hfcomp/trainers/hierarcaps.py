@@ -70,11 +70,11 @@ class HierarCapsConfig(CompositionalConfig):
         unknown = [name for name in self.chain_columns if name not in CHAINABLE]
         if unknown or len(set(self.chain_columns)) != len(self.chain_columns) or len(self.chain_columns) < 2:
             raise ValueError(
-                f"chain_columns={self.chain_columns}: expected at least two different columns out of "
+                f"chain_columns: found {self.chain_columns}, expected at least two different columns out of "
                 f"{', '.join(CHAINABLE)}, from general to specific."
             )
         if self.negative_source not in SOURCES:
-            raise ValueError(f"negative_source={self.negative_source!r}: expected one of {', '.join(SOURCES)}.")
+            raise ValueError(f"negative_source: found {self.negative_source!r}, expected one of {', '.join(SOURCES)}.")
 
 
 class ChainCollator(CompositionalCollator):
@@ -89,7 +89,8 @@ class ChainCollator(CompositionalCollator):
         chain_columns: Columns of a chain, from general to specific.
 
     Raises:
-        ValueError: When called, for an entry that is not a text or a wrong number of negatives. Names column and row.
+        ValueError: Raised by a call, if an entry is not a string or there are too many negatives. The message names
+            the column and the row.
     """
 
     def __init__(self, *args: Any, chain_columns: Sequence[str], **kwargs: Any) -> None:
@@ -97,8 +98,8 @@ class ChainCollator(CompositionalCollator):
         self.chain_columns = list(chain_columns)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        names = [row.get("row", index) for index, row in enumerate(rows)]
-        row_texts = [self._chain_texts(row, name) for row, name in zip(rows, names, strict=True)]
+        row_numbers = [row.get("row", index) for index, row in enumerate(rows)]
+        row_texts = [self._chain_texts(row, row_number) for row, row_number in zip(rows, row_numbers, strict=True)]
         texts, text_index = unique_texts([text or "" for texts in row_texts for text in texts])
         ids, truncated = self.tokenizer(texts)
         # `concept_image_index` shows whether a text exists: gathering over processes keeps its -1, so no further key
@@ -107,24 +108,25 @@ class ChainCollator(CompositionalCollator):
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
             **streamed,
-            "row": torch.tensor(names, dtype=torch.long),
+            "row": torch.tensor(row_numbers, dtype=torch.long),
             "truncated": torch.tensor(truncated, dtype=torch.long)[text_index].view(len(rows), -1).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
             "text_index": text_index,
             "concept_image_index": torch.tensor(owners, dtype=torch.long).flatten(),
         }
 
-    def _chain_texts(self, row: dict[str, Any], name: int) -> list[str | None]:
-        """The empty text, the chain and the negatives. A shorter chain leaves its last positions empty."""
+    def _chain_texts(self, row: dict[str, Any], row_number: int) -> list[str | None]:
+        """Returns the empty text, the chain and the negatives. A shorter chain leaves its last positions empty."""
         size = len(self.chain_columns)
         negatives = row.get(NEGATIVES) or []
         if not isinstance(negatives, list) or len(negatives) > size:
             raise ValueError(
-                f"column {NEGATIVES!r}, row {name}: found {negatives!r}, expected a list of at most {size} texts, one "
-                f"per column ({', '.join(self.chain_columns)}); an empty text means none."
+                f"column {NEGATIVES!r}, row {row_number}: found {negatives!r}, expected a list of at most {size} "
+                f"strings, one per column ({', '.join(self.chain_columns)}); an empty text means none."
             )
-        negatives = [text_of(text, NEGATIVES, name) or None for text in negatives] + [None] * (size - len(negatives))
-        links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, name)
+        negatives = [text_of(text, NEGATIVES, row_number) or None for text in negatives]
+        negatives += [None] * (size - len(negatives))
+        links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, row_number)
         free = [None] * (size - len(links))
         return ["", *(link.text for link in links), *free, *(negatives[link.place] for link in links), *free]
 
@@ -192,7 +194,7 @@ class HierarCapsTrainer(CompositionalTrainer):
         return rows
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
-        """As in [`CompositionalTrainer`], with texts in the collator's order and their features before training."""
+        """Gathers as [`CompositionalTrainer`] does, with texts in the collator's order and their initial features."""
         # The frozen copy also encodes each text only once, however many rows have it.
         start = self._initial_features(inputs["input_ids"])
         if "text_index" in inputs:
@@ -242,7 +244,7 @@ class HierarCapsTrainer(CompositionalTrainer):
             return torch.cat([encode_texts(self.start.backbone, part) for part in input_ids.split(size)])
 
     def read_rows(self, dataset: Any, args: HierarCapsConfig, further: tuple[str, ...] = ()) -> Any:
-        """As in [`CompositionalTrainer`], with the columns of a chain and their negatives, which may be sampled."""
+        """Reads rows as [`CompositionalTrainer`] does, with the columns of a chain and its (sampled) negatives."""
         if dataset is None or isinstance(dataset, TrainingRows):
             return dataset
         own = args.negative_source == NEGATIVES
@@ -285,8 +287,9 @@ def add_sibling_negatives(rows: TrainingRows, columns: Sequence[str], *, seed: i
     )
     if idle == len(chains):
         raise ValueError(
-            f"columns {', '.join(columns)}: none of the {idle:,} rows has two different texts and, for the first, "
-            "a different text in another row. Choose other chain_columns, or a dataset with more names."
+            f"columns {', '.join(columns)}: none of the {idle:,} rows can be used. A row needs two different texts, "
+            "and another row needs a text that differs from the first of the two. Choose other chain_columns, or a "
+            "dataset with more names."
         )
     if idle:
         logger.warning(f"{idle:,} of {len(chains):,} rows have no text that has both a next text and a negative.")

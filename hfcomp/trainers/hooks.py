@@ -103,7 +103,7 @@ def embedding_metrics(prediction: Any) -> dict[str, float]:
 
 
 def _row_identities(embeddings: NDArray[np.floating]) -> NDArray[np.intp]:
-    """`[n]`, a number per row: equal for bit-identical rows, unless all rows are identical."""
+    """Returns `[n]`, a number per row: equal for bit-identical rows, unless all rows are identical."""
     rows = np.ascontiguousarray(embeddings)
     # View each row as a single value of all its bytes, so `unique` compares whole rows bit by bit.
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
@@ -154,7 +154,7 @@ class ObjectiveHooks:
         """
 
     def objective_state(self, args: CompositionalConfig) -> dict[str, nn.Module]:
-        """Learned modules of the objective by name. Each one's `forward()` returns its entry of `Features.learned`."""
+        """Returns the objective's learned modules by name. Each `forward()` gives its entry of `Features.learned`."""
         return {}
 
     def collator_settings(self, args: CompositionalConfig) -> dict[str, Any]:
@@ -165,7 +165,10 @@ class ObjectiveHooks:
         """
         for name, unset in {"pixel_cache": None, "reduced_jpeg": False, "random_crop": 1.0}.items():
             if getattr(args, name) != unset and "image" not in columns_of(self.required_features):
-                raise ValueError(f"{name}={getattr(args, name)!r}: {type(self).__name__} reads no images. Remove it.")
+                raise ValueError(
+                    f"{name}={getattr(args, name)!r} has no effect: {type(self).__name__} reads no images. Remove "
+                    f"{name}."
+                )
         return {
             "num_negatives": args.num_negatives if "negative_text_embeds" in self.required_features else 0,
             "negative_image": "negative_image_embeds" in self.required_features,
@@ -262,7 +265,7 @@ class ObjectiveHooks:
         return StreamedRows(dataset, read, batch_size=batch, buffer=args.shuffle_buffer, **settings)
 
     def _image_transform(self, dataset: Any, args: CompositionalConfig) -> ImageTransform | None:
-        """The dataset's transform. Raises if other settings make it useless."""
+        """Returns the dataset's transform. Raises if other settings make it useless."""
         urls = UrlAccess.from_settings(args.allow_urls, args.url_timeout)
         transform = image_transform(dataset, partial(decode_image, max_pixels=args.max_image_pixels, urls=urls))
         if transform is None:
@@ -289,7 +292,7 @@ class ObjectiveHooks:
 
     @staticmethod
     def _sample_crops(rows: Any, args: CompositionalConfig) -> Any:
-        """Training rows with a random crop for each image. A stream draws its crops while reading."""
+        """Returns training rows with a random crop for each image. A stream draws its crops while reading."""
         if args.random_crop == 1 or not isinstance(rows, TrainingRows):
             return rows
         return DrawnCrops(rows, seed=sampling_seed(args), smallest=args.random_crop)
@@ -312,7 +315,7 @@ class ObjectiveHooks:
         return batch_size
 
     def rows_together(self, args: CompositionalConfig) -> int:
-        """Number of neighboring rows that replay rows must not separate; a batch consists of such runs."""
+        """Returns how many neighboring rows replay rows must not separate; a batch consists of such runs."""
         return 1
 
     def collator_of(self, rows: Any) -> Any:

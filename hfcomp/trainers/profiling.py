@@ -52,12 +52,12 @@ Source:
 
 
 def peak_flops(device_name: str) -> float | None:
-    """Peak FLOP/s of a device, by the name that torch reports; `None` if it is not in the table."""
+    """Returns a device's peak FLOP/s, by the name that torch reports; `None` if it is not in the table."""
     return next((peak for name, peak in PEAK_FLOPS.items() if name in device_name), None)
 
 
 def flop_counter() -> FlopCounterMode:
-    """Torch's FLOP counter, extended to the fused attention of CPUs. A multiply-add counts as 2.
+    """Returns torch's FLOP counter, extended to the fused attention of CPUs. A multiply-add counts as 2.
 
     Causal attention counts as full attention, as in torch's own formulas. Only matrix products and convolutions are
     counted; norms, activations and the optimizer are memory traffic.
@@ -377,7 +377,7 @@ class StepProfiler(TrainerCallback):
 
 
 def plan_steps(steps: int) -> tuple[int, int, int, int] | None:
-    """Number of steps to skip, time, count and trace, in this order; `None` for fewer than 4 steps."""
+    """Returns the numbers of steps to skip, time, count and trace, in this order; `None` for fewer than 4 steps."""
     if steps < 4:
         return None
     # In the first steps, libraries choose kernels, allocate and compile. Counting one step is enough, because all

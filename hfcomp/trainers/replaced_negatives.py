@@ -66,7 +66,8 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
         if self.args.num_negatives >= batch:
             raise ValueError(
                 f"num_negatives={self.args.num_negatives}, but in a batch of {batch} rows an image has only "
-                f"{batch - 1} other texts to replace. Lower num_negatives or raise per_device_train_batch_size."
+                f"{batch - 1} other texts that negatives can replace. Lower num_negatives or raise "
+                "per_device_train_batch_size."
             )
         return super().get_train_dataloader()
 

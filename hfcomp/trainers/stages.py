@@ -117,7 +117,7 @@ def train_stage(
 
 
 def training_sets(dataset: Any, replay_dataset: Any) -> dict[str, Any]:
-    """Keyword arguments of a trainer. Without replay, it does not have to accept `replay_dataset`."""
+    """Returns keyword arguments of a trainer. Without replay, it does not have to accept `replay_dataset`."""
     return {"train_dataset": dataset} | ({} if replay_dataset is None else {"replay_dataset": replay_dataset})
 
 
@@ -152,7 +152,7 @@ def read_history(folder: Path) -> list[dict[str, float]]:
 
 
 def mean_logged(folders: Sequence[Path], metric: str) -> float:
-    """Mean of a logged metric over the steps of some finished stages; NaN if none logged it.
+    """Computes the mean of a logged metric over the steps of finished stages; NaN if none logged it.
 
     A log line is the mean over the steps since the previous line, and every checkpoint adds a line.
     """
@@ -231,6 +231,6 @@ def damage(folder: Path) -> str | None:
 
 
 def world_size_at_launch() -> int:
-    """Number of processes of this run, even before the process group exists."""
+    """Returns the number of processes of this run, even before the process group exists."""
     # Launchers set the number of processes before a group connects them.
     return max(world_size(), int(os.environ.get("WORLD_SIZE", "1")))

@@ -71,7 +71,8 @@ class TextAlignmentConfig(CompositionalConfig):
         wrong = [name for name in self.aligned_with if name not in known or self.aligned_with.count(name) > 1]
         if wrong or not self.aligned_with:
             raise ValueError(
-                f"aligned_with={self.aligned_with}: expected one or more of {', '.join(known)}, each at most once."
+                f"aligned_with: found {self.aligned_with}, expected one or more of {', '.join(known)}, each at most "
+                "once."
             )
         if self.allow_levels and self.leave_out_levels:
             raise ValueError("allow_levels and leave_out_levels exclude each other. Set only one.")
@@ -84,18 +85,22 @@ class TextPairCollator(CompositionalCollator):
     for equal generalized captions.
 
     Raises:
-        ValueError: When called, for an entry that is not a text. Names column and row.
+        ValueError: Raised by a call, if an entry is not a string. The message names the column and the row.
     """
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        names = [row.get("row", index) for index, row in enumerate(rows)]
-        texts = [_text(row, column, name) for row, name in zip(rows, names, strict=True) for column in PAIR]
+        row_numbers = [row.get("row", index) for index, row in enumerate(rows)]
+        texts = [
+            _text(row, column, row_number)
+            for row, row_number in zip(rows, row_numbers, strict=True)
+            for column in PAIR
+        ]
         ids, truncated = self.tokenizer(texts)
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
             **streamed,
-            "row": torch.tensor(names, dtype=torch.long),
-            **row_fields(rows, names),
+            "row": torch.tensor(row_numbers, dtype=torch.long),
+            **row_fields(rows, row_numbers),
             "truncated": torch.tensor(truncated, dtype=torch.long).view(-1, 2).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
             "concept_id": torch.tensor([text_key(text) for text in texts[1::2]]),
@@ -192,9 +197,9 @@ class TextAlignmentTrainer(CompositionalTrainer):
         row, match = next(iter(named.items()))
         raise ValueError(
             f"column {match.column!r}, row {row}: found {match.text!r}, a name in the column {match.level!r}; "
-            f"{len(named)} of {len(rows)} rows have such a text. A model trained on level names cannot be tested on "
-            "them as unseen. Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels true) "
-            "and report it with the scores."
+            f"{len(named)} of {len(rows)} rows have such a text. After training on level names, a test on them is not "
+            "a test on unseen names. Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels "
+            "true) and report it with the scores."
         )
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -223,7 +228,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
         return self.reduce_loss(loss, {METRICS[name]: value for name, value in metrics.items()}, f, return_outputs)
 
     def read_rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
-        """As in [`CompositionalTrainer`], with the generalized captions and the level columns."""
+        """Reads rows as [`CompositionalTrainer`] does, with the generalized captions and the level columns."""
         levels = level_columns(dataset, args.column_names)
         return super().read_rows(dataset, args, (*dict.fromkeys((*(further or (PAIR[1],)), *levels)),))
 
@@ -269,8 +274,8 @@ def _drop_rows(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
     return TrainingRows(remaining, remaining.column_names)
 
 
-def _text(row: dict[str, Any], column: str, name: int) -> str:
+def _text(row: dict[str, Any], column: str, row_number: int) -> str:
     text = row.get(column)
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"column {column!r}, row {name}: found {text!r}, expected a text. Remove such rows.")
+        raise ValueError(f"column {column!r}, row {row_number}: found {text!r}, expected a string. Remove such rows.")
     return text

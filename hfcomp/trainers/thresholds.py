@@ -54,7 +54,7 @@ class ThresholdTrainer(CompositionalTrainer):
         features: Features,
         return_outputs: bool = False,
     ) -> Any:
-        """As in [`CompositionalTrainer`]. In training, also sets the thresholds of the next batch."""
+        """Reduces as [`CompositionalTrainer`] does. In training, also sets the thresholds of the next batch."""
         if self.model.training:
             # The loss of this batch used the previous thresholds, of which `features` holds a copy. All processes
             # have the global batch, so they set the same thresholds without a collective.

@@ -68,7 +68,7 @@ def check_trackers(names: Iterable[str]) -> None:
         if name not in KNOWN_TRACKERS:
             raise ValueError(
                 f"report_to: unknown tracker {name!r}.{nearest(name, KNOWN_TRACKERS)} hfcomp is tested with "
-                f"{', '.join(TRACKERS)}; none disables tracking."
+                f"{', '.join(TRACKERS)}. Pass none to turn tracking off."
             )
         if name in TRACKERS and not _is_installed(name):
             raise ImportError(

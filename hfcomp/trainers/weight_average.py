@@ -13,7 +13,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
-from hfcomp.distributed.shards import gather_whole, own_part, part_like
+from hfcomp.distributed.shards import gather_whole, local_part, split_like
 from hfcomp.modeling.weight_checks import check_same, read_tensors
 from hfcomp.writing import replacing
 
@@ -49,9 +49,9 @@ class WeightAverage(TrainerCallback):
 
     def __init__(self, decay: float, start: int = 0) -> None:
         if not 0 <= decay < 1:
-            raise ValueError(f"weight_average_decay={decay}: expected at least 0 and below 1, such as 0.999.")
+            raise ValueError(f"weight_average_decay: found {decay}, expected at least 0 and below 1, such as 0.999.")
         if start < 0:
-            raise ValueError(f"weight_average_start={start}: expected a step of at least 0.")
+            raise ValueError(f"weight_average_start: found {start}, expected a step of at least 0.")
         self.decay = decay
         self.start = start
         self._update = get_ema_multi_avg_fn(decay)
@@ -85,7 +85,7 @@ class WeightAverage(TrainerCallback):
         """Adds the weights of this step."""
         if self._average is not None:
             # Averaging is element-wise, so each process averages its own part of sharded weights.
-            now = [own_part(parameter.detach()) for parameter in _trained_parameters(model).values()]
+            now = [local_part(parameter.detach()) for parameter in _trained_parameters(model).values()]
             self._update(list(self._average.values()), now, None)
         elif state.global_step == self.start:
             self._begin(model)
@@ -96,7 +96,7 @@ class WeightAverage(TrainerCallback):
             tqdm.write(f"No weights were averaged: training ended at step {state.global_step}, before {self.start}.")
             return
         for name, parameter in _trained_parameters(model).items():
-            own_part(parameter.detach()).copy_(self._average[name])
+            local_part(parameter.detach()).copy_(self._average[name])
         steps = state.global_step - self.start
         if state.is_world_process_zero:
             tqdm.write(
@@ -121,7 +121,7 @@ class WeightAverage(TrainerCallback):
 
     def _begin(self, model: nn.Module) -> None:
         trained = _trained_parameters(model)
-        self._average = {name: own_part(parameter.detach()).clone() for name, parameter in trained.items()}
+        self._average = {name: local_part(parameter.detach()).clone() for name, parameter in trained.items()}
 
     def _read(self, folder: Path | None, trained: dict[str, nn.Parameter]) -> None:
         if folder is None or not (folder / AVERAGE_FILE).is_file():
@@ -131,7 +131,7 @@ class WeightAverage(TrainerCallback):
             )
         stored = read_tensors(folder / AVERAGE_FILE)
         check_same(folder / AVERAGE_FILE, stored, trained)
-        self._average = {name: own_part(part_like(stored[name], weight)) for name, weight in trained.items()}
+        self._average = {name: local_part(split_like(stored[name], weight)) for name, weight in trained.items()}
 
 
 def _trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

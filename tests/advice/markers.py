@@ -30,17 +30,17 @@ class Marker(NamedTuple):
 @cache
 def markers() -> list[Marker]:
     """Every marker below tests/; their arguments are strings, or constants of the file."""
-    found = []
+    entries = []
     for test, tree in trees(("tests",), containing="follows(").items():
-        constants = dict(part for node in tree.body if isinstance(node, ast.Assign) for part in _assigned(node))
+        constants = dict(part for node in tree.body if isinstance(node, ast.Assign) for part in _assigned_texts(node))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _name(node.func) == "follows":
                 path, fragment = _arguments(node, constants, f"{test}:{node.lineno}")
-                found.append(Marker(f"{test}:{node.lineno}", path, fragment))
-    return found
+                entries.append(Marker(f"{test}:{node.lineno}", path, fragment))
+    return entries
 
 
-def _assigned(node: ast.Assign) -> Iterator[tuple[str, Any]]:
+def _assigned_texts(node: ast.Assign) -> Iterator[tuple[str, Any]]:
     """The texts of an assignment, as of `PATH = "..."`, `PATH, OTHER = "...", "..."` or `BOTH = ("...", "...")`."""
     for target in node.targets:
         several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
@@ -57,14 +57,14 @@ def _name(node: ast.AST) -> str:
 
 def _arguments(call: ast.Call, constants: dict[str, Any], place: str) -> list[str]:
     """The texts that a call is given, one by one or as a constant of two: `follows(*ADVICE)`."""
-    found: list[str] = []
+    arguments: list[str] = []
     for node in call.args:
         name = node.value if isinstance(node, ast.Starred) else node
         value = constants.get(name.id) if isinstance(name, ast.Name) else text_of(name)
-        found += value if isinstance(value, list) else [value]
-    if len(found) != 2 or not all(found):
+        arguments += value if isinstance(value, list) else [value]
+    if len(arguments) != 2 or not all(arguments):
         raise ValueError(f"{place}: follows() takes texts, or constants of the file")
-    return found
+    return arguments
 
 
 class Advice:

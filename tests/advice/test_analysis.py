@@ -1,4 +1,4 @@
-"""What audits, galleries, analyses and the annotator's page advise, done."""
+"""Follows the advice of audits, galleries, analyses and the annotator's page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.experiments.studies.embedding_distances import select_rows
 from tests import tiny
 from tests.analysis.gallery.pages import held
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 ITEMS, AUDIT = "hfcomp/analysis/pairs/items.py", "hfcomp/analysis/audit/"
 MARKS = "hfcomp/analysis/gallery/marks.py"
@@ -27,7 +27,7 @@ follows = pytest.mark.follows
 
 @follows(
     "hfcomp/analysis/audit/images.py",
-    "no benchmark was selected: pass --benchmarks A,B, or --data_dir with their data",
+    "Pass --benchmarks A,B, or --data_dir with a folder that has benchmark data.",
 )
 @follows("hfcomp/analysis/audit/probes.py", "needs a dual encoder: --model ID")
 @follows(
@@ -50,15 +50,15 @@ def test_audit(advice, clip, photographs, tmp_path):
         cli.main([*given])
         return json.loads((tmp_path / "out/audit.json").read_text())
 
-    found = audit(*plain)
-    advice.read(json.dumps(found["notes"]))
+    report = audit(*plain)
+    advice.read(json.dumps(report["notes"]))
     named = [*words, "--column_names", "image=file,caption=text,negative_captions=odd"]
-    found = audit(*named)
+    report = audit(*named)
     for name in ("true_negatives", "overlap"):
-        advice.read(found["checks"][name]["note"])
-    found = audit(*named, "--model", str(clip), "--benchmarks", "sandbox_zero_shot")
-    assert found["checks"]["true_negatives"]["value"] is not None and "odd" not in json.dumps(found["notes"])
-    assert "no benchmark is named" not in json.dumps(found)
+        advice.read(report["checks"][name]["note"])
+    report = audit(*named, "--model", str(clip), "--benchmarks", "sandbox_zero_shot")
+    assert report["checks"]["true_negatives"]["value"] is not None and "odd" not in json.dumps(report["notes"])
+    assert "no benchmark is named" not in json.dumps(report)
 
 
 @follows(MARKS, "Pass the marked dataset with its --config and --split, or make a new page.")
@@ -123,9 +123,9 @@ def test_analyze(advice, tmp_path):
         "--text_model",
         "none",
     ]
-    sets = [str(built(tmp_path / name / "set")) for name in ("one", "two")]
-    found = advice.command("analyze", *sets, *options)
-    cli.main(["analyze", sets[0], found.partition("for example ")[2].rstrip("."), *options])
+    sets = [str(write_build(tmp_path / name / "set")) for name in ("one", "two")]
+    message = advice.command("analyze", *sets, *options)
+    cli.main(["analyze", sets[0], message.partition("for example ")[2].rstrip("."), *options])
     bare = datasets.Dataset.from_dict({"caption": ["a red dog"], "negative_captions": [[]], "odd": [["a red cat"]]})
     bare.to_parquet(tmp_path / "bare.parquet")
     advice.command("analyze", str(tmp_path / "bare.parquet"), *options)
@@ -142,7 +142,7 @@ def test_analyze(advice, tmp_path):
     "Choose another evaluation_split or evaluation_dataset, or leave",
 )
 @follows("hfcomp/analysis/level_figure.py", "Evaluate with `hfcomp levels`, the benchmark magic or a sandbox recipe.")
-@follows("hfcomp/analysis/levels.py", "is synthetic and has no folder. Remove one of the two.")
+@follows("hfcomp/analysis/levels.py", "is synthetic and has no data folder. Remove data, or choose another benchmark.")
 def test_levels(advice, clip, tmp_path):
     rows = tiny.pairs(4, ragged=False)
     without = rows.map(lambda row: {"negative_captions": []})

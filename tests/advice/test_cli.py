@@ -1,4 +1,4 @@
-"""What the commands advise when options do not go together, done."""
+"""Follows the advice of commands whose options do not go together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny
 from tests.analysis.gallery.pages import held
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.evaluations import benchmark_facts, crepe, stored
+from tests.evaluation.evaluations import benchmark_facts, crepe, store_folder
 from tests.factory.magic import sets
 
 NAMES = "image=file,caption=text"
@@ -93,7 +93,7 @@ def test_annotate(advice, photographs, tmp_path, monkeypatch):
 def test_cache(advice, clip, tmp_path):
     Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path / "cache")).texts(["a text"])
     words = ["cache", "clear", "--cache", str(tmp_path / "cache")]
-    advice.command(*words)
+    advice.command(*words)  # checks that it fails with this message, which suggests only options of this command
     assert list((tmp_path / "cache").rglob("*.safetensors"))
     cli.main([*words, "--yes"])
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
@@ -101,13 +101,15 @@ def test_cache(advice, clip, tmp_path):
 
 @pytest.mark.follows("hfcomp/cli/compare.py", "is one of the compared folders. Pass another --output_dir.")
 def test_compare(advice, tmp_path):
-    folders = [stored(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts()) for name in ("one", "two")]
+    folders = [
+        store_folder(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts()) for name in ("one", "two")
+    ]
     words = ["compare", *map(str, folders), "--no_page", "--output_dir"]
     advice.command(*words, str(folders[0]))
     cli.main([*words, str(tmp_path / "compared")])
 
 
-@pytest.mark.follows("hfcomp/cli/merge.py", "expected either --alpha X or --sweep.")
+@pytest.mark.follows("hfcomp/cli/merge.py", "Pass either --alpha X or --sweep.")
 def test_a_point_or_a_sweep(advice):
     models = {"base": "a", "tuned": "b", "output_dir": Path("out")}
     for wrong in ({}, {"alpha": 0.5, "sweep": True}):

@@ -1,4 +1,4 @@
-"""What conversions and models advise, done with files of tiny models."""
+"""Follows the advice of conversions and models, with files of tiny models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ follows = pytest.mark.follows
 
 
 class Unsafe:
-    """What a training script saves beside its tensors."""
+    """An object that a training script saves alongside its tensors."""
 
 
 @pytest.fixture
@@ -85,12 +85,12 @@ def test_files(advice, convert, weights, old_clip, tmp_path):
     loaded = torch.load(tmp_path / "a.pt", weights_only=False)["state_dict"]
     save_file(loaded, tmp_path / "a.safetensors")
     cli.main([word.replace("a.pt", "a.safetensors") for word in convert({"state_dict": weights, "args": Unsafe()})])
-    found = advice.command(*convert({"state_dict": weights, "state_dict_ema": weights}))
-    option, name = found.rpartition("such as ")[2].rstrip(".").split()
+    message = advice.command(*convert({"state_dict": weights, "state_dict_ema": weights}))
+    option, name = message.rpartition("such as ")[2].rstrip(".").split()
     cli.main(convert({"state_dict": weights, "state_dict_ema": weights}, option, name))
     two = {f"{side}.{key}": value for key, value in weights.items() for side in ("student", "teacher")}
-    found = advice.command(*convert(two))
-    option, name = found.rpartition("such as ")[2].rstrip(".").split()
+    message = advice.command(*convert(two))
+    option, name = message.rpartition("such as ")[2].rstrip(".").split()
     cli.main(convert(two, option, name.strip("'")))
     advice.command(*convert(CLIPModel.from_pretrained(old_clip).state_dict()))
     AutoModel.from_pretrained(old_clip)
@@ -104,9 +104,11 @@ def test_files(advice, convert, weights, old_clip, tmp_path):
 
 
 @follows(TOKENIZERS, "Pass --processor with a folder or Hub id that has this tokenizer.")
-@follows(TOKENIZERS, "pools a text at its highest one. Pass --processor with the tokenizer of the model's training.")
+@follows(TOKENIZERS, "highest token id. Pass --processor with the tokenizer that the model was trained with.")
 @follows(TOKENIZERS, "from Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer.")
-@follows(TOKENIZERS, "but the model has {vocabulary:,}. Pass --processor with the tokenizer of the model's training.")
+@follows(
+    TOKENIZERS, "but the model has {vocabulary:,}. Pass --processor with the tokenizer that the model was trained"
+)
 @follows(
     TOKENIZERS, "the tokenizer cannot be loaded. Pass --processor with a folder or Hub id of a model that has the"
 )

@@ -27,7 +27,7 @@ from hfcomp.data.urls import UrlAccess
 from hfcomp.factory.builder import find_builder
 from hfcomp.parsing import load_parser
 from tests import tiny
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 COLLATORS, DRAWN = "hfcomp/data/collators.py", "hfcomp/data/sampling/draws.py"
 IMAGES, STREAMING = "hfcomp/data/images.py", "hfcomp/data/sampling/streaming.py"
@@ -47,8 +47,8 @@ def collate(clip):
 
 
 def rows(**columns) -> datasets.Dataset:
-    found = {"image": [tiny.image(0), tiny.image(1)], "caption": ["a red cube", "a blue ball"]} | columns
-    return datasets.Dataset.from_dict(found)
+    values = {"image": [tiny.image(0), tiny.image(1)], "caption": ["a red cube", "a blue ball"]} | columns
+    return datasets.Dataset.from_dict(values)
 
 
 @pytest.mark.follows(COLLATORS, "choose one in Python: dataset.map(lambda row: {'caption': row['caption'][0]}).")
@@ -69,8 +69,8 @@ def test_captions(advice, collate):
 )
 def test_negatives(advice, collate):
     dataset = rows(negative_captions=[["a cone"], ["a ring"]])
-    found = advice.of(collate, dataset, num_negatives=2)
-    collate(dataset, num_negatives=int(found.partition("num_negatives=")[2].rstrip(".")))
+    message = advice.of(collate, dataset, num_negatives=2)
+    collate(dataset, num_negatives=int(message.partition("num_negatives=")[2].rstrip(".")))
     collate(rows(negative_captions=[["a cone", ""], ["a ring", ""]]), num_negatives=2)
     dataset = rows(negative_captions=["a cone", "a ring"])
     advice.of(collate, dataset, num_negatives=1)
@@ -84,6 +84,9 @@ def test_negatives(advice, collate):
     )
     advice.of(collate, bad, num_negatives=1)
     collate(bad[1:], num_negatives=1)
+    bad = Surrogates({**row, "caption": text} for row, text in zip(rows(), ["\ud800", "a ring"], strict=True))
+    advice.of(collate, bad)
+    collate(bad[1:])
 
 
 @pytest.mark.follows(
@@ -114,7 +117,7 @@ def test_spans(advice, collate):
     collate(wrong, max_concepts=2, concept_tokens=False)  # as concept_source='phrase' does
 
 
-@pytest.mark.follows(DRAWN, "Remove the option, or map the column with the lists with column_names.")
+@pytest.mark.follows(DRAWN, "Remove the option, or use column_names to map the column that has the lists.")
 @pytest.mark.follows(DRAWN, "Pad with empty strings (they are masked), or lower num_negatives.")
 @pytest.mark.follows(DRAWN, "Use a list with one entry per caption, remove the column, or use one caption")
 @pytest.mark.follows(DRAWN, "Use one caption (captions: longest), or an objective without negative images.")
@@ -142,7 +145,7 @@ def test_drawn_captions(advice):
     check_drawn_captions(rows(caption=[["a cube", "cubes"], ["a ball"]]), ["caption"])
 
 
-@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove captions, or map the column with the lists")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove captions=all, or use column_names to map")
 @pytest.mark.follows("hfcomp/data/pair_table.py", "exclude such rows with dataset_filter.")
 def test_every_caption(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball"]])
@@ -192,8 +195,8 @@ def test_orders(advice):
     settings = {"pairs_per_group": 1, "seed": 0}
     advice.of(GroupOrder, groups, groups_per_batch=3, **settings)
     assert len(list(GroupOrder(groups, groups_per_batch=2, **settings))) >= 2
-    found = advice.of(rows_per_process, 3, 2, 2)
-    assert rows_per_process(int(found.partition("such as ")[2].partition(",")[0]), 2, 2) == 4
+    message = advice.of(rows_per_process, 3, 2, 2)
+    assert rows_per_process(int(message.partition("such as ")[2].partition(",")[0]), 2, 2) == 4
     assert rows_per_process(3, 2, 1) == 6
     neighbors = Neighbors.from_columns([["b"], ["c"], ["a"]], ["a", "b", "c"], ["x", "y", "z"])
     settings = {"number": 1, "seed": 0}
@@ -341,7 +344,7 @@ def test_ratings(advice, train_begins, splits):
 )
 def test_builders(advice, tmp_path):
     for name in ("high_concreteness", "random"):
-        built(tmp_path / name, rows=3)
+        write_build(tmp_path / name, rows=3)
 
     def folder(**settings):
         return (

@@ -31,7 +31,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.advice.markers import pattern
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.evaluations import benchmark_facts, crepe, recall, stored
+from tests.evaluation.evaluations import benchmark_facts, crepe, recall, store_folder
 from tests.trainers.runs import build
 
 COMPARE = "hfcomp/evaluation/compare.py"
@@ -106,7 +106,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     pools = {pool.name: pool for values in modules for value in values.values() for pool in pools_in(value)}
     with pytest.raises(Unavailable) as caught:
         load_items(known["sugarcrepe"])
-    ways = {one.obtain: {one.name, one.folder} for one in known.values()}
+    ways = {benchmark.obtain: {benchmark.name, benchmark.folder} for benchmark in known.values()}
     ways |= {pool.obtain: {pool.name} for pool in pools.values()} | {
         caught.value.how_to_fix: {"sugarcrepe", "val2017"}
     }
@@ -136,7 +136,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     "hfcomp/evaluation/benchmarks/own.py",
     "the image is missing: {_describe(cell)}. Remove the row or give it an image.",
 )
-@follows("hfcomp/evaluation/evaluate.py", "no rule reads {captions}. Pass one of them.")
+@follows("hfcomp/evaluation/evaluate.py", "blind_captions has no effect with blind={NO_RULES}. Remove one of the two.")
 @follows(
     "hfcomp/evaluation/blind/captions.py",
     "Pass --blind_captions FILE (one caption per line, COCO's captions_*.json, or a dataset",
@@ -144,8 +144,8 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
 def test_evaluate(advice, clip, data, pairs_file, tmp_path, capsys):
     words = ["evaluate", str(clip), "--data_dir", str(data), "--device", "cpu", "--no_page", "--overwrite"]
     words += ["--output_dir", str(tmp_path / "out"), "--blind", "none"]
-    found = advice.command(*words)
-    first, second = re.findall(r"--\w+ \w+(?:,\w+)*", found)
+    message = advice.command(*words)
+    first, second = re.findall(r"--\w+ \w+(?:,\w+)*", message)
     assert choose_benchmarks(first.split()[1], [], None, print)
     cli.main([*words, *second.split()])
     named = [*words, "--benchmarks", "sugarcrepe"]
@@ -183,13 +183,13 @@ def test_evaluate(advice, clip, data, pairs_file, tmp_path, capsys):
 
 
 @follows(COMPARE, "Choose with --tie {' or '.join(TIE_RULES)}.")
-@follows(COMPARE, "Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks.")
+@follows(COMPARE, "Evaluate both with the same hfcomp on the same data, or exclude this benchmark with --benchmarks.")
 @follows(COMPARE, "or pass --common to compare the items with the same name and image.")
-@follows(COMPARE, "no items in common. Exclude it with --benchmarks.")
+@follows(COMPARE, "no items in common. Exclude them with --benchmarks.")
 @follows(COMPARE, "Evaluate both on the same data, or pass --common to compare the")
 @follows(
     "hfcomp/evaluation/stored.py",
-    "found no such folder. Pass an output folder of hfcomp evaluate or a recipe, or folder:",
+    "found no such folder. Pass a folder written by `hfcomp evaluate` or a recipe, or folder:",
 )
 @follows(
     "hfcomp/evaluation/stored.py",
@@ -197,7 +197,7 @@ def test_evaluate(advice, clip, data, pairs_file, tmp_path, capsys):
 )
 def test_compare(advice, clip, tmp_path):
     def save(name: str, *tables, facts=None, **changes) -> str:
-        folder = stored(tmp_path / name, *tables, benchmarks=benchmark_facts(**(facts or {})), **changes)
+        folder = store_folder(tmp_path / name, *tables, benchmarks=benchmark_facts(**(facts or {})), **changes)
         return str(folder)
 
     def words(*folders: str) -> list[str]:
@@ -223,8 +223,8 @@ def test_compare(advice, clip, tmp_path):
     cli.main([*words(base, none), "--common", "--benchmarks", "COCO"])
     advice.command(*words(base, str(tmp_path / "nowhere")))
     cli.main(words(base, f"{less}:e", "--common"))
-    found = advice.command(*words(base, str(clip)))
-    advised = shlex.split(found.rpartition("run `")[2].partition("`")[0])
+    message = advice.command(*words(base, str(clip)))
+    advised = shlex.split(message.rpartition("run `")[2].partition("`")[0])
     out = str(tmp_path / "evaluated")
     advised = [{"NAMES": "sandbox_zero_shot", "FOLDER": out}.get(word, word) for word in advised]
     cli.main([*advised[1:], "--device", "cpu", "--no_page"])
@@ -232,7 +232,7 @@ def test_compare(advice, clip, tmp_path):
 
 @follows("hfcomp/evaluation/evaluation_results.py", "compares these models from the output FOLDER")
 def test_outcomes_that_not_all_models_have(advice, tmp_path):
-    folder = stored(
+    folder = store_folder(
         tmp_path / "runs", crepe("a", 0.5), crepe("b", 0.6), recall("a", 0.5), recall("b", 0.4), crepe("c", 0.5)
     )
     (said,) = evaluation_to_json(EvaluationResults.load(folder))["notes"]
@@ -279,9 +279,9 @@ def test_callback(advice, clip, data, tmp_path):
 
 
 @follows(PROBES, "Number the classes without gaps, or pass allow_missing=True: such a class is then never predicted.")
-@follows(PROBES, "choosing a strength needs images on both sides. Pass a single strength, or held_out=[n].")
-@follows(PROBES, "the remaining images have only one class. Pass another held_out=[n].")
-@follows(PROBES, "no class has both positives and negatives there. Pass held_out=[n].")
+@follows(PROBES, "choosing a strength needs images on both sides. Pass a single strength, or a different held_out.")
+@follows(PROBES, "the remaining images have only one class. Pass a different held_out.")
+@follows(PROBES, "no class has both positives and negatives there. Pass held_out yourself.")
 def test_probes(advice):
     features = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
     labels = np.array([0, 2] * 4)

@@ -15,13 +15,13 @@ def entries() -> list[tuple[str, str, str]]:
     return [*followed, *((path, fragment, "tests/advice/exempt.py") for path, fragment, _ in EXEMPT)]
 
 
-def uncovered() -> list[Suggestion]:
+def uncovered_suggestions() -> list[Suggestion]:
     known = [(path, fragment) for path, fragment, _ in entries()]
     return [each for each in suggestions() if not any(each.covers(*entry) for entry in known)]
 
 
 def test_every_suggestion_is_followed_by_a_test():
-    without = list(map(str, uncovered()))
+    without = list(map(str, uncovered_suggestions()))
     assert not without, "mark the test that follows it with pytest.mark.follows(path, fragment):\n" + "\n".join(
         without
     )
@@ -62,12 +62,12 @@ def test_a_marker_is_of_one_message():
     ("message", "advising"),
     [
         ("{}: found {}. Pass --model, or leave hard_images out.", [1]),
-        ("peft={}: expected one of {}, or leave it out.", [0]),
+        ("peft: found {}, expected one of {}, or leave it out.", [0]),
         ("{} pushes nothing. `hfcomp push-dataset {}` pushes a built set.", [1]),
         ("--grammar_tolerance needs --grammar_model, such as gpt2.", [0]),
         ("Put it into a list: dataset.map(lambda row: [row]).", [0]),
         ("{} is missing. Restore it, or evaluate again.", []),
-        ("num_negatives is {}; expected 1 or more.", []),
+        ("num_negatives: found {}, expected 1 or more.", []),
         ("{} is a set of `hfcomp build`.", []),
         ("column 'image', row {}: found nothing. Save it as RGB.", []),
     ],

@@ -1,4 +1,4 @@
-"""What `hfcomp train` advises, done on its command line; training itself is tested elsewhere."""
+"""Follows the advice of `hfcomp train` on its command line; training itself is tested elsewhere."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ FILES = "hfcomp/experiments/studies/plan_files.py"
 CONFIG = "hfcomp/experiments/experiment_config.py"
 
 
-def changed(folder, recipe: str, plan: str, option: str = "report", **values) -> str:
+def write_plan(folder, recipe: str, plan: str, option: str = "report", **values) -> str:
     """A copy of a shipped plan with other values."""
-    found = yaml.safe_load(find_plan(recipe, plan, option).read_text()) | values
+    settings = yaml.safe_load(find_plan(recipe, plan, option).read_text()) | values
     path = folder / f"{plan}.yaml"
-    path.write_text(yaml.safe_dump({name: value for name, value in found.items() if value is not None}))
+    path.write_text(yaml.safe_dump({name: value for name, value in settings.items() if value is not None}))
     return str(path)
 
 
@@ -127,16 +127,16 @@ def test_a_variable(advice, train_begins, monkeypatch, splits):
 
 @pytest.mark.follows(RECIPES, "Leave it out, or change it there.")
 def test_a_field_that_a_sweep_sets(advice, train_begins, tmp_path):
-    mine = changed(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.5}})
+    mine = write_plan(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.5}})
     advice.command("train", "slipform", *SMALL, "--report", mine, "--edit_noise", "0.2")
-    changed(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.2}})
+    write_plan(tmp_path, "slipform", "margins", settings={"all": {"edit_noise": 0.2}})
     train_begins("slipform", *SMALL, "--report", mine)
 
 
 @pytest.mark.follows(RECIPES, "For your own model, start from another recipe: --config")
 def test_a_model_of_ones_own_in_the_sandbox(advice, train_begins, clip, splits):
-    found = advice.command("train", "slipform", "--model", str(clip))
-    config = found.partition("--config ")[2].split()[0]
+    message = advice.command("train", "slipform", "--model", str(clip))
+    config = message.partition("--config ")[2].split()[0]
     here = ["--model", clip, "--use_cpu", "true", "--bf16", "false", "--evaluation", "own"]
     train_begins("slipform", *here, "--config", config, "--dataset", splits, "--batch_size", "16")
 
@@ -207,8 +207,8 @@ def test_concepts_without_words(advice, tmp_path):
         given = config.model_copy(update={"keyword_table": table})
         return prepare_concepts(given, ["size"], main=(), log=print)
 
-    found = advice.of(prepare, str(tmp_path / "words.yaml"))
-    table = found.partition("such as ")[2].rstrip(".")
+    message = advice.of(prepare, str(tmp_path / "words.yaml"))
+    table = message.partition("such as ")[2].rstrip(".")
     assert prepare(str(ROOT / table))["size"].loaded
 
 
@@ -221,8 +221,8 @@ def test_a_push(advice):
         recipe = read_recipe("slipform", words)
         return RunPush.of(recipe.push, recipe.experiment.method)
 
-    found = advice.of(push, "--push_to_hub")
-    name = found.partition("such as ")[2].rstrip(".")
+    message = advice.of(push, "--push_to_hub")
+    name = message.partition("such as ")[2].rstrip(".")
     assert push("--push_to_hub", "--hub_model_id", name).options.repo == name
     advice.of(push, "--hub_model_id", name)
     assert push() is None
@@ -234,19 +234,19 @@ def test_a_push(advice):
 )
 def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, tmp_path):
     values = {"settings": {"all": {}}, "seeds": [1], "benchmarks": None}
-    mine = changed(tmp_path, "slipform", "margins", embeddings={"variants": ["none"], "rows": 8}, **values)
+    mine = write_plan(tmp_path, "slipform", "margins", embeddings={"variants": ["none"], "rows": 8}, **values)
     words = ["slipform", *SMALL[2:4], "--batch_size", "8", "--dataset", str(splits), "--report", mine]
     own = ["--evaluation", "own", "--evaluation_dataset", str(splits), "--evaluation_split", "test"]
     advice.command("train", *words, "--evaluation", "sandbox")
     train_begins(*words, *own)
-    changed(tmp_path, "slipform", "margins", **values)
+    write_plan(tmp_path, "slipform", "margins", **values)
     train_begins(*words, "--evaluation", "sandbox", "--evaluation_items", "2")
 
 
 @pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Set num_train_epochs instead of max_steps.")
 @pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Lower batch_size or checkpoints_per_epoch.")
 def test_a_study_of_concepts(advice, train_begins, tmp_path):
-    mine = changed(tmp_path, "hard_negatives", "tradeoff", concepts={"color": [1]})
+    mine = write_plan(tmp_path, "hard_negatives", "tradeoff", concepts={"color": [1]})
     words = ["hard_negatives", *SMALL[:4], "--dataset_rows", "16", "--report", mine, "--batch_size"]
     advice.command("train", *words, "8", "--max_steps", "5")
     train_begins(*words, "1", "--num_train_epochs", "1")
@@ -261,9 +261,9 @@ def test_a_study_of_concepts(advice, train_begins, tmp_path):
 @pytest.mark.follows(PLANS, "only_in_search: {name} is also searched. Leave one of the two out.")
 def test_a_search(advice, train_begins, tmp_path):
     pytest.importorskip("optuna")
-    sweep = changed(tmp_path, "slipform", "margins")
-    found = advice.command("train", "slipform", *SMALL, "--search", sweep)
-    option, path = found.partition("Use ")[2].rstrip(".").split()
+    sweep = write_plan(tmp_path, "slipform", "margins")
+    message = advice.command("train", "slipform", *SMALL, "--search", sweep)
+    option, path = message.partition("Use ")[2].rstrip(".").split()
     train_begins("slipform", *SMALL, option, path)
     search, rates = tmp_path / "mine.yaml", {"learning_rate": {"low": 1e-4, "high": 1e-2}}
     good = {"maximize": "sandbox: *", "trials": 1, "ranges": rates}

@@ -1,4 +1,4 @@
-"""What `hfcomp build` advises, done: options, sources and folders; no step needs a model."""
+"""Follows the advice of `hfcomp build`: options, sources and folders; no step needs a model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ case, follows = pytest.param, pytest.mark.follows
 NEEDS = ("hfcomp/options.py", "--{name} needs --{needs.option}")
 
 
-def made(kind, **settings):
+def make_options(kind, **settings):
     return kind(**{"source": "rows.csv", "output": Path("out")} | settings)
 
 
@@ -73,21 +73,21 @@ def made(kind, **settings):
              marks=follows(OPTIONS, "not with llm. Use --kinds keyword.")),
         case(NegativeOptions, {"kinds": ("swap",), "fill_model": "m"},
              [{"kinds": ("swap", "mask"), "fill_model": "m"}],
-             marks=follows(OPTIONS, "--{name} needs the kind {generator}.")),
+             marks=follows(OPTIONS, "--{name} has an effect only if --kinds includes {generator}.")),
     ],
 )  # fmt: skip
 def test_options(advice, kind, wrong, right):
-    advice.of(made, kind, **wrong)
+    advice.of(make_options, kind, **wrong)
     for settings in right:
-        made(kind, **settings)
+        make_options(kind, **settings)
 
 
 @follows("hfcomp/factory/images/options.py", "raise image_strength to {math.ceil(1000 / steps) / 1000:g} or")
 @follows("hfcomp/factory/magic/similarity.py", "Choose another --encoder.")
 @follows("hfcomp/factory/writers/endpoint.py", "Remove it, and put a key into {KEY_VARIABLE}.")
 def test_calls(advice):
-    found = advice.of(denoising_steps, 3, 0.2)
-    strength, steps = found.partition("image_strength to ")[2].rstrip(".").split(" or image_steps to ")
+    message = advice.of(denoising_steps, 3, 0.2)
+    strength, steps = message.partition("image_strength to ")[2].rstrip(".").split(" or image_steps to ")
     assert denoising_steps(3, float(strength)) == denoising_steps(int(steps), 0.2) == 1
     advice.of(check_vectors, np.array([[np.nan, 1.0]]), ["dog"])
     check_vectors(np.array([[0.5, 1.0]]), ["dog"])
@@ -186,7 +186,7 @@ def test_challenge_sets(advice, tmp_path):
     words = ["build", "inpaintcoco", "--source", str(project), "--output", str(tmp_path / "set")]
     advice.command(*words, "--quality", "very good")
     cli.main(words)
-    published = challenge.published(tmp_path / "published", [challenge.row(number) for number in range(3)])
+    published = challenge.publish(tmp_path / "published", [challenge.row(number) for number in range(3)])
     words = ["build", "inpaintcoco", "--source", str(published), "--output", str(tmp_path / "copy")]
     advice.command(*words, "--quality", "okay")
     cli.main(words)

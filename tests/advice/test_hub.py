@@ -1,4 +1,4 @@
-"""What pushes advise, done against the stand-in Hub."""
+"""Follows the advice of pushes, against the stand-in Hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hfcomp.data.negatives import with_concreteness
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.hub.repositories import PUSHED_FILE, pushes_of
-from tests.hub.built import built
+from tests.hub.built import write_build
 from tests.hub.repositories import WRITE_TOKEN, File
 from tests.hub.running import connect as connect
 from tests.hub.running import hub as hub
@@ -70,12 +70,12 @@ def test_models(advice, hub, clip, tmp_path, monkeypatch, capsys):
     shutil.copytree(
         clip, bare, ignore=lambda folder, names: [name for name in names if "processor" in name or "token" in name]
     )
-    found = advice.command("push", str(bare), "--repo", "me/bare")
-    assert f"save_pretrained('{bare}')" in found
+    message = advice.command("push", str(bare), "--repo", "me/bare")
+    assert f"save_pretrained('{bare}')" in message
     AutoProcessor.from_pretrained(clip).save_pretrained(str(bare))
     cli.main(["push", str(bare), "--repo", "me/bare"])
-    found = advice.command("push", str(built(tmp_path / "set")), "--repo", "me/set")
-    advised = shlex.split(found.partition("`")[2].partition("`")[0])
+    message = advice.command("push", str(write_build(tmp_path / "set")), "--repo", "me/set")
+    advised = shlex.split(message.partition("`")[2].partition("`")[0])
     cli.main([*advised[1:], "--repo", "me/set"])
 
 
@@ -84,9 +84,9 @@ def test_sets(advice, hub, tmp_path):
     def push(folder: Path, *more: str) -> list[str]:
         return ["push-dataset", str(folder), "--repo", f"me/{folder.name}", *more]
 
-    rated = built(tmp_path / "rated", rated=True)
+    rated = write_build(tmp_path / "rated", rated=True)
     advice.command(*push(rated))
-    plain = built(tmp_path / "plain")
+    plain = write_build(tmp_path / "plain")
     cli.main(push(plain))
     ratings = tmp_path / "ratings.txt"
     ratings.write_text("Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\n")
@@ -103,9 +103,9 @@ def test_runs(advice, hub, clip, tmp_path):
         recipe = read_recipe("slipform", ["--push_to_hub", "--hub_model_id", *words])
         RunPush.of(recipe.push, recipe.experiment.method).check()
 
-    found = advice.of(check, "me/taken")
+    message = advice.of(check, "me/taken")
     check("me/taken", "--hub_revision", "mine")
     check("me/another")
     run = finished_run(tmp_path / "run", clip)
-    advised = found.partition("`hfcomp ")[2].partition("`")[0]
+    advised = message.partition("`hfcomp ")[2].partition("`")[0]
     cli.main(advised.replace("RUN", str(run)).replace("NAME", "me/taken").split())

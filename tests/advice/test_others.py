@@ -31,8 +31,8 @@ from hfcomp.statistics.significance import macro_sign_flip_test
 from hfcomp.testing import write_tiny_sdxl
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
-from tests.data.photographs import encoded, resized, texture
-from tests.evaluation.evaluations import benchmark_facts, crepe, stored
+from tests.data.photographs import encode, resize, texture
+from tests.evaluation.evaluations import benchmark_facts, crepe, store_folder
 from tests.factory.concretebatch import sets as pair_sets
 from tests.factory.magic import sets
 
@@ -56,7 +56,7 @@ def test_outputs(advice, clip, pairs_file, tmp_path):
     advice.command(*words, str(tmp_path / "a.html"))
     cli.main([*words, str(tmp_path / "a.html"), "--overwrite"])
     cli.main([*words, str(tmp_path / "b.html")])
-    folders = [str(stored(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts())) for name in "ab"]
+    folders = [str(store_folder(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts())) for name in "ab"]
     words = ["compare", *folders, "--no_page", "--output_dir"]
     advice.command(*words, str(tmp_path / "a.html"))
     cli.main([*words, str(tmp_path / "out")])
@@ -105,8 +105,8 @@ class Loading(Exception):
 def test_merge(advice, clip, tmp_path, monkeypatch):
     words = ["merge", str(clip), str(tiny.clip(tmp_path / "tuned", seed=1)), "--sweep", "--device", "cpu"]
     words += ["--output_dir", str(tmp_path / "out")]
-    found = advice.command(*words)
-    option, names = found.rstrip(".").split()[-2:]
+    message = advice.command(*words)
+    option, names = message.rstrip(".").split()[-2:]
     loaded = []
 
     def load(options):  # whose data is not here
@@ -116,7 +116,7 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.merging.merge._load", load)
     with pytest.raises(Loading):
         cli.main([*words, option, names])
-    assert {one.suite for one in loaded} == {COMPOSITIONAL, GENERAL}
+    assert {benchmark.suite for benchmark in loaded} == {COMPOSITIONAL, GENERAL}
 
 
 @follows(
@@ -140,16 +140,16 @@ def test_overlap(advice, train_begins, splits, tmp_path):
     train_begins(*words, tmp_path / "all", "--overlap", "allow")
     train_begins(*words, tmp_path / "none")
     rows["train"].to_parquet(tmp_path / "one.parquet")
-    one = [*words, str(tmp_path / "one.parquet")]
-    found = advice.command("train", *one)
-    advised = found.partition("(--dataset_split")[2].partition(")")[0].replace("'", "").split()
-    train_begins(*one, "--dataset_split", *advised)
-    train_begins(*one, "--evaluation_dataset", splits)
-    advised = found.rpartition(" --overlap ")[2].partition(" to score")[0].split()
-    train_begins(*one, "--overlap", *advised)
+    arguments = [*words, str(tmp_path / "one.parquet")]
+    message = advice.command("train", *arguments)
+    advised = message.partition("(--dataset_split")[2].partition(")")[0].replace("'", "").split()
+    train_begins(*arguments, "--dataset_split", *advised)
+    train_begins(*arguments, "--evaluation_dataset", splits)
+    advised = message.rpartition(" --overlap ")[2].partition(" to score")[0].split()
+    train_begins(*arguments, "--overlap", *advised)
     advice.command("gallery", str(splits), "--split", "validation", "--output", str(tmp_path / "page.html"))
     cli.main(["gallery", str(splits), "--split", "test", "--output", str(tmp_path / "page.html")])
-    with pytest.raises(SystemExit, match="Choose one with --dataset_split, --evaluation_split"):
+    with pytest.raises(SystemExit, match="--dataset_split, --evaluation_split"):
         cli.main(["train", *words, str(splits), "--dataset_split", "validation"])
     train_begins(*words, splits, "--dataset_split", "train", "--evaluation_split", "test")
 
@@ -185,8 +185,8 @@ def test_end_of_text(advice, old_clip):
     settings = {"model_type": "clip", "max_length": 24}
     TextTokenizer(tokenizer, eos_token_id=2, **settings)
     tokenizer.add_tokens(["<mine>"])
-    found = advice.of(TextTokenizer, tokenizer, eos_token_id=2, **settings)
-    number = int(found.partition("eos_token_id = ")[2].split()[0])
+    message = advice.of(TextTokenizer, tokenizer, eos_token_id=2, **settings)
+    number = int(message.partition("eos_token_id = ")[2].split()[0])
     TextTokenizer(tokenizer, eos_token_id=number, **settings)
 
 
@@ -229,21 +229,21 @@ def test_damaged_searches(advice, tmp_path):
     search = read_plan("slipform", ["--search", str(tmp_path / "mine.yaml"), "--use_cpu", "true"])
     session = SimpleNamespace(state=SimpleNamespace(print=print), log=print)
 
-    def opened(name: str) -> object:
+    def open_store(name: str) -> object:
         (tmp_path / name).mkdir(exist_ok=True)
         return _open_store(search, SimpleNamespace(folder=tmp_path / name, session=session))
 
-    assert opened("run")
+    assert open_store("run")
     whole = (tmp_path / "run/search.db").read_bytes()
     (tmp_path / "run/search.db").write_bytes(b"damaged" * 999)
-    advice.of(opened, "run")
-    assert opened("another")
+    advice.of(open_store, "run")
+    assert open_store("another")
     (tmp_path / "run/search.db").write_bytes(whole)
-    assert opened("run")
+    assert open_store("run")
     (tmp_path / "run/search.json").write_text("damaged")
     advice.of(read_trials, tmp_path / "run")
     (tmp_path / "run/search.json").unlink()
-    assert opened("run") and read_trials(tmp_path / "run") == []
+    assert open_store("run") and read_trials(tmp_path / "run") == []
 
 
 @follows("hfcomp/statistics/bootstrap.py", "Pass bounds=None for unbounded values, difference=True for differences.")
@@ -315,15 +315,15 @@ def test_steps_of_concretebatch(advice, clip, tmp_path):
 
 @follows(POLICY, "If they are not, use --overlap allow, which compares only by name and file")
 def test_images_that_are_all_alike(advice, tmp_path):
-    cells = [{"bytes": encoded(texture(seed)), "path": None} for seed in range(24)]
-    copies = [{"bytes": encoded(resized(texture(seed), 90)), "path": None} for seed in range(24)]
+    cells = [{"bytes": encode(texture(seed)), "path": None} for seed in range(24)]
+    copies = [{"bytes": encode(resize(texture(seed), 90)), "path": None} for seed in range(24)]
     rows = datasets.Dataset.from_dict({"image": cells, "caption": ["a text"] * 24})
     rows = rows.cast_column("image", datasets.Image(decode=False))
     how = {"folder": tmp_path, "progress": False}
     scored = [ScoredImages("benchmark", copies)]
-    found = find_overlap(rows, scored, **how)
-    advice.read(apply_policy(rows, found, "exclude")[1])
-    kept = rows.select([row for row in range(len(rows)) if row not in {*found.unsure.tolist()}])
+    overlap = find_overlap(rows, scored, **how)
+    advice.read(apply_policy(rows, overlap, "exclude")[1])
+    kept = rows.select([row for row in range(len(rows)) if row not in {*overlap.unsure.tolist()}])
     assert not len(find_overlap(kept, scored, **how).unsure)
     named = find_overlap(rows, scored, looks=False, **how)
     assert "INCLUDES them" not in apply_policy(rows, named, "allow")[1]

@@ -1,4 +1,4 @@
-"""What refused pushes of datasets advise, done against the stand-in Hub."""
+"""Follows the advice of refused dataset pushes, against the stand-in Hub."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def push_dataset(folder: Path, *words: str, repo: str = "me/pairs") -> list[str]
 
 
 @follows(
-    DATASETS, "Build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
+    DATASETS, "Build it again in another folder with `hfcomp build KIND --only_adaptable`, or without `--any_license`."
 )
 @follows(DATASETS, "Pass --allow_unknown_licenses if all may be published")
-@follows(DATASETS, ", or build it into another folder with `hfcomp build WHAT --only_adaptable`, or without")
+@follows(DATASETS, ", or build it again in another folder with `hfcomp build KIND --only_adaptable`, or without")
 def test_licenses(advice, online, build, tmp_path):
     closed, free = tmp_path / "closed", tmp_path / "free"
     advice.command(*push_dataset(build(closed, [FREE, CLOSED])))
@@ -64,7 +64,7 @@ def test_licenses(advice, online, build, tmp_path):
     cli.main(push_dataset(unknown, "--allow_unknown_licenses"))
     build(tmp_path / "known", [FREE, None], "--only_adaptable", "--push_to_hub", "me/known")
     details = sets.row(1)["coco_details"] | {"image_license": CLOSED}
-    pairs = sets.published(tmp_path / "InpaintCOCO", [sets.row(0), sets.row(1, coco_details=details)])
+    pairs = sets.publish(tmp_path / "InpaintCOCO", [sets.row(0), sets.row(1, coco_details=details)])
     words = ["build", "inpaintcoco", "--source", str(pairs), "--output"]
     cli.main([*words, str(tmp_path / "any"), "--any_license"])
     assert "`--any_license`" in advice.command(*push_dataset(tmp_path / "any", repo="me/changed"))
@@ -72,7 +72,7 @@ def test_licenses(advice, online, build, tmp_path):
     cli.main(push_dataset(tmp_path / "some", repo="me/changed"))
 
 
-@follows(DATASETS, "Build the set into another folder without the column, `hfcomp build WHAT --columns NAMES`")
+@follows(DATASETS, "in another folder, without this column: `hfcomp build KIND --columns NAMES`")
 def test_columns_that_may_not_be_published(advice, online, build, tmp_path):
     rated = build(tmp_path / "rated", [FREE], concreteness=4.9)
     advice.command(*push_dataset(rated))

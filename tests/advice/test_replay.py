@@ -1,4 +1,4 @@
-"""What is advised about replay, done with tiny models and sets."""
+"""Follows the advice about replay, with tiny models and sets."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from hfcomp.data.annotations.project import MODELS, Project, project_models
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from tests import tiny
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import build
 
 
 @pytest.mark.follows("hfcomp/modeling/adapters.py", "Remove it from lora_targets.")
 def test_a_target_in_a_tower_that_is_not_trained(advice, clip, tmp_path):
     rows = tiny.pairs(8, ragged=False)
-    texts = in_groups(rows).select_columns(["caption", "generalized_caption"])
+    texts = add_groups(rows).select_columns(["caption", "generalized_caption"])
     cases = [
         (InfoNCETrainer, rows, {"freeze_towers": ["text"]}, "text_projection"),
         (TextAlignmentTrainer, texts, {}, "visual_projection"),  # which no freeze_towers would change

@@ -28,7 +28,7 @@ def without_accelerator(monkeypatch):
     ("kind", "wrong", "right"),
     [
         case(Config, {"peft": "ia3"}, [{}, {"peft": "lora"}],
-             marks=follows(ADAPTERS, "peft={args.peft!r}: expected one of {', '.join(KINDS)}, or remove it.")),
+             marks=follows(ADAPTERS, "peft: found {args.peft!r}, expected one of {', '.join(KINDS)}, or remove it.")),
         case(Config, {"lora_rank": 4}, [{"lora_rank": 4, "peft": "lora"}, {"lora_rank": 4, "peft": "dora"}, {}],
              marks=follows(ADAPTERS, "no adapter is trained. Set peft=lora or peft=dora, or remove it.")),
         case(Config, {"pad_to_multiple_of": 0}, [{}, {"pad_to_multiple_of": 1}],
@@ -52,9 +52,9 @@ def without_accelerator(monkeypatch):
         case(Config, {"mini_batch_size": 0}, [{}, {"mini_batch_size": 1}],
              marks=follows(CONFIG, ", or omit mini_batch_size")),
         case(HierarCapsConfig, {"draw_captions": True}, [{}],
-             marks=follows(CONFIG, "the objective reads a single caption per row. Remove it.")),
+             marks=follows(CONFIG, "the objective reads a single caption per row. Remove draw_captions.")),
         case(ClearGlassConfig, {"num_negatives": 2}, [{}],
-             marks=follows(CONFIG, "the objective reads no negative captions. Remove it.")),
+             marks=follows(CONFIG, "the objective reads no negative captions. Remove num_negatives.")),
         case(Config, {"weight_average_start": 2}, [{"weight_average_start": 2, "weight_average_decay": 0.9}],
              marks=follows(CONFIG, "no weights are averaged. Set weight_average_decay.")),
         case(DrawnBatchConfig, {"draw_negatives": True}, [{"draw_negatives": True, "num_negatives": 2}],
@@ -104,8 +104,8 @@ def test_the_same_on_the_command_line(advice, train_begins):
         "--pairs_per_group",
         "3",
     ]
-    found = advice.command("train", *words, "--batch_size", "10")
-    train_begins(*words, "--batch_size", found.rpartition("batch_size=")[2].partition(",")[0])
+    message = advice.command("train", *words, "--batch_size", "10")
+    train_begins(*words, "--batch_size", message.rpartition("batch_size=")[2].partition(",")[0])
     words = ["slipform", "--evaluation_items", "2", "--dataset_rows", "99"]
     advice.command("train", *words, "--bf16", "true")
     train_begins(*words, "--bf16", "true", "--use_cpu", "true")

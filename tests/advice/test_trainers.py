@@ -1,4 +1,4 @@
-"""What trainers advise about rows, models and runs, done with tiny models and at most two steps."""
+"""Follows the advice of trainers about rows, models and runs, with tiny models and at most two steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hfcomp.trainers.stages import read_summary, train_stage
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import build
 
 follows = pytest.mark.follows
@@ -93,15 +93,15 @@ def test_adapters(advice, make, train, rows, tmp_path, capsys):
 
 @follows("hfcomp/trainers/_support/step_log.py", "Raise learning_rate (now {learning_rate:g}) or train longer.")
 def test_a_run_that_changes_nothing(advice, train, rows, caplog):
-    def warned(**settings):
+    def list_warnings(**settings):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             train(InfoNCETrainer, rows, **settings)
         return [record.message for record in caplog.records if "almost unchanged" in record.message]
 
-    (said,) = warned(learning_rate=0.0)
+    (said,) = list_warnings(learning_rate=0.0)
     advice.read(said)
-    assert not warned(learning_rate=1e-3) and not warned(learning_rate=1e-3, max_steps=2)
+    assert not list_warnings(learning_rate=1e-3) and not list_warnings(learning_rate=1e-3, max_steps=2)
 
 
 @follows(
@@ -135,7 +135,7 @@ def test_half_precision(advice, clip, train, rows, caplog):
 
 @follows("hfcomp/trainers/_support/sampling.py", "so grouping would save nothing. Remove it.")
 @follows("hfcomp/trainers/info_nce.py", "on this model set sigmoid=False, or remove num_negatives")
-@follows("hfcomp/trainers/info_nce.py", "such as SigLIP. Remove it for CLIP.")
+@follows("hfcomp/trainers/info_nce.py", "such as SigLIP. Remove sigmoid to train a CLIP.")
 def test_siglip(advice, make, train, rows, siglip):
     advice.of(train, InfoNCETrainer, rows, str(siglip), train_sampling_strategy="group_by_length")
     train(InfoNCETrainer, rows, str(siglip))
@@ -181,21 +181,21 @@ def inner_processor(clip):
 
 
 @follows("hfcomp/trainers/_support/row_report.py", "Return PixelBatch(pixels, boxes) with the rows'")
-@follows("hfcomp/trainers/hooks.py", "{type(self).__name__} reads no images. Remove it.")
+@follows("hfcomp/trainers/hooks.py", "{type(self).__name__} reads no images. Remove {name}.")
 @follows("hfcomp/trainers/base.py", "does not use {field_name!r}. Remove it.")
 def test_settings_that_an_objective_has_no_use_for(advice, clip, make, train, rows):
     inner = CompositionalCollator(AutoProcessor.from_pretrained(clip), CLIPModel.from_pretrained(clip).config)
 
     class Whole(OwnCollator):
         def __call__(self, batch):
-            found = super().__call__(batch)
-            return found | {"pixels": type(found["pixels"])(found["pixels"].pixels, None)}
+            collated = super().__call__(batch)
+            return collated | {"pixels": type(collated["pixels"])(collated["pixels"].pixels, None)}
 
     given = {"data_collator": Whole(inner, ids=True)}
     advice.of(train, InfoNCETrainer, rows, random_crop=0.9, **given)
     train(InfoNCETrainer, rows, **given)
     train(InfoNCETrainer, rows, random_crop=0.9)
-    texts = in_groups(rows).select_columns(["caption", "generalized_caption"])
+    texts = add_groups(rows).select_columns(["caption", "generalized_caption"])
     advice.of(make, TextAlignmentTrainer, texts, random_crop=0.9)
     make(TextAlignmentTrainer, texts)
     advice.of(make, CementTrainer, rows, max_concepts=2)
@@ -261,14 +261,14 @@ def test_rows_without_negative_images(advice, train, rows):
     "Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels true)",
 )
 def test_texts_of_levels(advice, make, rows):
-    levels = in_groups(rows)
+    levels = add_groups(rows)
     levels = levels.add_column("level_1", [f"{text} here" for text in levels["caption"]])
     chain = {"chain_columns": ["level_1", "caption"]}
     advice.of(make, HierarCapsTrainer, levels.to_iterable_dataset(), **chain)
     make(HierarCapsTrainer, levels, **chain)
     make(HierarCapsTrainer, levels.to_iterable_dataset(), negative_source="negative_captions", **chain)
-    one = levels.select([0])
-    advice.of(make, HierarCapsTrainer, one, **chain)
+    single = levels.select([0])
+    advice.of(make, HierarCapsTrainer, single, **chain)
     make(HierarCapsTrainer, levels, **chain)
     pairs = levels.select_columns(["caption", "generalized_caption"])
     several = levels.select_columns(["caption", "generalized_caption", "level_1"])
@@ -314,7 +314,7 @@ def test_a_damaged_stage(advice, clip, rows, tmp_path):
 
 @follows("hfcomp/trainers/ahnpl.py", "set margin_start or another margin_seed.")
 def test_a_margin_at_its_floor(advice, make, rows, caplog):
-    def warned(**settings):
+    def list_warnings(**settings):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             make(AHNPLTrainer, rows, num_negatives=2, shift_source="live", **settings)
@@ -322,9 +322,9 @@ def test_a_margin_at_its_floor(advice, make, rows, caplog):
 
     low = next(seed for seed in range(9) if torch.randn((), generator=torch.Generator().manual_seed(seed)) < 0)
     high = next(seed for seed in range(9) if torch.randn((), generator=torch.Generator().manual_seed(seed)) > 0.5)
-    (said,) = warned(margin_seed=low)
+    (said,) = list_warnings(margin_seed=low)
     advice.read(said)
-    assert not warned(margin_seed=high) and not warned(margin_start=0.5)
+    assert not list_warnings(margin_seed=high) and not list_warnings(margin_start=0.5)
 
 
 @follows(

@@ -1,4 +1,4 @@
-"""What is written in a picture."""
+"""The texts written in a picture."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def texts_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     written: list[str] = []
     save = Figure.savefig
 
-    def saved(figure: Figure, *arguments, **named) -> None:
+    def record_texts(figure: Figure, *arguments, **named) -> None:
         save(figure, *arguments, **named)
         written.extend(text.get_text() for text in figure.findobj(Text))
 
-    monkeypatch.setattr(Figure, "savefig", saved)
+    monkeypatch.setattr(Figure, "savefig", record_texts)
     return written

@@ -16,7 +16,7 @@ from tests.analysis.figures import texts_of
 def line(
     metric: str, subset: str = "all", benchmark: str = "MAGIC levels", chance: float | None = 0.5, **models
 ) -> dict:
-    shares = {name: {"value": one, "low": one - 0.1, "high": one + 0.05} for name, one in models.items()}
+    shares = {name: {"value": share, "low": share - 0.1, "high": share + 0.05} for name, share in models.items()}
     return {"benchmark": benchmark, "subset": subset, "metric": metric, "chance": chance, "models": shares}
 
 
@@ -35,11 +35,11 @@ LINES = [
 
 
 def test_levels_are_read_from_metrics_and_subsets_in_order():
-    found = lines_by_level(LINES)
-    assert list(found) == ["MAGIC levels: image choice of 2", "sandbox levels: image choice"]
-    assert list(found["MAGIC levels: image choice of 2"]) == ["captions", "1", "2", "10"]
-    assert found["MAGIC levels: image choice of 2"]["10"] is LINES[1]
-    assert list(found["sandbox levels: image choice"]) == ["1", "2"]
+    panels = lines_by_level(LINES)
+    assert list(panels) == ["MAGIC levels: image choice of 2", "sandbox levels: image choice"]
+    assert list(panels["MAGIC levels: image choice of 2"]) == ["captions", "1", "2", "10"]
+    assert panels["MAGIC levels: image choice of 2"]["10"] is LINES[1]
+    assert list(panels["sandbox levels: image choice"]) == ["1", "2"]
 
 
 def test_points_intervals_and_chance_are_drawn_in_percent(tmp_path, monkeypatch):
@@ -51,10 +51,10 @@ def test_points_intervals_and_chance_are_drawn_in_percent(tmp_path, monkeypatch)
     with Image.open(draw_levels(tmp_path / "new" / "l.png", lines)) as picture:
         assert picture.format == "PNG"
     axes = drawn[0].axes[-1]
-    heights = {tuple(np.round(np.float64(one.get_ydata()), 6)) for one in axes.lines}
+    heights = {tuple(np.round(np.float64(curve.get_ydata()), 6)) for curve in axes.lines}
     assert (90, 70, 60, 50) in heights and (80, 80, 70, 40) in heights  # 'after' has no level 10
     bars = [segment for part in axes.collections for segment in part.get_segments()]
-    assert [one[:, 1].round(6).tolist() for one in bars][:2] == [[80, 95], [60, 75]]
+    assert [bar[:, 1].round(6).tolist() for bar in bars][:2] == [[80, 95], [60, 75]]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["captions", "1", "2", "3", "10"]
 
 
@@ -68,8 +68,8 @@ def test_each_benchmark_and_metric_is_a_panel_and_every_model_named_once(tmp_pat
 
 
 def test_without_levels_or_matplotlib_it_says_so(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="lines: none has a level of abstraction"):
+    with pytest.raises(ValueError, match="lines: .*level"):
         draw_levels(tmp_path / "l.png", LINES[-2:])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="l.png needs matplotlib: pip install"):
+    with pytest.raises(ImportError, match="l.png.*matplotlib.*pip install"):
         draw_levels(tmp_path / "l.png", LINES)

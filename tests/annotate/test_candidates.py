@@ -41,7 +41,7 @@ def picture(number: int, mode: str = "RGB", size: tuple[int, int] = (20, 14)) ->
     return Image.fromarray(pixels).convert(mode)
 
 
-def encoded(image: Image.Image, kind: str = "JPEG", **settings) -> bytes:
+def encode(image: Image.Image, kind: str = "JPEG", **settings) -> bytes:
     stream = io.BytesIO()
     image.save(stream, kind, **settings)
     return stream.getvalue()
@@ -50,9 +50,9 @@ def encoded(image: Image.Image, kind: str = "JPEG", **settings) -> bytes:
 def write(folder: Path, rows: list[dict], card: str = "") -> Path:
     """A dataset in the Hub's layout, with a picture for each row that has none."""
     folder.mkdir(parents=True, exist_ok=True)
-    own = [{"image": {"bytes": encoded(picture(number)), "path": None}} | row for number, row in enumerate(rows)]
-    found = datasets.Dataset.from_list(own).cast_column("image", datasets.Image())
-    found.to_parquet(folder / "train.parquet")
+    own = [{"image": {"bytes": encode(picture(number)), "path": None}} | row for number, row in enumerate(rows)]
+    dataset = datasets.Dataset.from_list(own).cast_column("image", datasets.Image())
+    dataset.to_parquet(folder / "train.parquet")
     (folder / "README.md").write_text(f"---\nlicense: {card}\n---\n" if card else "")
     return folder
 
@@ -74,16 +74,16 @@ def project(tmp_path) -> Project:
 
 def test_an_item_is_an_image_with_its_captions_of_one_concept(project, tmp_path):
     number, lines = add(project, write(tmp_path / "set", ROWS))
-    found = items(project)
-    assert number == len(found) == 5
-    assert {name: (item.concept, item.captions, item.keywords) for name, item in found.items()} == {
+    by_id = items(project)
+    assert number == len(by_id) == 5
+    assert {name: (item.concept, item.captions, item.keywords) for name, item in by_id.items()} == {
         "1/color": ("color", ("A red car.",), ("red",)),
         "1/object": ("object", ("A red car.", "Two dogs on a sofa."), ("car", "dog")),
         "2/color": ("color", ("A RED car and a small dog",), ("red",)),
         "2/object": ("object", ("A RED car and a small dog",), ("car",)),
         "2/size": ("size", ("A RED car and a small dog",), ("small",)),
     }
-    assert found["1/color"].facts == {"image_id": "1", "license": OPEN}
+    assert by_id["1/color"].facts == {"image_id": "1", "license": OPEN}
     text = "\n".join(lines)
     assert f"1 images skipped: {FORBIDDEN}" in text
     assert f"2 images skipped: {UNKNOWN}" in text
@@ -103,14 +103,14 @@ def test_without_a_column_the_license_of_the_card_counts(project, tmp_path, card
         assert add(project, source)[0] == number
         assert items(project)["1/color"].facts["license"] == card
     else:
-        with pytest.raises(ValueError, match=r"no image that can be annotated.*--any_license"):
+        with pytest.raises(ValueError, match=r"no image.*--any_license"):
             add(project, source)
 
 
 def test_the_order_depends_on_the_seed_and_not_on_that_of_the_rows(tmp_path):
     rows = [{"image_id": number, "caption": "a red wall", "license": OPEN} for number in range(30)]
     for number, row in enumerate(rows):
-        row["image"] = {"bytes": encoded(picture(number)), "path": None}
+        row["image"] = {"bytes": encode(picture(number)), "path": None}
     orders = []
     for number, (some, seed) in enumerate([(rows, 0), (rows[::-1], 0), (rows, 1)]):
         project = Project(tmp_path / f"project{number}")
@@ -146,14 +146,14 @@ def test_images_without_ids_are_known_by_their_content(project, tmp_path, captio
     rows = [{"caption": captions, "license": OPEN}] * 2
     assert add(project, write(tmp_path / "set", rows))[0] == 2
     assert add(project, write(tmp_path / "set", rows))[0] == 0
-    other = [{"caption": captions, "license": OPEN, "image": {"bytes": encoded(picture(9)), "path": None}}]
+    other = [{"caption": captions, "license": OPEN, "image": {"bytes": encode(picture(9)), "path": None}}]
     assert add(project, write(tmp_path / "other", other))[0] == 1
     for name, item in items(project).items():
         assert name == f"{Path(item.image).stem}/color" and item.facts["image_id"] == Path(item.image).stem
 
 
 def test_rows_of_one_image_are_one_item(project, tmp_path):
-    image = {"bytes": encoded(picture(0)), "path": None}
+    image = {"bytes": encode(picture(0)), "path": None}
     rows = [{"image_id": 1, "caption": text, "license": OPEN, "image": image} for text in ("a red wall", "red", "red")]
     assert add(project, write(tmp_path / "set", rows))[0] == 1
     assert items(project)["1/color"].captions == ("a red wall", "red")
@@ -174,26 +174,26 @@ def test_other_columns_are_facts_and_local_paths_are_not_kept(project, tmp_path)
     assert {*items(other)["1/color"].facts} == {"image_id", "license", "source"}
 
 
-def turned() -> bytes:
+def rotated_picture() -> bytes:
     exif = Image.Exif()
     exif[0x0112] = 6  # a quarter
-    return encoded(picture(1), exif=exif)
+    return encode(picture(1), exif=exif)
 
 
 @pytest.mark.parametrize(
     "content, size, is_copied",
     [
-        (encoded(picture(1)), (20, 14), True),
-        (encoded(picture(1, "L")), (20, 14), True),
-        (encoded(picture(1, "CMYK")), (20, 14), True),
-        (encoded(picture(1, "P"), "PNG"), (20, 14), True),
-        (encoded(picture(1, "RGBA"), "PNG"), (20, 14), True),
-        (encoded(Image.fromarray(np.arange(280, dtype=np.uint16).reshape(14, 20) * 200), "PNG"), (20, 14), True),
-        (turned(), (14, 20), True),
-        (encoded(picture(1, size=(3000, 2)), "PNG"), (3000, 2), True),
-        (encoded(picture(1, size=(1, 1)), "PNG"), (1, 1), True),
-        (encoded(picture(1), "WEBP", lossless=True), (20, 14), False),
-        (encoded(picture(1), "BMP"), (20, 14), False),
+        (encode(picture(1)), (20, 14), True),
+        (encode(picture(1, "L")), (20, 14), True),
+        (encode(picture(1, "CMYK")), (20, 14), True),
+        (encode(picture(1, "P"), "PNG"), (20, 14), True),
+        (encode(picture(1, "RGBA"), "PNG"), (20, 14), True),
+        (encode(Image.fromarray(np.arange(280, dtype=np.uint16).reshape(14, 20) * 200), "PNG"), (20, 14), True),
+        (rotated_picture(), (14, 20), True),
+        (encode(picture(1, size=(3000, 2)), "PNG"), (3000, 2), True),
+        (encode(picture(1, size=(1, 1)), "PNG"), (1, 1), True),
+        (encode(picture(1), "WEBP", lossless=True), (20, 14), False),
+        (encode(picture(1), "BMP"), (20, 14), False),
     ],
 )
 def test_images_are_copied_to_the_bit_and_read_as_rgb(project, tmp_path, content, size, is_copied):
@@ -226,22 +226,22 @@ def lines_file(folder: Path, image: str) -> Path:
 
 
 def test_files_outside_the_folder_of_the_source_are_refused(project, tmp_path):
-    (tmp_path / "private.jpg").write_bytes(encoded(picture(1)))
+    (tmp_path / "private.jpg").write_bytes(encode(picture(1)))
     source = lines_file(tmp_path / "set", str(tmp_path / "private.jpg"))
-    with pytest.raises(ValueError, match=r"outside its own folder.*--allow_outside_files"):
+    with pytest.raises(ValueError, match=r"outside.*--allow_outside_files"):
         add(project, source)
     assert not items(project)
     assert add(project, source, allow_outside_files=True)[0] == 1
-    assert (project.folder / IMAGES / items(project)["1/color"].image).read_bytes() == encoded(picture(1))
+    assert (project.folder / IMAGES / items(project)["1/color"].image).read_bytes() == encode(picture(1))
 
 
 def test_urls_are_not_fetched_unless_asked_for(project, tmp_path):
-    with pytest.raises(ValueError, match="no image that can be annotated"):
+    with pytest.raises(ValueError, match="no image"):
         add(project, lines_file(tmp_path / "set", "http://127.0.0.1:9/a.jpg"))
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="concepts: found 'location', expected .*object, color, size"):
+    with pytest.raises(ValueError, match="concepts: found 'location'.*object, color, size"):
         CandidateOptions(source="x", concepts=("location",))
     with pytest.raises(ValueError, match="concepts: found '', expected"):
         CandidateOptions(source="x", concepts=())
@@ -253,14 +253,14 @@ def test_real_photographs(project):
     source = Path(REAL) / "coco_open_256.jsonl"
     number, _ = add(project, source, column_names="caption=captions", limit=120)
     of_row = {str(row["image_id"]): row for row in rows}
-    found = items(project)
-    assert number == len(found) > 150
-    for item in found.values():
+    by_id = items(project)
+    assert number == len(by_id) > 150
+    for item in by_id.values():
         row = of_row[item.facts["image_id"]]
         assert {*item.captions} <= {*row["captions"]} and item.facts["license"] == row["license"]
         assert (project.folder / IMAGES / item.image).read_bytes() == (Path(REAL) / row["image"]).read_bytes()
         for caption, keyword in zip(item.captions, item.keywords, strict=True):
-            assert keyword in [one.keyword for one in concept_keywords(caption, item.concept)]
+            assert keyword in [match.keyword for match in concept_keywords(caption, item.concept)]
             assert replacements(item.concept, keyword)
-    assert {item.concept for item in found.values()} == {"object", "color", "size"}
+    assert {item.concept for item in by_id.values()} == {"object", "color", "size"}
     assert add(project, source, column_names="caption=captions", limit=120)[0] == 0

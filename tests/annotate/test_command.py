@@ -118,7 +118,7 @@ def test_the_password_is_of_the_environment_or_a_file(tmp_path, monkeypatch):
 def test_a_model_that_does_not_exist_is_named_before_the_page_is_served(name, tmp_path):
     Project(tmp_path / "empty").decisions.close()
     for words in ([], ["draft"]):
-        with pytest.raises(SystemExit, match=f"--{name}: ./nope: no such folder"):
+        with pytest.raises(SystemExit, match=f"--{name}: ./nope: no such"):
             main(["annotate", *words, str(tmp_path / "empty"), f"--{name}", "./nope"])
 
 
@@ -135,7 +135,7 @@ def test_a_password_that_is_typed_is_typed_twice(tmp_path, monkeypatch):
     typed = iter(["correct horse", "correct house"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("getpass.getpass", lambda prompt: next(typed))
-    with pytest.raises(SystemExit, match="The two passwords differ"):
+    with pytest.raises(SystemExit, match="passwords differ"):
         main(["annotate", "add_person", "Anna", "--people", str(tmp_path / "people.json")])
     assert not any(tmp_path.iterdir())
 
@@ -145,7 +145,7 @@ def test_a_file_without_people_is_filled_as_advised(tmp_path, monkeypatch):
     path = tmp_path / "people.json"
     path.write_text('{"version": 1, "people": {}}')
     monkeypatch.delenv(PASSWORD, raising=False)
-    with pytest.raises(ValueError, match="Add one with: hfcomp annotate add_person NAME --people (.+)"):
+    with pytest.raises(ValueError, match="Add .*hfcomp annotate add_person NAME --people (.+)"):
         ServeOptions(people=str(path)).passwords()
     monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
     main(["annotate", "add_person", "NAME", "--people", str(path)])

@@ -67,7 +67,7 @@ class World:
         self.calls.append(("paint", prompt, tuple(seeds)))
         if self.error:
             raise self.error
-        found = []
+        candidates = []
         for seed in seeds:
             pixels = np.random.default_rng(seed).integers(0, 256, (image.height, image.width, 3), dtype=np.uint8)
             name = self.painted(prompt)
@@ -75,17 +75,17 @@ class World:
                 pixels = np.asarray(image)
             else:
                 pixels[mask] = COLORS[name]
-            found.append(Painted(Image.fromarray(pixels), self.blanked))
-        return found
+            candidates.append(Painted(Image.fromarray(pixels), self.blanked))
+        return candidates
 
     def images(self, images):
         names = [*COLORS]
-        found = np.zeros((len(images), len(names)), dtype=np.float32)
+        scores = np.zeros((len(images), len(names)), dtype=np.float32)
         for row, image in enumerate(images):
             middle = np.asarray(image)[BOX[1] + 4 : BOX[3] - 4, BOX[0] + 4 : BOX[2] - 4].reshape(-1, 3).mean(0)
             nearest = min(names, key=lambda name: np.abs(middle - COLORS[name]).sum())
-            found[row, names.index(self.seen or nearest)] = 1
-        return found
+            scores[row, names.index(self.seen or nearest)] = 1
+        return scores
 
     def texts(self, texts):
         vectors = np.eye(len(COLORS), dtype=np.float32)[[[*COLORS].index(color_in(text)) for text in texts]]
@@ -94,12 +94,12 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch) -> World:
-    found = World()
-    monkeypatch.setattr(drafting, "load_segmenter", lambda _: found)
-    monkeypatch.setattr(drafting, "load_inpainter", lambda _: found)
-    monkeypatch.setattr(drafting, "Embedder", lambda *_, **__: found)
+    stand_in = World()
+    monkeypatch.setattr(drafting, "load_segmenter", lambda _: stand_in)
+    monkeypatch.setattr(drafting, "load_inpainter", lambda _: stand_in)
+    monkeypatch.setattr(drafting, "Embedder", lambda *_, **__: stand_in)
     monkeypatch.setattr(drafting, "identity", str)
-    return found
+    return stand_in
 
 
 def scene(color: str, number: int) -> Image.Image:
@@ -137,8 +137,8 @@ def records(project: Project) -> list[dict]:
 
 
 def test_drafts_are_submitted_for_a_review_and_differ_in_the_mask_alone(project, world):
-    found, lines = run(project)
-    assert (found.submitted, found.failed, sum(found.set_aside.values())) == (3, 0, 0)
+    outcome, lines = run(project)
+    assert (outcome.submitted, outcome.failed, sum(outcome.set_aside.values())) == (3, 0, 0)
     assert {*states(project).values()} == {"annotated"} and any(line.startswith("3 drafts ") for line in lines)
     for item in project.decisions.items():
         edit = project.decisions.edit(item.id)
@@ -170,10 +170,10 @@ def test_a_second_run_tries_nothing_twice(project, world):
     run(project, number=2)
     assert [*states(project).values()] == ["annotated", "annotated", "open"]
     painted = len(world.calls)
-    found, _ = run(project)
-    assert found.submitted == 1 and len(world.calls) > painted
-    found, lines = run(project)
-    assert found.submitted == 0 and "trying 0 open items" in lines
+    outcome, _ = run(project)
+    assert outcome.submitted == 1 and len(world.calls) > painted
+    outcome, lines = run(project)
+    assert outcome.submitted == 0 and "trying 0 open items" in lines
 
 
 def test_an_interrupted_run_goes_on_where_it_was(project, world, monkeypatch):
@@ -229,8 +229,8 @@ def test_what_fails_a_test_stays_open_with_its_reason(tmp_path, world, change, s
     project = fill(tmp_path / "project", ("red",))
     for name, value in change.items():
         setattr(world, name, value)
-    found, lines = run(project, **settings)
-    assert found.set_aside == {reason: 1} and states(project) == {"0/color": "open"}
+    outcome, lines = run(project, **settings)
+    assert outcome.set_aside == {reason: 1} and states(project) == {"0/color": "open"}
     assert f"1 items stay open: {reason}" in lines
     (record,) = records(project)
     assert (record["item"], record["outcome"], record["reasons"]) == ("0/color", "set aside", [reason] * 3)
@@ -318,15 +318,15 @@ def test_a_model_that_fails_is_tried_again_by_the_next_run(project, world):
 def test_a_damaged_image_is_set_aside(project, world):
     path = project.folder / IMAGES / next(project.decisions.items()).image
     path.write_bytes(path.read_bytes()[:100])
-    found, _ = run(project)
-    assert found.submitted == 2 and found.set_aside == {UNREADABLE: 1}
+    outcome, _ = run(project)
+    assert outcome.submitted == 2 and outcome.set_aside == {UNREADABLE: 1}
 
 
 def test_two_runs_at_once_are_refused(project, world, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
 
     def paint(*_):
-        with pytest.raises(ValueError, match="in use by another process"):
+        with pytest.raises(ValueError, match="in use"):
             run(project)
         raise KeyboardInterrupt
 
@@ -395,16 +395,16 @@ def test_a_model_without_structured_output_answers_in_lines(tmp_path, world):
     assert "response_format" not in server.bodies[0]
     with serving(lambda body: Answer(completion("mask: box\npaint: blue box"))) as server:
         other = fill(tmp_path / "other", ("white",))
-        found, _ = run(other, **settings, base_url=server.base_url)
-    assert found.set_aside == {"not the lines that were asked for": 1}
+        outcome, _ = run(other, **settings, base_url=server.base_url)
+    assert outcome.set_aside == {"not the lines that were asked for": 1}
 
 
 def test_a_small_model_in_this_process_that_answers_nonsense_leaves_items_open(tmp_path, world):
     project = fill(tmp_path / "project", ("red", "blue"))
     model = write_tiny_llama(tmp_path / "llama")
     settings = {"writer": "transformers", "llm": str(model), "answer_cache": str(tmp_path / "answers")}
-    found, _ = run(project, **settings, device="cpu")
-    assert found.submitted == 0 and sum(found.set_aside.values()) == 2 and not world.calls
+    outcome, _ = run(project, **settings, device="cpu")
+    assert outcome.submitted == 0 and sum(outcome.set_aside.values()) == 2 and not world.calls
     assert all(len(record["reasons"]) == 3 for record in records(project))
 
 
@@ -421,10 +421,10 @@ def test_a_server_out_of_reach_ends_the_run_and_keeps_what_is_done(project, worl
         ({"number": 0}, "number: found 0"),
         ({"candidates": 0}, "candidates: found 0"),
         ({"threshold": 1.5}, "threshold: found 1.5"),
-        ({"min_area": 0.6}, "min_area: found 0.6, expected at most max_area=0.5"),
+        ({"min_area": 0.6}, "min_area: found 0.6,.*max_area=0.5"),
         ({"enlarge_x": -1}, "enlarge_x: found -1"),
         ({"concept": "location"}, "concept: found 'location'"),
-        ({"writer": "endpoint"}, "--writer endpoint needs --base_url"),
+        ({"writer": "endpoint"}, "--writer endpoint .*--base_url"),
         ({"base_url": "http://127.0.0.1:1/v1"}, "--base_url .*--writer endpoint"),
         ({"inpaint_steps": 0}, "inpaint_steps: found 0"),
     ],
@@ -447,8 +447,8 @@ def test_real_models_of_a_tiny_size(tmp_path, clip):
     edits = []
     for folder in ("project", "other"):
         project = fill(tmp_path / folder, ("red", "blue"))
-        found, _ = run(project, **settings)
-        assert found.submitted + sum(found.set_aside.values()) == 2 and found.submitted >= 1
+        outcome, _ = run(project, **settings)
+        assert outcome.submitted + sum(outcome.set_aside.values()) == 2 and outcome.submitted >= 1
         edits.append([project.decisions.edit(n) for n, state in states(project).items() if state == "annotated"])
     assert edits[0] == edits[1]
     settings_file = next((project.folder / "drafts").glob("settings-*.json")).read_text()

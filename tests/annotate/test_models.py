@@ -90,7 +90,7 @@ def test_a_long_prompt_is_cut(segmenter):
 
 @pytest.mark.parametrize("prompt", ["", "  \n"])
 def test_an_empty_prompt_is_refused(segmenter, prompt):
-    with pytest.raises(ValueError, match="mask prompt is empty"):
+    with pytest.raises(ValueError, match="mask prompt .*empty"):
         segmenter.probability_map(photograph(), prompt)
 
 
@@ -99,12 +99,12 @@ def test_two_loads_of_a_folder_have_one_identity(segmenter, folder):
 
 
 def test_another_kind_of_model_is_refused(clip):
-    with pytest.raises(ValueError, match="segmenter=.*model type is 'clip', expected 'clipseg'"):
+    with pytest.raises(ValueError, match="segmenter=.*'clip'.*'clipseg'"):
         Segmenter(str(clip))
 
 
 def test_a_missing_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="segmenter=.*nowhere.*not a CLIPSeg model"):
+    with pytest.raises(ValueError, match="segmenter=.*nowhere.*CLIPSeg"):
         Segmenter(str(tmp_path / "nowhere"))
 
 
@@ -120,7 +120,7 @@ def test_a_checkpoint_without_the_decoder_is_refused(folder, tmp_path):
     """transformers would draw its weights at random, and every mask would be noise."""
     place = shutil.copytree(folder, tmp_path / "model")
     tensors = load_file(place / "model.safetensors")
-    save_file({name: one for name, one in tensors.items() if "decoder" not in name}, place / "model.safetensors")
+    save_file({name: tensor for name, tensor in tensors.items() if "decoder" not in name}, place / "model.safetensors")
     with pytest.raises(ValueError, match="segmenter=.*lack.*decoder"):
         Segmenter(str(place))
 
@@ -136,7 +136,7 @@ def test_damaged_weights_are_refused(folder, tmp_path):
 def test_half_precision_weights_work_on_a_cpu(folder, segmenter, tmp_path):
     place = shutil.copytree(folder, tmp_path / "model")
     tensors = load_file(place / "model.safetensors")
-    half = {name: one.half() if one.is_floating_point() else one for name, one in tensors.items()}
+    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     save_file(half, place / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((place / "config.json").read_text())
     (place / "config.json").write_text(json.dumps(settings | {"dtype": "float16"}))
@@ -164,26 +164,28 @@ def middle(image: Image.Image) -> np.ndarray:
     return mask
 
 
-def painted(inpainter: Inpainter, image: Image.Image, seeds: list[int], prompt: str = "a red cube") -> list[bytes]:
-    return [one.image.tobytes() for one in inpainter.paint(image, middle(image), prompt, seeds)]
+def paint_images(
+    inpainter: Inpainter, image: Image.Image, seeds: list[int], prompt: str = "a red cube"
+) -> list[bytes]:
+    return [candidate.image.tobytes() for candidate in inpainter.paint(image, middle(image), prompt, seeds)]
 
 
 def test_a_candidate_depends_on_its_own_seed_alone(inpainter, painting_folder):
     image = photograph()
-    first, second, third = painted(inpainter, image, [1, 2, 3])
+    first, second, third = paint_images(inpainter, image, [1, 2, 3])
     assert len({first, second, third}) == 3
-    assert painted(inpainter, image, [3, 1]) == [third, first]
-    assert painted(Inpainter(str(painting_folder), **SETTINGS), image, [2]) == [second]
-    assert painted(inpainter, image, [1], "a blue ball") != [first]
+    assert paint_images(inpainter, image, [3, 1]) == [third, first]
+    assert paint_images(Inpainter(str(painting_folder), **SETTINGS), image, [2]) == [second]
+    assert paint_images(inpainter, image, [1], "a blue ball") != [first]
 
 
 @pytest.mark.parametrize("size", [(90, 60), (33, 35), (8, 5), (400, 12), (7, 300)])
 def test_candidates_have_the_size_of_the_image(inpainter, size):
     image = photograph(*size)
-    (found,) = inpainter.paint(image, middle(image), "a red cube", [0])
-    assert found.image.size == size and not found.is_blanked
+    (candidate,) = inpainter.paint(image, middle(image), "a red cube", [0])
+    assert candidate.image.size == size and not candidate.is_blanked
     mask = middle(image)
-    assert changed_outside(image, compose(image, found.image, mask), mask) == 0
+    assert changed_outside(image, compose(image, candidate.image, mask), mask) == 0
 
 
 def test_the_pipeline_sees_the_whole_image_scaled_and_every_pixel_of_the_mask(inpainter, monkeypatch):
@@ -208,7 +210,7 @@ def test_the_pipeline_sees_the_whole_image_scaled_and_every_pixel_of_the_mask(in
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGBA", "P"])
 def test_images_of_other_modes_are_painted_as_rgb(inpainter, mode):
     image = photograph().convert(mode)
-    assert painted(inpainter, image, [1]) == painted(inpainter, image.convert("RGB"), [1])
+    assert paint_images(inpainter, image, [1]) == paint_images(inpainter, image.convert("RGB"), [1])
 
 
 def test_what_the_safety_checker_blanked_is_reported(inpainter, monkeypatch):
@@ -228,7 +230,7 @@ def test_too_little_memory_is_a_clear_error(inpainter, monkeypatch):
 
 @pytest.mark.parametrize("prompt", ["", " \n "])
 def test_an_empty_inpainting_prompt_is_refused(inpainter, prompt):
-    with pytest.raises(ValueError, match="inpainting prompt is empty"):
+    with pytest.raises(ValueError, match="inpainting prompt .*empty"):
         inpainter.paint(photograph(), middle(photograph()), prompt, [0])
 
 
@@ -242,8 +244,8 @@ def test_sdxl_paints_too(clip, tmp_path):
     """A pipeline that is not made for inpainting is used as diffusers makes one of it."""
     write_tiny_sdxl(tmp_path / "sdxl", clip)
     image = photograph()
-    (found,) = Inpainter(str(tmp_path / "sdxl"), **SETTINGS).paint(image, middle(image), "a red cube", [0])
-    assert found.image.size == image.size
+    (candidate,) = Inpainter(str(tmp_path / "sdxl"), **SETTINGS).paint(image, middle(image), "a red cube", [0])
+    assert candidate.image.size == image.size
 
 
 @pytest.mark.parametrize("kind", ["FluxFillPipeline", "CogVideoXPipeline"])
@@ -273,7 +275,7 @@ def test_a_pipeline_of_other_arguments_is_refused(painting_folder, monkeypatch):
             """Another call."""
 
     monkeypatch.setattr("hfcomp.annotate.models.load_pipeline", lambda *_, **__: Other())
-    with pytest.raises(ValueError, match="Other .*guidance_scale, height, num_inference_steps, width"):
+    with pytest.raises(ValueError, match="guidance_scale, height, num_inference_steps, width"):
         Inpainter(str(painting_folder), **SETTINGS)
 
 

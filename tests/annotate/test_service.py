@@ -19,9 +19,9 @@ from tests.annotate.app import stand_ins
 
 @pytest.fixture
 def service(tmp_path):
-    found = stand_ins.service(stand_ins.project(tmp_path / "boxes", 3))
-    yield found
-    found.close()
+    instance = stand_ins.service(stand_ins.project(tmp_path / "boxes", 3))
+    yield instance
+    instance.close()
 
 
 def finish(service, person, **changes):
@@ -102,7 +102,7 @@ def test_nothing_is_painted_where_nothing_would_change(tmp_path):
 
     service = stand_ins.service(stand_ins.project(tmp_path / "boxes", 1), Same())
     item = service.next_item("Ann")
-    with pytest.raises(ValueError, match="safety checker blanked 1, and 2 "):
+    with pytest.raises(ValueError, match="blanked 1,.* 2 "):
         service.paint(item, service.draft("Ann", item))
     service.close()
 
@@ -139,7 +139,7 @@ def test_a_model_is_tried_again_and_loaded_again(tmp_path):
         raise OSError("the file is gone")
 
     queue = ModelQueue(broken, stand_ins.ExactPainter)
-    with pytest.raises(ModelError, match="segmentation model failed 2 times: the file is gone"):
+    with pytest.raises(ModelError, match="failed 2 times: the file is gone"):
         queue.probability_map("a", "box", lambda: image).result(5)
     assert queue.waiting() == 0
     queue.close()

@@ -12,7 +12,7 @@ from hfcomp.cli.environment import Finding
 
 
 @pytest.fixture
-def found(monkeypatch):
+def checks(monkeypatch):
     checks = {
         "packages": lambda: iter([Finding("packages", "torch", "2.13")]),
         "hub": lambda: iter([Finding("hub", "login", "none", "note", "hf auth login")]),
@@ -21,15 +21,15 @@ def found(monkeypatch):
     return checks
 
 
-def test_notes_leave_the_status_at_0(found, capsys):
+def test_notes_leave_the_status_at_0(checks, capsys):
     cli.main(["doctor"])
     text = " ".join(capsys.readouterr().out.split())
     assert "torch 2.13" in text and "login note none" in text and "login: hf auth login" in text
     assert text.endswith("Everything that hfcomp requires works.")
 
 
-def test_something_broken_ends_with_status_1_and_comes_first(found, capsys):
-    found["storage"] = lambda: iter([Finding("storage", "temporary files", "full", "broken", "Set TMPDIR.")])
+def test_something_broken_ends_with_status_1_and_comes_first(checks, capsys):
+    checks["storage"] = lambda: iter([Finding("storage", "temporary files", "full", "broken", "Set TMPDIR.")])
     with pytest.raises(SystemExit) as ended:
         cli.main(["doctor"])
     assert ended.value.code == 1

@@ -35,25 +35,25 @@ def metadata(monkeypatch):
     return facts
 
 
-def found(check) -> dict:
-    return {one.name: one for one in environment.run_check("packages", check) if one.state != "ok"}
+def problems(check) -> dict:
+    return {finding.name: finding for finding in environment.run_check("packages", check) if finding.state != "ok"}
 
 
 def test_required_packages_that_are_missing_or_too_old_are_broken(metadata):
-    bad = found(environment.find_packages)
+    bad = problems(environment.find_packages)
     assert bad.keys() == {"torch", "nowhere-to-be-found"}
-    assert {one.state for one in bad.values()} == {"broken"}
+    assert {finding.state for finding in bad.values()} == {"broken"}
     assert ", expected >=900" in bad["torch"].found and bad["torch"].fix == 'pip install "torch>=900"'
     assert bad["nowhere-to-be-found"].found == "missing"
 
 
 def test_a_python_that_is_too_old_is_broken(metadata):
     metadata["Requires-Python"] = ">=99"
-    assert found(environment.find_packages)["python"].found.endswith(", expected >=99")
+    assert problems(environment.find_packages)["python"].found.endswith(", expected >=99")
 
 
 def test_an_extra_that_misses_a_package_is_a_note_and_those_of_contributors_are_not_shown(metadata):
-    extras = {one.name: one for one in environment.run_check("extras", environment.find_extras)}
+    extras = {finding.name: finding for finding in environment.run_check("extras", environment.find_extras)}
     assert extras["text"].found == "complete" and "dev" not in extras
     assert (extras["ray"].state, extras["ray"].found) == ("note", "missing: also-nowhere")
     assert extras["ray"].fix == 'pip install "hfcomp[ray]"'
@@ -67,9 +67,10 @@ def test_a_torchvision_of_another_torch_is_named_with_what_it_raises(metadata, m
     monkeypatch.setattr(importlib, "import_module", fail)
     version = environment._version
     monkeypatch.setattr(environment, "_version", lambda name: "0.1" if name == "torchvision" else version(name))
-    one = found(environment.find_packages)["torchvision"]
+    finding = problems(environment.find_packages)["torchvision"]
     assert (
-        one.state == "broken" and "0.1 does not match this torch: RuntimeError: operator torchvision::nms" in one.found
+        finding.state == "broken"
+        and "0.1 does not match this torch: RuntimeError: operator torchvision::nms" in finding.found
     )
 
 
@@ -104,19 +105,19 @@ def test_several_gpus_are_shown_with_memory_and_bf16_and_how_to_use_all(monkeypa
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
     ones, computed = torch.ones, []
 
-    def of_cpu(*size, device):
+    def ones_on_cpu(*size, device):
         computed.append(device)
         if device == "cuda:1":
             raise RuntimeError("CUDA error: no kernel image is available\nCompile with ...")
         return ones(*size)
 
-    monkeypatch.setattr(torch, "ones", of_cpu)
-    found = {one.name: one for one in environment.find_devices()}
+    monkeypatch.setattr(torch, "ones", ones_on_cpu)
+    devices = {finding.name: finding for finding in environment.find_devices()}
     assert computed == ["cpu", "cuda:0", "cuda:1"]
-    assert found["cuda:0"].found == "GPU 0, 8.0 GB of memory, 5.0 GB free, no bf16: use fp16"
-    assert found["cuda:1"].state == "broken"
-    assert found["cuda:1"].found.endswith("a matrix product fails: CUDA error: no kernel image is available")
-    assert "accelerate launch --num_processes 2" in found["2 GPUs"].fix
+    assert devices["cuda:0"].found == "GPU 0, 8.0 GB of memory, 5.0 GB free, no bf16: use fp16"
+    assert devices["cuda:1"].state == "broken"
+    assert devices["cuda:1"].found.endswith("a matrix product fails: CUDA error: no kernel image is available")
+    assert "accelerate launch --num_processes 2" in devices["2 GPUs"].fix
 
 
 Usage = namedtuple("Usage", "total used free")
@@ -140,8 +141,8 @@ def test_the_size_of_a_folder_counts_no_link(folder, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_is_broken_and_little_room_is_a_note(folder, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(10, 9, 10**9))
-    found = environment._check_folder("cache", folder)
-    assert found.state == "note" and "1.0 GB free" in found.found and "set HF_HOME" in found.fix
+    finding = environment._check_folder("cache", folder)
+    assert finding.state == "note" and "1.0 GB free" in finding.found and "set HF_HOME" in finding.fix
     monkeypatch.setattr(environment.os, "access", lambda place, mode: False)
     assert environment._check_folder("cache", folder).state == "broken"
     assert environment._check_folder("cache", folder / "a" / "below a file").state == "broken"
@@ -151,5 +152,5 @@ def test_temporary_files_are_tried(folder, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     assert environment._check_temporary_files().found.startswith(f"{folder}: ")
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "nowhere"))
-    found = environment._check_temporary_files()
-    assert found.state == "broken" and "TMPDIR" in found.fix
+    finding = environment._check_temporary_files()
+    assert finding.state == "broken" and "TMPDIR" in finding.fix

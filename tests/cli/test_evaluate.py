@@ -72,18 +72,18 @@ def results(folder) -> dict:
 
 
 def test_every_model_and_blind_scorer_is_a_column(done, data, models):
-    found = results(done)
-    assert list(found["models"]) == ["clip", "other", "siglip", "shorter", "constant"]
-    assert found["models"]["clip"]["path"] == str(models["clip"])
-    assert found["models"]["clip"]["weights"].startswith("sha256:")
-    line = found["results"][0]
+    report = results(done)
+    assert list(report["models"]) == ["clip", "other", "siglip", "shorter", "constant"]
+    assert report["models"]["clip"]["path"] == str(models["clip"])
+    assert report["models"]["clip"]["weights"].startswith("sha256:")
+    line = report["results"][0]
     assert (line["subset"], line["metric"]) == ("macro of 7 subsets", "caption choice")
     assert line["chance"] == pytest.approx(0.5)  # a mean of seven, which Python versions sum differently
     constant = line["models"]["constant"]
     assert constant["value"] == 0 and constant["tie_rate"] == 1
     assert set(line["differences"]["other"]) == {"clip"}
     items = pd.read_parquet(done / "items.parquet")
-    assert items.groupby("arm").size().to_dict() == dict.fromkeys(found["models"], 35)
+    assert items.groupby("arm").size().to_dict() == dict.fromkeys(report["models"], 35)
     short = sum(
         len(row["caption"]) < len(row["negative_caption"])
         for file in (data / "sugarcrepe").glob("*.json")
@@ -169,8 +169,8 @@ def test_a_damaged_cache_gives_the_same_outcomes_and_is_reported(models, data, t
 
 
 def test_what_is_done_to_texts_is_written_down(done):
-    found = results(done)["models"]
-    assert "ftfy" in found["clip"]["texts"] and found["siglip"]["texts"] == "as written"
+    entries = results(done)["models"]
+    assert "ftfy" in entries["clip"]["texts"] and entries["siglip"]["texts"] == "as written"
     notes = [note for note in results(done)["notes"] if note.startswith("texts are")]
     assert notes[0].endswith("CLIP's own tokenizer: clip, other") and notes[1] == "texts are as written: siglip"
 
@@ -178,17 +178,17 @@ def test_what_is_done_to_texts_is_written_down(done):
 def test_results_are_not_replaced_unasked(models, data, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "results.json").write_text("{}")
-    with pytest.raises(SystemExit, match=r"out already contains results\.json. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"out .*results\.json.*--overwrite"):
         main(words(models, data, tmp_path))
 
 
 def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
     before = (done / "results.json").read_bytes()
     compare = ["compare", f"{done}:clip", f"{done}:other", "--no_page", "--output_dir"]
-    with pytest.raises(SystemExit, match="is one of the compared folders"):
+    with pytest.raises(SystemExit, match="one of the compared"):
         cli.main([*compare, str(done.parent / "x" / ".." / done.name), "--overwrite"])
     shutil.copytree(done, tmp_path / "other")
-    with pytest.raises(SystemExit, match=r"other already contains results\.json. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"other .*results\.json.*--overwrite"):
         cli.main([*compare, str(tmp_path / "other")])
     assert (done / "results.json").read_bytes() == before == (tmp_path / "other" / "results.json").read_bytes()
     cli.main([*compare, str(tmp_path / "other"), "--overwrite"])
@@ -197,7 +197,7 @@ def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
 
 def test_a_folder_in_use_is_named(models, data, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out .*in use"):
         main(words(models, data, tmp_path))
     assert not (tmp_path / "out").exists() and not (tmp_path / "cache").exists()
 
@@ -212,7 +212,7 @@ def test_what_cannot_be_had_is_skipped_and_shown(models, data, tmp_path, capsys)
 
 
 def test_nothing_to_score_is_an_error_and_leaves_nothing(models, tmp_path):
-    with pytest.raises(SystemExit, match="no benchmark could be scored"):
+    with pytest.raises(SystemExit, match="no benchmark"):
         main([str(models["clip"]), "--benchmarks", "winoground", "--output_dir", str(tmp_path / "out"), "--no_cache"])
     assert not (tmp_path / "out").exists()
 
@@ -235,9 +235,9 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
     with pytest.raises(SystemExit) as stopped:
         main([*given, "--data", f"sugarcrepe_broken={data / 'sugarcrepe'}", "--data", f"val2017={data / 'val2017'}"])
     assert stopped.value.code == 1
-    found = results(tmp_path / "out")
-    assert {line["benchmark"] for line in found["results"]} == {"SugarCrepe"}
-    assert found["skipped"][0]["reason"] == "failed: siglip: out of memory"
+    report = results(tmp_path / "out")
+    assert {line["benchmark"] for line in report["results"]} == {"SugarCrepe"}
+    assert report["skipped"][0]["reason"] == "failed: siglip: out of memory"
     assert "out of memory" in capsys.readouterr().err
 
 
@@ -286,10 +286,10 @@ def test_missing_photographs_make_it_a_part_of_the_benchmark(models, data, tmp_p
     for number in range(0, 20, 2):
         (tmp_path / "some" / f"{number}.png").symlink_to(data / "val2017" / f"{number}.png")
     main(words(models, data, tmp_path, "--data", f"val2017={tmp_path / 'some'}"))
-    found = results(tmp_path / "out")
-    assert {line["benchmark"] for line in found["results"]} == {"SugarCrepe (part)"}
-    assert found["results"][0]["subset"] == "macro of 7 subsets"
-    assert found["benchmarks"]["sugarcrepe"]["left_out"] == {"image missing": 17}
+    report = results(tmp_path / "out")
+    assert {line["benchmark"] for line in report["results"]} == {"SugarCrepe (part)"}
+    assert report["results"][0]["subset"] == "macro of 7 subsets"
+    assert report["benchmarks"]["sugarcrepe"]["left_out"] == {"image missing": 17}
 
 
 def test_how_it_was_made_is_written_down(done):
@@ -302,7 +302,7 @@ def test_weights_that_give_nan_are_reported(models, data, tmp_path):
     torch.nn.init.constant_(broken.text_projection.weight, torch.nan)
     broken.save_pretrained(tmp_path / "broken")
     AutoProcessor.from_pretrained(models["clip"]).save_pretrained(tmp_path / "broken")
-    with pytest.raises(SystemExit, match="sugarcrepe: failed: clip: the model's embeddings are NaN or infinite"):
+    with pytest.raises(SystemExit, match="sugarcrepe: failed: clip: .*NaN"):
         main(words({"clip": tmp_path / "broken"}, data, tmp_path, names=("clip",)))
 
 
@@ -316,10 +316,10 @@ def test_captions_that_tie_because_they_were_cut_are_counted(models, data, tmp_p
         path.write_text(json.dumps(rows))
     main(words(models, folder, tmp_path, names=("clip",)))
     (note,) = [note for note in results(tmp_path / "out")["notes"] if "were cut" in note]
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"sugarcrepe: (\d+) texts are longer .* and were cut, (\d+) of them to the tokens of .*", note
     )
-    assert int(found[1]) == 2 * int(found[2])
+    assert int(match[1]) == 2 * int(match[2])
 
 
 def test_ties_may_count_as_other_tools_count_them(models, data, tmp_path):
@@ -327,9 +327,9 @@ def test_ties_may_count_as_other_tools_count_them(models, data, tmp_path):
     for rule in ("wrong", "half", "win"):
         extra = ["--tie", rule, "--overwrite", "--blind", "constant"]
         main(words(models, data, tmp_path, *extra, names=("clip",)))
-        found = results(tmp_path / "out")
-        assert found["tie_rule"] == rule
-        lines[rule] = found["results"][0]["models"]["constant"]["value"]
+        report = results(tmp_path / "out")
+        assert report["tie_rule"] == rule
+        lines[rule] = report["results"][0]["models"]["constant"]["value"]
     assert lines == pytest.approx({"wrong": 0.0, "half": 0.5, "win": 1.0})
 
 
@@ -338,7 +338,7 @@ def test_unavailable_is_told_apart_from_wrong(models, data, tmp_path, monkeypatc
         raise Unavailable("it is gone.", "Ask its authors.")
 
     monkeypatch.setattr("hfcomp.evaluation.loaded.load_items", gone)
-    with pytest.raises(SystemExit, match="no benchmark could be scored"):
+    with pytest.raises(SystemExit, match="no benchmark"):
         main(words(models, data, tmp_path))
 
 
@@ -354,10 +354,10 @@ def test_texts_alone_are_scored_where_no_image_can_be_had(models, tmp_path):
         }
         (tmp_path / "data" / "sugarcrepe_pp" / f"{subset}.json").write_text(json.dumps([row]))
     main(words(models, tmp_path / "data", tmp_path, benchmarks="sugarcrepe_pp", names=("clip",)))
-    found = results(tmp_path / "out")
-    assert {line["metric"] for line in found["results"]} == {"text only"}
+    report = results(tmp_path / "out")
+    assert {line["metric"] for line in report["results"]} == {"text only"}
     assert any(
-        "COCO-Caption2017 cannot be read" in note and "--data val2017=FOLDER" in note for note in found["notes"]
+        "COCO-Caption2017 cannot be read" in note and "--data val2017=FOLDER" in note for note in report["notes"]
     )
 
 
@@ -416,12 +416,12 @@ def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
     main([*given, *own, "--output_dir", str(tmp_path / "tsv")])
     main([*given, "--benchmarks", str(tmp_path / "pairs.parquet"), "--output_dir", str(tmp_path / "parquet")])
     items = {name: pd.read_parquet(tmp_path / name / "items.parquet") for name in ("tsv", "parquet")}
-    recall = {name: one[one["metric"].str.contains("recall")] for name, one in items.items()}
+    recall = {name: frame[frame["metric"].str.contains("recall")] for name, frame in items.items()}
     assert len(recall["tsv"]) == 8
     assert recall["tsv"]["value"].tolist() == recall["parquet"]["value"].tolist()
-    with pytest.raises(SystemExit, match="column_names applies only to your own files"):
+    with pytest.raises(SystemExit, match="column_names .*own files"):
         main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
-    with pytest.raises(SystemExit, match="needs the columns 'image', 'caption'.*image=filepath,caption=title"):
+    with pytest.raises(SystemExit, match="'image', 'caption'.*image=filepath,caption=title"):
         main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])
 
 
@@ -430,10 +430,10 @@ def test_published_numbers_are_beside_the_measured_ones(models, data, tmp_path, 
     main([f"openai/clip-vit-base-patch32={models['clip']}", f"mine={models['other']}", *given])
     shown = " ".join(capsys.readouterr().out.split())
     assert "openai/clip-vit-base-patch32 (published as CLIP ViT-B/32): " in shown and "numbers: mine." in shown
-    found = results(tmp_path / "out")["published"]
-    assert {one["model"] for one in found} == {"openai/clip-vit-base-patch32"}
-    assert {(one["source"], one["published"]) for one in found if one["subset"] == "macro of 7 subsets"} >= {
-        ("C2LIP", 0.731)
-    }
+    numbers = results(tmp_path / "out")["published"]
+    assert {number["model"] for number in numbers} == {"openai/clip-vit-base-patch32"}
+    assert {
+        (number["source"], number["published"]) for number in numbers if number["subset"] == "macro of 7 subsets"
+    } >= {("C2LIP", 0.731)}
     cli.main(["compare", str(tmp_path / "out"), "--published"])
     assert "[1] C2LIP, arXiv:2603.25722v1, Table A3." in capsys.readouterr().out

@@ -95,7 +95,7 @@ def test_a_refusal_names_the_space_and_no_token(hub, monkeypatch, error, advice)
     monkeypatch.setattr(hub, "create_repo", refuse)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["push-metrics", "--namespace", "me"])
-    assert "Space me/caption_choice was not pushed" in str(stopped.value) and advice in str(stopped.value)
+    assert "me/caption_choice was not pushed" in str(stopped.value) and advice in str(stopped.value)
     assert TOKEN not in str(stopped.value)
 
 

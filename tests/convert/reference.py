@@ -151,8 +151,8 @@ class TimmPool(nn.Module):
         self.norm, self.mlp = nn.LayerNorm(width, eps=1e-6), TimmMlp(width, inner, act)
 
     def forward(self, x):
-        found = (self.q(self.latent.expand(len(x), -1, -1)), *self.kv(x).chunk(2, -1))
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in found)
+        projections = (self.q(self.latent.expand(len(x), -1, -1)), *self.kv(x).chunk(2, -1))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projections)
         x = self.proj(attention(q, k, v))
         return (x + self.mlp(self.norm(x)))[:, 0]
 
@@ -186,7 +186,7 @@ def attention(q, k, v):
     return (weights @ v).transpose(1, 2).flatten(2)
 
 
-def randomized(model: nn.Module, seed: int) -> nn.Module:
+def randomize(model: nn.Module, seed: int) -> nn.Module:
     """Weights large enough that the activation matters; norms of weight 1 and a bias, to find swapped ones."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -17,7 +17,7 @@ from tests.convert import worlds
 from tests.convert.worlds import Shape
 
 
-def printed(capsys, *words) -> str:
+def run_convert(capsys, *words) -> str:
     capsys.readouterr()
     cli.main(["convert", *map(str, words)])
     return capsys.readouterr().out
@@ -35,7 +35,7 @@ def negclip(tmp_path, old_clip):
 
 def test_a_file_becomes_a_folder_and_says_what_it_was(tmp_path, negclip, old_clip, capsys):
     folder = tmp_path / "negclip"
-    said = printed(capsys, negclip, "--output", folder, "--pretrained", "openai", "--processor", old_clip)
+    said = run_convert(capsys, negclip, "--output", folder, "--pretrained", "openai", "--processor", old_clip)
     assert said.splitlines() == [
         "negclip.pth: CLIP of open_clip or OpenAI",
         "activation: quick_gelu, from --pretrained openai",
@@ -47,7 +47,7 @@ def test_a_file_becomes_a_folder_and_says_what_it_was(tmp_path, negclip, old_cli
     record = json.loads((folder / "conversion.json").read_text())
     assert record["source"] == "negclip.pth" and str(tmp_path) not in json.dumps(record)
     assert record["attention_heads"] == {"image": 12, "text": 1}
-    said = printed(capsys, folder, "--to", "open_clip", "--output", tmp_path / "back")
+    said = run_convert(capsys, folder, "--to", "open_clip", "--output", tmp_path / "back")
     assert "negclip: open_clip\nactivation: quick_gelu, from config.json (hidden_act)\nnote: the vocabulary" in said
 
 
@@ -70,12 +70,12 @@ def test_clip_s_own_vocabulary(tmp_path, capsys):
     network = worlds.model(Shape(width=768, head_width=64, inner=96, layers=1, text_heads=1), 49_408)
     torch.save(worlds.state(network), tmp_path / "a.pt")
     words = ("--model", "ViT-B-32-quickgelu", "--processor", vocabulary)
-    said = printed(capsys, tmp_path / "a.pt", "--output", tmp_path / "clip", *words)
+    said = run_convert(capsys, tmp_path / "a.pt", "--output", tmp_path / "clip", *words)
     assert "activation: quick_gelu, from --model ViT-B-32-quickgelu" in said
     processor = AutoProcessor.from_pretrained(tmp_path / "clip")
     row = processor(text="a photo of a cat")["input_ids"]
     assert row in ([49406, 320, 1125, 539, 320, 2368, 49407], [[49406, 320, 1125, 539, 320, 2368, 49407]])
-    said = printed(capsys, tmp_path / "clip", "--to", "open_clip", "--output", tmp_path / "back")
+    said = run_convert(capsys, tmp_path / "clip", "--to", "open_clip", "--output", tmp_path / "back")
     assert "note" not in said
 
 

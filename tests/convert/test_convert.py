@@ -31,13 +31,13 @@ def words(old_clip):
 
 
 def assert_same_embeddings(folder, network, shape, processor):
-    found = load_backbone(folder)
+    backbone = load_backbone(folder)
     images, ids = worlds.pixels(shape.size), worlds.tokens(processor)
     atol = worlds.tolerance(shape)
     with torch.no_grad():
-        torch.testing.assert_close(encode_images(found, images), network.images(images), rtol=0, atol=atol)
-        torch.testing.assert_close(encode_texts(found, ids), network.texts(ids), rtol=0, atol=atol)
-    return found
+        torch.testing.assert_close(encode_images(backbone, images), network.images(images), rtol=0, atol=atol)
+        torch.testing.assert_close(encode_texts(backbone, ids), network.texts(ids), rtol=0, atol=atol)
+    return backbone
 
 
 def test_the_tokenizer_beside_the_checkpoint_is_used(tmp_path, old_clip, words):
@@ -46,8 +46,8 @@ def test_the_tokenizer_beside_the_checkpoint_is_used(tmp_path, old_clip, words):
     tokenizer = AutoProcessor.from_pretrained(old_clip).tokenizer
     tokenizer.save_pretrained(source)
     convert_checkpoint(source, tmp_path / "clip")
-    found = AutoProcessor.from_pretrained(tmp_path / "clip").tokenizer
-    assert found.get_vocab() == tokenizer.get_vocab()
+    saved_tokenizer = AutoProcessor.from_pretrained(tmp_path / "clip").tokenizer
+    assert saved_tokenizer.get_vocab() == tokenizer.get_vocab()
     assert not (tmp_path / "clip/modules.json").exists()
 
 
@@ -58,9 +58,9 @@ def test_an_open_clip_folder_embeds_as_an_independent_network(tmp_path, old_clip
     network = worlds.model(shape, words, act=act)
     source = worlds.write_folder(tmp_path / "source", network, worlds.config(shape, words, quick_gelu=quick_gelu))
     record = convert_checkpoint(source, tmp_path / "clip", ConversionOptions(processor=str(old_clip)))
-    found = assert_same_embeddings(tmp_path / "clip", network, shape, old_clip)
-    assert type(found) is CLIPModel and found.logit_scale.item() == network.logit_scale.item()
-    towers = found.config.vision_config, found.config.text_config
+    model = assert_same_embeddings(tmp_path / "clip", network, shape, old_clip)
+    assert type(model) is CLIPModel and model.logit_scale.item() == network.logit_scale.item()
+    towers = model.config.vision_config, model.config.text_config
     assert [tower.hidden_act for tower in towers] == [act, act] == list(record["activation"].values())[:2]
     assert record["activation"]["source"] == f"open_clip_config.json (quick_gelu: {str(quick_gelu).lower()})"
     assert record["unused"] == [] and record["attention_heads"]["image"] == shape.width // shape.head_width
@@ -91,8 +91,8 @@ def test_towers_may_differ_in_activation_and_epsilon(tmp_path, old_clip, words):
     source = worlds.write_folder(tmp_path / "source", network, settings)
     assert all(name.startswith(("visual.", "text.", "logit")) for name in worlds.state(network))
     convert_checkpoint(source, tmp_path / "clip", ConversionOptions(processor=str(old_clip)))
-    found = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
-    assert found.config.text_config.layer_norm_eps == 1e-6
+    model = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
+    assert model.config.text_config.layer_norm_eps == 1e-6
 
 
 @pytest.mark.parametrize("layout", ["negclip", "tripletclip", "ema", "student", "plain", "openai"])
@@ -117,8 +117,8 @@ def test_files_of_methods(tmp_path, old_clip, words, layout):
     tag = {} if layout == "openai" else {"pretrained": "openai"}
     options = ConversionOptions(processor=str(old_clip), head_width=64, **more, **tag)
     record = convert_checkpoint(file, tmp_path / "clip", options)
-    found = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
-    assert found.config.text_config.hidden_act == found.config.vision_config.hidden_act == "quick_gelu"
+    model = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
+    assert model.config.text_config.hidden_act == model.config.vision_config.hidden_act == "quick_gelu"
     unused = record["unused"]
     expected = {
         "negclip": ["epoch", "name"],
@@ -138,7 +138,7 @@ def test_several_models_in_a_file_are_named(tmp_path, words):
         (
             "a",
             {"state_dict": network, "state_dict_ema": network},
-            "state_dict, state_dict_ema. Choose one, such as --state",
+            "state_dict, state_dict_ema.*--state",
         ),
         (
             "b",
@@ -149,7 +149,7 @@ def test_several_models_in_a_file_are_named(tmp_path, words):
         torch.save(content, tmp_path / f"{name}.pt")
         with pytest.raises(ValueError, match="several models.*" + said):
             convert_checkpoint(tmp_path / f"{name}.pt", tmp_path / "clip")
-    with pytest.raises(ValueError, match="no model under 'state_dict_emma'. Did you mean 'state_dict_ema'"):
+    with pytest.raises(ValueError, match="'state_dict_emma'.*'state_dict_ema'"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip", ConversionOptions(state="state_dict_emma"))
 
 
@@ -161,11 +161,11 @@ def convert(tmp_path, content, **options):
 def test_the_activation_is_asked_for(tmp_path, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
     for given in ({}, {"model": "ViT-B-32"}):
-        with pytest.raises(ValueError, match="activation.*--pretrained openai.*--activation"):
+        with pytest.raises(ValueError, match="--pretrained openai.*--activation"):
             convert(tmp_path, weights, processor=str(old_clip), **given)
     with pytest.raises(ValueError, match="--pretrained my_run: "):
         convert(tmp_path, weights, processor=str(old_clip), pretrained="my_run")
-    with pytest.raises(ValueError, match="quick_gelu by --model ViT-B-32-quickgelu, gelu by --pretrained laion2b_e16"):
+    with pytest.raises(ValueError, match="quick_gelu .*--model ViT-B-32-quickgelu, gelu .*--pretrained laion2b_e16"):
         convert(tmp_path, weights, model="ViT-B-32-quickgelu", pretrained="laion2b_e16", processor=str(old_clip))
     assert not (tmp_path / "clip").exists()
 
@@ -193,21 +193,21 @@ def test_laion400m_has_gelu_with_small_patches(tmp_path, old_clip, words):
     assert record["activation"]["image"] == "gelu"
 
 
-def changed(weights, **changes):
-    found = dict(weights)
+def change_weights(weights, **changes):
+    tensors = dict(weights)
     for name, value in changes.items():
         name = name.replace("__", ".")
         if value is None:
-            del found[name]
+            del tensors[name]
         else:
-            found[name] = value
-    return found
+            tensors[name] = value
+    return tensors
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"visual__proj": None}, r"the weights lack \['visual.proj'\]"),
+        ({"visual__proj": None}, r"lack \['visual.proj'\]"),
         ({"visual__transformer__resblocks__1__ln_1__bias": None}, "lack.*resblocks.1.ln_1.bias"),
         ({"visual__layer1__0__conv1__weight": torch.ones(1)}, "is a ResNet CLIP"),
         ({"text_decoder__text_projection": torch.ones(1)}, "is a CoCa"),
@@ -221,7 +221,7 @@ def changed(weights, **changes):
     ],
 )
 def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, said):
-    weights = changed(worlds.state(worlds.model(PLAIN, words)), **changes)
+    weights = change_weights(worlds.state(worlds.model(PLAIN, words)), **changes)
     with pytest.raises(ValueError, match=said):
         convert(tmp_path, weights, pretrained="openai", processor=str(old_clip))
     assert not (tmp_path / "clip").exists()
@@ -235,7 +235,7 @@ def test_other_networks_are_refused_by_name(tmp_path, old_clip, words, changes, 
         ({"text_cfg__pool_type": "eos", "text_cfg__eos_id": 2}, "text_cfg.eos_id=2"),
         ({"text_cfg__hf_model_name": "roberta-base"}, "text_cfg.hf_model_name='roberta-base'"),
         ({"multimodal_cfg": {}}, "multimodal_cfg: not a known setting"),
-        ({"vision_cfg__image_size": 224}, "positions for 4 patches of 32 pixels, but images have 224"),
+        ({"vision_cfg__image_size": 224}, "4 patches of 32 pixels.* 224"),
         ({"text_cfg__hf_tokenizer_name": "bert-base-uncased"}, "hf_tokenizer_name='bert-base-uncased'.*--processor"),
     ],
 )
@@ -249,7 +249,7 @@ def test_settings_of_other_networks_are_refused(tmp_path, words, changes, said):
 def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
     file = tmp_path / "a.pt"
     torch.save({"state_dict": {}, "args": Namespace(lr=1)}, file)
-    with pytest.raises(ValueError, match=r"a\.pt contains argparse\.Namespace .*tensors.*running code.*save"):
+    with pytest.raises(ValueError, match=r"a\.pt .*argparse\.Namespace"):
         convert_checkpoint(file, tmp_path / "clip")
     torch.save({"state_dict": {}, "epoch": np.float64(1)}, file)
     with pytest.raises(ValueError, match="multiarray.scalar"):
@@ -266,9 +266,9 @@ def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
 
 
 def test_what_is_no_checkpoint_is_named(tmp_path, clip, words):
-    with pytest.raises(ValueError, match=r"config\.json: expected a weights file .*\.safetensors, \.pt, .*\.ckpt\.$"):
+    with pytest.raises(ValueError, match=r"config\.json: .*\.safetensors, \.pt, .*\.ckpt\.$"):
         convert_checkpoint(clip / "config.json", tmp_path / "clip")
-    with pytest.raises(ValueError, match="no such file or folder"):
+    with pytest.raises(ValueError, match="no such file"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     with pytest.raises(ValueError, match="transformers weights.*--to open_clip"):
         convert_checkpoint(clip, tmp_path / "clip")
@@ -276,13 +276,13 @@ def test_what_is_no_checkpoint_is_named(tmp_path, clip, words):
     with pytest.raises(ValueError, match=r"visual\.conv1\.weight is missing.*fc\.weight"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save({"state_dict": {"visual.trunk.stem.0.weight": torch.ones(1)}}, tmp_path / "a.pt")
-    with pytest.raises(ValueError, match="image tower comes from timm"):
+    with pytest.raises(ValueError, match="tower .*from timm"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save([1], tmp_path / "a.pt")
     with pytest.raises(ValueError, match="found a list"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     torch.save({}, tmp_path / "b.pt")
-    with pytest.raises(ValueError, match=r"a\.pt, b\.pt\. Pass the file"):
+    with pytest.raises(ValueError, match=r"a\.pt, b\.pt"):
         convert_checkpoint(tmp_path, tmp_path / "clip")
 
 
@@ -290,7 +290,7 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
     (tmp_path / "clip").mkdir()
     (tmp_path / "clip" / "thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"clip .*contains other files \(thesis\.txt\).*another --output\."):
+    with pytest.raises(ValueError, match=r"clip .*other files \(thesis\.txt\).* --output\."):
         convert(tmp_path, weights, pretrained="openai", processor=str(old_clip))
     (tmp_path / "clip" / "thesis.txt").unlink()
     for tag in ("openai", "laion2b_e16"):
@@ -300,12 +300,12 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path, old_clip, words):
 
 def test_the_tokenizer_has_the_model_s_tokens(tmp_path, clip, old_clip, words):
     weights = worlds.state(worlds.model(PLAIN, words))
-    with pytest.raises(ValueError, match="ends texts with token 1.*highest"):
+    with pytest.raises(ValueError, match="tokenizer .*token 1,.*highest"):
         convert(tmp_path, weights, pretrained="openai", processor=str(clip))
-    fewer = changed(weights, token_embedding__weight=torch.ones(words - 1, 64))
-    with pytest.raises(ValueError, match=f"{words:,} tokens.*the model has {words - 1:,}"):
+    fewer = change_weights(weights, token_embedding__weight=torch.ones(words - 1, 64))
+    with pytest.raises(ValueError, match=f"{words:,} tokens.* {words - 1:,}"):
         convert(tmp_path, fewer, pretrained="openai", processor=str(old_clip))
-    with pytest.raises(ValueError, match="missing: no such folder"):
+    with pytest.raises(ValueError, match="missing: no such"):
         convert(tmp_path, weights, pretrained="openai", processor=str(tmp_path / "missing"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="empty: .*Pass --processor"):
@@ -326,8 +326,8 @@ def test_types_of_weights_are_kept(tmp_path, old_clip, words):
     assert record["dtype"] == "float16" and AutoModel.from_pretrained(tmp_path / "clip").dtype == torch.float16
     mixed = {**half, "logit_scale": weights["logit_scale"]}
     assert convert(tmp_path, mixed, pretrained="openai", processor=str(old_clip))["dtype"] == "float32"
-    found = load_file(tmp_path / "clip" / "model.safetensors")["visual_projection.weight"]
-    assert torch.equal(found, half["visual.proj"].T.float())
+    projection = load_file(tmp_path / "clip" / "model.safetensors")["visual_projection.weight"]
+    assert torch.equal(projection, half["visual.proj"].T.float())
 
 
 @pytest.mark.parametrize(
@@ -356,9 +356,9 @@ def test_images_are_prepared_as_open_clip_prepares_them(tmp_path, old_clip, word
         prepared = prepared.crop((left, 0, left + 64, 64))
     expected = (np.asarray(prepared, np.float32) / 255 - mean) / std
     processor = AutoProcessor.from_pretrained(tmp_path / "clip", backend="pil")
-    found = processor(images=image, return_tensors="pt")["pixel_values"][0]
+    pixels = processor(images=image, return_tensors="pt")["pixel_values"][0]
     # a pixel, less a mean and over a standard deviation: three roundings of numbers up to 4
-    assert np.abs(found.numpy() - expected.transpose(2, 0, 1)).max() < 3 * 4 * 2**-24 * 4
+    assert np.abs(pixels.numpy() - expected.transpose(2, 0, 1)).max() < 3 * 4 * 2**-24 * 4
     assert record["preprocessing"]["size"] == 64 and record["preprocessing"]["source"] == "open_clip_config.json"
 
 
@@ -369,7 +369,7 @@ def test_hfcomp_evaluates_a_converted_model_with_the_embeddings_of_the_original(
     images = [Image.fromarray(np.random.default_rng(at).integers(0, 256, (64, 64, 3), np.uint8)) for at in range(3)]
     settings = worlds.config(PLAIN, words)["preprocess_cfg"]
     mean, std = (np.asarray(settings[name], np.float32) for name in ("mean", "std"))
-    pixels = torch.from_numpy(np.stack([(np.asarray(one, np.float32) / 255 - mean) / std for one in images]))
+    pixels = torch.from_numpy(np.stack([(np.asarray(image, np.float32) / 255 - mean) / std for image in images]))
     tokenizer = AutoProcessor.from_pretrained(old_clip).tokenizer
     texts = captions()[:30:4]
     ids = torch.tensor([row + [0] * (worlds.LENGTH - len(row)) for row in tokenizer(texts)["input_ids"]])
@@ -386,7 +386,7 @@ def test_longest_side_is_refused(tmp_path, words):
     settings = worlds.config(PLAIN, words)
     settings["preprocess_cfg"]["resize_mode"] = "longest"
     source = worlds.write_folder(tmp_path / "source", worlds.model(PLAIN, words), settings)
-    with pytest.raises(ValueError, match="'longest' has no counterpart"):
+    with pytest.raises(ValueError, match="'longest'"):
         convert_checkpoint(source, tmp_path / "clip", ConversionOptions())
 
 
@@ -413,13 +413,13 @@ def test_the_way_there_and_back_keeps_every_bit(tmp_path, old_clip, words, name)
     before, after = (load_file(tmp_path / part / "open_clip_model.safetensors") for part in ("source", "back"))
     assert {name: value.shape for name, value in after.items()} == {name: v.shape for name, v in before.items()}
     assert all(torch.equal(after[name], before[name]) for name in before)
-    found = json.loads((tmp_path / "back" / "open_clip_config.json").read_text())
-    found["preprocess_cfg"].pop("interpolation"), found["preprocess_cfg"].pop("resize_mode")
-    ratio = found["model_cfg"]["vision_cfg"].pop("mlp_ratio", 4.0)
+    config = json.loads((tmp_path / "back" / "open_clip_config.json").read_text())
+    config["preprocess_cfg"].pop("interpolation"), config["preprocess_cfg"].pop("resize_mode")
+    ratio = config["model_cfg"]["vision_cfg"].pop("mlp_ratio", 4.0)
     settings["model_cfg"]["vision_cfg"].pop("mlp_ratio")
     if shape.head_width == 64:
         settings["model_cfg"]["vision_cfg"].pop("head_width")
-    assert found == settings and int(shape.width * ratio) == shape.inner
+    assert config == settings and int(shape.width * ratio) == shape.inner
     assert record["activation"]["image"] == "gelu" and "hf_tokenizer_name" in record["note"]
     convert_checkpoint(tmp_path / "back", tmp_path / "again", ConversionOptions(processor=str(tmp_path / "back")))
     files = [(tmp_path / part / "model.safetensors").read_bytes() for part in ("clip", "again")]
@@ -450,7 +450,7 @@ def test_other_models_are_not_written_as_open_clip(request, tmp_path, kind):
 
 
 def test_a_text_that_does_not_end_at_the_highest_token_is_not_written(tmp_path, clip):
-    with pytest.raises(ValueError, match="ends? with token 1 .*highest token"):
+    with pytest.raises(ValueError, match="token 1 .*highest"):
         export_open_clip(clip, tmp_path / "open_clip")
 
 
@@ -459,7 +459,7 @@ def test_both_activations_at_once_are_not_written(tmp_path, old_clip):
     model.config.text_config.hidden_act = "gelu"
     model.save_pretrained(tmp_path / "mixed")
     AutoProcessor.from_pretrained(old_clip).save_pretrained(tmp_path / "mixed")
-    with pytest.raises(ValueError, match="activations quick_gelu and gelu"):
+    with pytest.raises(ValueError, match="quick_gelu and gelu"):
         export_open_clip(tmp_path / "mixed", tmp_path / "open_clip")
 
 

@@ -19,7 +19,7 @@ TOWERS = {"vit_base_patch16_siglip_224": "gelu", "vit_base_patch32_siglip_256": 
 def network(words: int, image_act: str, text_act: str):
     trunk = reference.TimmTrunk(SIZE, PATCH, WIDTH, 2, 12, INNER, image_act)
     text = reference.Text(words, worlds.LENGTH, WIDTH, 2, 4, INNER, WIDTH, text_act, 1e-6, siglip=True)
-    return reference.randomized(reference.SigLip(trunk, text), 0)
+    return reference.randomize(reference.SigLip(trunk, text), 0)
 
 
 def config(words: int, tower: str, **text) -> dict:
@@ -52,9 +52,9 @@ def test_an_open_clip_siglip_embeds_as_an_independent_network(tmp_path, siglip, 
     tanh = {"act_kwargs": {"approximate": "tanh"}} if text_act != "gelu" else {}
     source = worlds.write_folder(tmp_path / "source", original, config(words, tower, **tanh))
     record = convert_checkpoint(source, tmp_path / "siglip", ConversionOptions(processor=str(siglip)))
-    found = load_backbone(tmp_path / "siglip")
+    backbone = load_backbone(tmp_path / "siglip")
     assert (tmp_path / "siglip/modules.json").is_file()  # by which sentence-transformers pads as it was trained
-    assert type(found) is SiglipModel and record["unused"] == []
+    assert type(backbone) is SiglipModel and record["unused"] == []
     assert record["activation"] == {
         "image": TOWERS[tower],
         "text": text_act,
@@ -68,9 +68,9 @@ def test_an_open_clip_siglip_embeds_as_an_independent_network(tmp_path, siglip, 
     sizes = {"hidden": WIDTH, "inner": INNER, "head": 12, "patch": 3 * PATCH**2, "projection": WIDTH}
     atol = tolerances.embedding(**sizes)
     with torch.no_grad():
-        torch.testing.assert_close(encode_images(found, images), original.images(images), rtol=0, atol=atol)
-        torch.testing.assert_close(encode_texts(found, ids), original.texts(ids), rtol=0, atol=atol)
-    assert (found.logit_scale.item(), found.logit_bias.item()) == (original.logit_scale.item(), -10)
+        torch.testing.assert_close(encode_images(backbone, images), original.images(images), rtol=0, atol=atol)
+        torch.testing.assert_close(encode_texts(backbone, ids), original.texts(ids), rtol=0, atol=atol)
+    assert (backbone.logit_scale.item(), backbone.logit_bias.item()) == (original.logit_scale.item(), -10)
 
 
 def test_the_images_are_squashed_and_the_texts_padded_to_the_end(tmp_path, siglip):
@@ -88,7 +88,7 @@ def test_the_images_are_squashed_and_the_texts_padded_to_the_end(tmp_path, sigli
 @pytest.mark.parametrize(
     ("tower", "text", "said"),
     [
-        ("convnext_base", {}, "image tower is timm's convnext_base, not SigLIP's"),
+        ("convnext_base", {}, "timm's convnext_base"),
         ("vit_base_patch16_siglip_224", {"pool_type": "first"}, "text_cfg.pool_type='first'"),
         ("vit_base_patch16_siglip_224", {"no_causal_mask": False}, "no_causal_mask=true"),
     ],
@@ -104,7 +104,7 @@ def test_without_a_configuration_and_without_a_tokenizer(tmp_path):
     source = worlds.write_folder(
         tmp_path / "source", network(80, "gelu", "gelu"), config(80, "vit_base_patch16_siglip_224")
     )
-    with pytest.raises(ValueError, match="Google has 80 tokens. Pass --processor"):
+    with pytest.raises(ValueError, match="Google has 80 tokens.*--processor"):
         convert_checkpoint(source, tmp_path / "siglip")
     (source / "open_clip_config.json").unlink()
     with pytest.raises(ValueError, match=r"open_clip_config\.json is missing.*timm"):

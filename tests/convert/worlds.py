@@ -47,7 +47,7 @@ def model(shape: Shape, words: int, *, act="quick_gelu", text_act=None, custom_t
     heads = shape.width // shape.head_width
     vision = reference.Vision(shape.size, shape.patch, shape.width, shape.layers, heads, shape.inner, EMBED, act, eps)
     text = reference.Text(words, LENGTH, 64, 2, shape.text_heads, 256, EMBED, text_act or act, eps)
-    return reference.randomized(reference.OpenClip(vision, text, custom_text), seed)
+    return reference.randomize(reference.OpenClip(vision, text, custom_text), seed)
 
 
 def config(shape: Shape, words: int, *, quick_gelu=True, **changes) -> dict:

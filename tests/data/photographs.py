@@ -19,21 +19,21 @@ def texture(seed: int, size: tuple[int, int] = (160, 128)) -> Image.Image:
     return Image.fromarray((128 + 48 * values).clip(0, 255).astype(np.uint8).transpose(1, 2, 0))
 
 
-def encoded(image: Image.Image, quality: int = 90) -> bytes:
+def encode(image: Image.Image, quality: int = 90) -> bytes:
     file = io.BytesIO()
     image.save(file, "JPEG", quality=quality)
     return file.getvalue()
 
 
-def saved(image: Image.Image, quality: int) -> Image.Image:
-    return Image.open(io.BytesIO(encoded(image, quality))).convert("RGB")
+def recompress(image: Image.Image, quality: int) -> Image.Image:
+    return Image.open(io.BytesIO(encode(image, quality))).convert("RGB")
 
 
-def resized(image: Image.Image, short_side: int) -> Image.Image:
+def resize(image: Image.Image, short_side: int) -> Image.Image:
     scale = short_side / min(image.size)
     return image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BICUBIC)
 
 
-def cropped(image: Image.Image, share: float) -> Image.Image:
+def crop_edges(image: Image.Image, share: float) -> Image.Image:
     left, upper = (round(size * share / 2) for size in image.size)
     return image.crop((left, upper, image.width - left, image.height - upper))

@@ -39,7 +39,7 @@ def write_tsv(folder):
 
 
 def write_marked_csv(folder):
-    """As Excel writes it: with a byte order mark."""
+    """Writes the file as Excel does, with a byte order mark."""
     path = folder / "pairs.csv"
     datasets.Dataset.from_dict(OWN).to_csv(path)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
@@ -147,7 +147,7 @@ DOCUMENTED = {
 """What writes the examples of the table in the documentation."""
 
 
-def shown(rows, row) -> np.ndarray:
+def pixels_of_row(rows, row) -> np.ndarray:
     return np.asarray(decode_image(TrainingRows(rows, ["image"])[row]["image"]))
 
 
@@ -165,17 +165,17 @@ def test_own_names_of_any_format_become_images_and_captions(write, folder):
     rows = load_training_set(str(path), column_names=names)
     assert rows["caption"][:] == CAPTIONS
     for row in range(3):
-        assert np.array_equal(shown(rows, row), np.asarray(tiny.image(row)))
+        assert np.array_equal(pixels_of_row(rows, row), np.asarray(tiny.image(row)))
 
 
 def test_the_table_of_the_documentation_is_what_is_tested(folder):
     page = (ROOT / "docs/datasets.md").read_text()
     table = page.partition("| what you have |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\|(.*)\| `(.+)` \| `(.+)` \|$", table, re.MULTILINE)
-    found = {f"{path} with metadata" if "metadata.jsonl" in what else path: names for what, path, names in rows}
-    assert found.keys() == DOCUMENTED.keys()
+    columns_of = {f"{path} with metadata" if "metadata.jsonl" in what else path: names for what, path, names in rows}
+    assert columns_of.keys() == DOCUMENTED.keys()
     for name, write in DOCUMENTED.items():
-        assert write in WRITERS and parse_column_names(found[name]) == write(folder)[1], name
+        assert write in WRITERS and parse_column_names(columns_of[name]) == write(folder)[1], name
 
 
 def test_the_code_of_the_documentation_makes_a_trainer(folder, clip, monkeypatch):
@@ -192,9 +192,9 @@ def test_the_code_of_the_documentation_makes_a_trainer(folder, clip, monkeypatch
 def test_a_stream_resolves_file_names_too(write, folder):
     path, names = write(folder)
     rows = contract_rows(load_training_stream(str(path)), str(path), names)
-    found = list(rows)
-    assert [row["caption"] for row in found] == CAPTIONS
-    assert np.array_equal(np.asarray(decode_image(found[1]["image"])), np.asarray(tiny.image(1)))
+    records = list(rows)
+    assert [row["caption"] for row in records] == CAPTIONS
+    assert np.array_equal(np.asarray(decode_image(records[1]["image"])), np.asarray(tiny.image(1)))
 
 
 def test_a_set_with_own_names_trains_and_its_images_are_those_of_its_folder(folder, clip, tmp_path):
@@ -205,7 +205,7 @@ def test_a_set_with_own_names_trains_and_its_images_are_those_of_its_folder(fold
     InfoNCETrainer(str(clip), args, load_training_set(str(path), column_names=names)).train()
     args.column_names = names  # rows that `datasets` has read: names start at the working directory
     rows = datasets.load_dataset("csv", data_files=str(path), sep="\t", split="train")
-    with pytest.raises(FileNotFoundError, match="column 'image', row 0: the file .*/photos/0.png does not exist"):
+    with pytest.raises(FileNotFoundError, match="'image', row 0: .*/photos/0.png .*not exist"):
         InfoNCETrainer(str(clip), args, rows)
     InfoNCETrainer(str(clip), args, rows.map(lambda row: {"filepath": f"data/{row['filepath']}"})).train()
 
@@ -213,7 +213,7 @@ def test_a_set_with_own_names_trains_and_its_images_are_those_of_its_folder(fold
 def test_missing_columns_are_proposed_in_a_form_that_loads(folder):
     path, names = write_tsv(folder)
     args = InfoNCEConfig(output_dir=str(folder / "run"), use_cpu=True)
-    with pytest.raises(ValueError, match="needs the columns 'image', 'caption'") as error:
+    with pytest.raises(ValueError, match="needs .*'image', 'caption'") as error:
         InfoNCETrainer.check_rows(load_training_set(str(path)), args)
     assert "--column_names image=filepath,caption=title, in Python column_names=" in str(error.value)
     copied = json.loads(str(error.value).partition("in Python column_names=")[2].rstrip("."))
@@ -224,7 +224,7 @@ def test_files_of_two_tables_with_one_name_are_refused(folder):
     for part in ("a", "b"):
         write_images(folder / "set" / part)
         datasets.Dataset.from_dict(OWN).to_csv(folder / "set" / part / "train.csv")
-    message = r"column 'image', row 0: 'photos/0\.png' matches 2 files, .*/a/photos/0.png and .*/b/photos"
+    message = r"'image', row 0: 'photos/0\.png' .*2 files, .*/a/photos/0.png .*/b/photos"
     with pytest.raises(ValueError, match=message):
         load_training_set(str(folder / "set"), column_names=NAMES)
     for index in range(3):
@@ -234,7 +234,7 @@ def test_files_of_two_tables_with_one_name_are_refused(folder):
     rows = load_training_set(str(folder / "set"), column_names=NAMES)
     assert len(rows) == 6
     for row, name in enumerate(rows.cast_column("image", datasets.Image(decode=False))["image"]):
-        assert np.array_equal(shown(rows, row), np.asarray(tiny.image(row % 3))), name
+        assert np.array_equal(pixels_of_row(rows, row), np.asarray(tiny.image(row % 3))), name
 
 
 def test_urls_of_a_set_are_images_that_are_fetched_where_that_is_allowed(folder):
@@ -267,5 +267,5 @@ def test_lists_that_are_written_as_texts_become_lists(folder):
 
 def test_a_table_without_rows_is_named(folder):
     (folder / "empty.tsv").write_text("filepath\ttitle\n")
-    with pytest.raises(ValueError, match=r"empty\.tsv has no rows"):
+    with pytest.raises(ValueError, match=r"empty\.tsv .*no rows"):
         load_training_set(str(folder / "empty.tsv"), column_names=NAMES)

@@ -45,10 +45,10 @@ def test_a_text_becomes_what_openai_makes_of_it(letters):
 def test_tokens_are_found_in_the_text_as_it_was():
     cleaned = clean(QUOTED)
     tokens = [match.span() for match in re.finditer(r"\w+|[^\w\s]", cleaned)]
-    found = {}
+    mapping = {}
     for token, place in zip(tokens, places_before(QUOTED, cleaned, tokens), strict=True):
-        found[cleaned[slice(*token)]] = QUOTED[slice(*place)]
-    assert found == {
+        mapping[cleaned[slice(*token)]] = QUOTED[slice(*place)]
+    assert mapping == {
         **{word: word for word in ("The", "dog", "a", "café")},
         **dict.fromkeys(["man", "'", "s"], "man’s"),
         **dict.fromkeys(['"', "red"], "“red”"),
@@ -71,12 +71,12 @@ def test_concepts_keep_their_tokens_in_a_text_that_is_cleaned(clip):
     words = TextTokenizer(tokenizer, model_type="clip", max_length=24, eos_token_id=tokenizer.eos_token_id)
     plain, quoted = 'a "red cube" on a blue ball', "a  “red cube” on a blue ball"
     assert words([plain]) == words([quoted])
-    found = []
+    token_lists = []
     for text in (plain, quoted):
-        starts = [(one, text.index(one)) for one in ("cube", "blue ball", "on")]
-        concepts = [Concept(one, [(start, start + len(one))]) for one, start in starts]
-        found.append(tokens_of(concepts, words.places([text])[0])[1:])
-    assert found[0] == found[1]
+        starts = [(phrase, text.index(phrase)) for phrase in ("cube", "blue ball", "on")]
+        concepts = [Concept(phrase, [(start, start + len(phrase))]) for phrase, start in starts]
+        token_lists.append(tokens_of(concepts, words.places([text])[0])[1:])
+    assert token_lists[0] == token_lists[1]
 
 
 @pytest.mark.parametrize(("name", "cleans"), [("clip", True), ("metaclip2", False), ("siglip", False)])
@@ -117,7 +117,7 @@ def openai_encoder(vocabulary: Path, merges: Path):
     cut = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+", regex.IGNORECASE)
 
     @cache
-    def merged(word: str) -> tuple[int, ...]:
+    def merge_pieces(word: str) -> tuple[int, ...]:
         parts = [*word[:-1], f"{word[-1]}</w>"]
         while len(parts) > 1:
             best = min(zip(parts, parts[1:], strict=False), key=lambda pair: rank.get(pair, len(rank)))
@@ -132,7 +132,7 @@ def openai_encoder(vocabulary: Path, merges: Path):
         return tuple(ids[part] for part in parts)
 
     def encode(text: str) -> list[int]:
-        found = cut.findall(reference(text).lower())
-        return [one for word in found for one in merged("".join(letter[byte] for byte in word.encode()))]
+        words = cut.findall(reference(text).lower())
+        return [piece for word in words for piece in merge_pieces("".join(letter[byte] for byte in word.encode()))]
 
     return encode

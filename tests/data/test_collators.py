@@ -135,9 +135,7 @@ def test_truncated_texts_are_counted_for_their_row(clip):
 
 def test_an_old_configuration_pools_at_the_highest_token_which_must_be_the_end_of_text(clip):
     processor = AutoProcessor.from_pretrained(clip)
-    with pytest.raises(
-        ValueError, match=r"eos_token_id is 2, .* token 1 is not the highest of .*\d+ tokens\. Set .* = 1"
-    ):
+    with pytest.raises(ValueError, match=r"eos_token_id is 2, .* token 1 .*\d+ tokens\. .* = 1"):
         TextTokenizer(processor.tokenizer, model_type="clip", max_length=24, eos_token_id=2)
 
 
@@ -169,9 +167,9 @@ class Tokens:
     [
         (49407, 49408, 49407, None),
         (49407, 49408, 2, None),
-        (49407, 49409, 2, "not the highest of .*49409"),
+        (49407, 49409, 2, "highest of .*49409"),
         (49407, 49409, 49407, None),
-        (2, 100, 2, "not the highest of .*100"),
+        (2, 100, 2, "highest of .*100"),
         (2, 3, 2, None),
         (5, 100, 6, "pools at token 6, .* 5,"),
         (5, 100, None, None),
@@ -240,9 +238,9 @@ def test_the_texts_of_a_row_are_those_that_the_collator_encodes(clip):
     """A masked negative stands there as an empty text."""
     texts = texts_of_row(row(negative_captions=["a blue cube", " ", None, "unread"], negative_kinds=None), 0, 3)
     assert texts == ["a red cube", "a blue cube", "", ""]
-    with pytest.raises(ValueError, match="column 'negative_captions', row 17: found 1 entries, expected 2"):
+    with pytest.raises(ValueError, match="'negative_captions', row 17: found 1 .* 2"):
         texts_of_row(row(negative_captions=["a"]), 17, 2)
-    with pytest.raises(ValueError, match="column 'caption', row 17: found None"):
+    with pytest.raises(ValueError, match="'caption', row 17: found None"):
         texts_of_row(row(caption=None), 17, 0)
 
 
@@ -292,24 +290,30 @@ def test_images_one_pixel_wide_are_counted_for_their_row(clip):
 # Bad rows
 
 
+def test_half_a_character_is_refused_in_a_caption(clip):
+    message = r"column 'caption', row 17: found 'a dog \\ud800', .*lone surrogate.*dataset\.filter\(\)"
+    with pytest.raises(ValueError, match=message):
+        collator_for(clip)([row(3), row(17, caption="a dog \ud800")])
+
+
 @pytest.mark.parametrize("column", ["negative_captions", "concepts"])
 def test_half_a_character_is_refused_in_every_text(clip, column):
     settings = {"num_negatives": 1} if column == "negative_captions" else {"max_concepts": 1}
-    message = rf"column '{column}', row 17, entry 0: found 'a \\ud800 dog', expected a text\. .*dataset\.filter"
+    message = rf"'{column}', row 17, entry 0: found 'a \\ud800 dog', .*dataset\.filter"
     with pytest.raises(ValueError, match=message):
         collator_for(clip, **settings)([row(17, **{column: ["a \ud800 dog"]})])
 
 
-@pytest.mark.parametrize("caption", ["", "  \n", None, 7, "a dog \ud800"])
+@pytest.mark.parametrize("caption", ["", "  \n", None, 7])
 def test_a_caption_that_is_no_text_is_refused(clip, caption):
-    message = rf"column 'caption', row 17: found {re.escape(repr(caption))}, expected a text\. .*dataset\.filter"
+    message = rf"'caption', row 17: found {re.escape(repr(caption))}, .*dataset\.filter"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=caption)])
 
 
 @pytest.mark.parametrize("captions", [["a cube", "a ball"], ("a cube", "a ball")])
 def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
-    message = r"column 'caption', row 17: found a list of 2, expected one text\. .*Python: dataset\.map"
+    message = r"'caption', row 17: found a list of 2, .*dataset\.map"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=captions)])
 
@@ -319,34 +323,34 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
     [
         (
             {"negative_concreteness": 3.5},
-            "'negative_concreteness', row 17: found 3.5, expected a list of numbers.*map",
+            "'negative_concreteness', row 17: found 3.5, .*map",
         ),
-        ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found the text '34', expected a list"),
+        ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found .*'34'"),
         (
             {"negative_concreteness": ["3", None]},
-            "row 17, entry 0: found '3', expected an entry of a list of numbers.*null",
+            "row 17, entry 0: found '3', .*null",
         ),
         (
             {"negative_concreteness": [None, True]},
-            "row 17, entry 1: found True, expected an entry of a list of numbers",
+            "row 17, entry 1: found True",
         ),
-        ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, expected 1.*to 5.*Rescale"),
-        ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700, expected 1"),
-        ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf, expected 1"),
-        ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found the text 'ab', expected a list of texts"),
+        ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, .*1.* 5.*Rescale"),
+        ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700"),
+        ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf"),
+        ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found .*'ab'"),
         (
             {"negative_kinds": [1, None]},
-            "'negative_kinds', row 17, entry 0: found 1, expected an entry of a list of texts",
+            "'negative_kinds', row 17, entry 0: found 1",
         ),
-        ({"negative_captions": 7}, "'negative_captions', row 17: found 7, expected a list of texts"),
+        ({"negative_captions": 7}, "'negative_captions', row 17: found 7"),
         (
             {"negative_captions": ["a", 7]},
-            "'negative_captions', row 17, entry 1: found 7, expected an entry of a list",
+            "'negative_captions', row 17, entry 1: found 7",
         ),
-        ({"concepts": "a cube"}, "'concepts', row 17: found the text 'a cube', expected a list of texts.*map"),
+        ({"concepts": "a cube"}, "'concepts', row 17: found .*'a cube', .*map"),
         (
             {"concepts": ["a", ["b"]]},
-            r"'concepts', row 17, entry 1: found \['b'\], expected an entry of a list of texts",
+            r"'concepts', row 17, entry 1: found \['b'\]",
         ),
     ],
 )
@@ -360,7 +364,7 @@ def test_ratings_may_be_missing_and_come_as_arrays(clip):
     unread = row(4, negative_captions=["a", "", "c"], negative_concreteness=[2, 0, 0])  # what is masked has no say
     assert collator_for(clip, num_negatives=2)([unread])["negative_concreteness"][0, 0] == 2
     ratings = [[1, 5], [float("nan"), None], np.array([2.5, np.nan]), torch.tensor([1, 4])]
-    rows = [row(i, negative_captions=["a", "b"], negative_concreteness=found) for i, found in enumerate(ratings)]
+    rows = [row(i, negative_captions=["a", "b"], negative_concreteness=rating) for i, rating in enumerate(ratings)]
     batch = collator_for(clip, num_negatives=2)(rows)
     missing = float("nan")
     expected = torch.tensor([[1.0, 5.0], [missing, missing], [2.5, missing], [1.0, 4.0]])
@@ -370,21 +374,21 @@ def test_ratings_may_be_missing_and_come_as_arrays(clip):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({}, "'negative_captions', row 17: found nothing, expected 2"),
-        ({"negative_captions": None}, "'negative_captions', row 17: found nothing, expected 2"),
-        ({"negative_captions": ["a"]}, "row 17: found 1 entries, expected 2.*empty strings.*num_negatives=1"),
-        ({"negative_captions": "a cube"}, "row 17: found the text 'a cube', expected a list"),
+        ({}, "'negative_captions', row 17: found nothing,.* 2"),
+        ({"negative_captions": None}, "'negative_captions', row 17: found nothing,.* 2"),
+        ({"negative_captions": ["a"]}, "row 17: found 1 .* 2.*empty strings.*num_negatives=1"),
+        ({"negative_captions": "a cube"}, "row 17: found .*'a cube',.* list"),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other"]},
-            "'negative_kinds' has 1 entries in row 17, but 'negative_captions' has 2",
+            "'negative_kinds', row 17: found 1 .* 2, .*'negative_captions'",
         ),
         (
             {"negative_captions": ["a", "b"], "negative_concreteness": [1.0, 2.0, 3.0]},
-            "'negative_concreteness' has 3 entries in row 17, but 'negative_captions' has 2",
+            "'negative_concreteness', row 17: found 3 .* 2",
         ),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other", "swap_attr"]},
-            r"column 'negative_kinds', row 17: 'swap_attr' is not a known kind .*Did you mean 'swap_att'\?",
+            r"'negative_kinds', row 17: 'swap_attr' .*'swap_att'",
         ),
     ],
 )
@@ -398,36 +402,36 @@ def test_a_corrupt_image_is_refused_by_column_and_row(clip):
     buffer = io.BytesIO()
     tiny.image(0).save(buffer, "PNG")
     cut = {"bytes": buffer.getvalue()[:-200], "path": None}
-    with pytest.raises(ValueError, match="^column 'image', row 17 cannot be decoded"):
+    with pytest.raises(ValueError, match="'image', row 17 .*decoded"):
         collator_for(clip)([row(3), row(17, image=cut)])
-    with pytest.raises(ValueError, match="^column 'negative_image', row 17 cannot be decoded"):
+    with pytest.raises(ValueError, match="'negative_image', row 17 .*decoded"):
         collator_for(clip, negative_image=True)([row(3), row(17, negative_image=cut)])
 
 
 def test_a_missing_file_is_refused_by_column_and_row(clip, tmp_path):
     image = {"bytes": None, "path": str(tmp_path / "gone.png")}
-    with pytest.raises(FileNotFoundError, match=r"^column 'image', row 17 names the file .*gone\.png"):
+    with pytest.raises(FileNotFoundError, match=r"'image', row 17 .*gone\.png"):
         collator_for(clip)([row(17, image=image)])
 
 
 def test_a_missing_image_is_refused(clip):
-    with pytest.raises(ValueError, match="^column 'image', row 17 is empty"):
+    with pytest.raises(ValueError, match="'image', row 17 is empty"):
         collator_for(clip)([row(17, image=None)])
 
 
 def test_an_image_over_the_limit_is_refused(clip):
-    with pytest.raises(ValueError, match="^column 'image', row 17 has .*1,024 pixels.* limit is 1,000"):
+    with pytest.raises(ValueError, match="'image', row 17 .*1,024 pixels.* 1,000"):
         collator_for(clip, max_image_pixels=1000)([row(17)])
 
 
 def test_the_limit_holds_for_what_a_resize_makes_too(clip):
     image = Image.new("RGB", (1, 900))
     assert collator_for(clip)([row(17, image=image)])["tiny"].tolist() == [1]
-    with pytest.raises(ValueError, match="^column 'image', row 17 is 1 x 900 pixels.*raise max_image_pixels"):
+    with pytest.raises(ValueError, match="'image', row 17 .*1 x 900 .*max_image_pixels"):
         collator_for(clip, max_image_pixels=1000)([row(17, image=image)])
 
 
 def test_arrays_are_images_too(clip):
     array = np.asarray(tiny.image(0))
-    one, other = collator_for(clip)([row(image=array), row()])["pixels"].pixels
-    assert torch.equal(one, other)
+    first, second = collator_for(clip)([row(image=array), row()])["pixels"].pixels
+    assert torch.equal(first, second)

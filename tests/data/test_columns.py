@@ -32,12 +32,12 @@ def test_ids_of_kinds_are_their_places():
 
 @pytest.mark.parametrize(("kind", "near"), [("swap_attr", "swap_att"), ("replace_object", "replace_obj")])
 def test_an_unknown_kind_names_its_place_and_the_nearest(kind, near):
-    with pytest.raises(ValueError, match=rf"^column 'negative_kinds', row 7: '{kind}' .*mean '{near}'\?"):
+    with pytest.raises(ValueError, match=rf"'negative_kinds', row 7: '{kind}' .*'{near}'"):
         kind_id(kind, where="column 'negative_kinds', row 7")
 
 
 def test_an_unknown_kind_like_nothing_lists_all():
-    with pytest.raises(ValueError, match="not a known kind of negative. Known kinds: replace_att, .*other"):
+    with pytest.raises(ValueError, match="'zzz' .*replace_att, .*other"):
         kind_id("zzz", where="here")
 
 
@@ -61,24 +61,22 @@ def test_nothing_to_rename_changes_nothing(dataset):
 
 
 def test_a_name_that_is_not_ours_is_refused_and_the_nearest_named(dataset):
-    with pytest.raises(ValueError, match=r"'captions' is not a column of hfcomp\. Did you mean 'caption'\?"):
+    with pytest.raises(ValueError, match=r"'captions' .*'caption'"):
         rename_columns(dataset, {"captions": "text"})
 
 
 def test_a_name_that_the_set_lacks_is_refused_and_its_own_named(dataset):
-    with pytest.raises(ValueError, match="'caption' to 'sentence', .* It has: picture, text, image"):
+    with pytest.raises(ValueError, match="'caption' to 'sentence', .*: picture, text, image"):
         rename_columns(dataset, {"caption": "sentence"})
 
 
 def test_missing_columns_are_named_with_those_that_are_there(dataset):
     require_columns(dataset, ["image", "text"], needed_by="MyTrainer")
     dataset = dataset.rename_column("text", "words")
-    with pytest.raises(
-        ValueError, match="MyTrainer needs the column 'caption', .*'picture', 'words', 'image'"
-    ) as error:
+    with pytest.raises(ValueError, match="MyTrainer .*column 'caption', .*'picture', 'words', 'image'") as error:
         require_columns(dataset, ["image", "caption"], needed_by="MyTrainer")
     assert "column_names={'caption': '<its name in your dataset>'}" in str(error.value)
-    with pytest.raises(ValueError, match="needs the columns 'caption', 'negative_captions'"):
+    with pytest.raises(ValueError, match="needs .*'caption', 'negative_captions'"):
         require_columns(dataset, ["caption", "negative_captions"], needed_by="MyTrainer")
 
 

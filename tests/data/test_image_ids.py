@@ -29,9 +29,7 @@ def test_without_the_column_there_is_no_key():
 
 @pytest.mark.parametrize("value", [1.5, ["a"], True, b"a"])
 def test_other_types_are_refused(value):
-    with pytest.raises(
-        ValueError, match=r"column 'image_id', row 3: found .* expected null, or a text or whole number"
-    ):
+    with pytest.raises(ValueError, match=r"'image_id', row 3: found .* null"):
         image_key(value, 3)
 
 
@@ -43,7 +41,7 @@ def test_rows_that_share_an_image_are_counted():
 
 
 def test_one_image_for_all_rows_is_refused():
-    with pytest.raises(ValueError, match=r"all 3 rows have the value 'x'.*{'image_id': str\(number\)}"):
+    with pytest.raises(ValueError, match=r"3 rows .*'x'.*{'image_id': str\(number\)}"):
         shared_rows(["x"] * 3)
 
 
@@ -69,10 +67,10 @@ def test_a_row_without_an_id_is_of_its_file():
         None,
         {"bytes": None, "path": "a/1.jpg"},
     ]
-    found = photograph_ids(None, cells)
-    assert found[0] == found[3] == "1.jpg" and found[1] not in (None, "1.jpg") and found[2] is None
-    assert photograph_ids(["", "", float("nan"), None], cells) == found
-    assert photograph_ids([7, "", float("nan"), None], cells) == ["7", found[1], None, "7"]  # as its file's other row
+    ids = photograph_ids(None, cells)
+    assert ids[0] == ids[3] == "1.jpg" and ids[1] not in (None, "1.jpg") and ids[2] is None
+    assert photograph_ids(["", "", float("nan"), None], cells) == ids
+    assert photograph_ids([7, "", float("nan"), None], cells) == ["7", ids[1], None, "7"]  # as its file's other row
     assert photograph_ids([7, 8], iter(())) == ["7", "8"]  # no image is read
 
 
@@ -88,13 +86,13 @@ def test_files_of_one_name_are_known_from_the_folder_that_differs():
 def test_images_are_read_only_if_their_names_do_not_decide(monkeypatch):
     content = [b"x", b"y", b"x", b"z", b"z"]
     paths = ["1.jpg", "2.jpg", "1.jpg", None, None]
-    cells = [{"bytes": one, "path": path} for one, path in zip(content, paths, strict=True)]
+    cells = [{"bytes": data, "path": path} for data, path in zip(content, paths, strict=True)]
     rows = Dataset.from_dict({"image": cells}, features=Features({"image": Image(decode=False)}))
     read = []
     digest = image_ids._digest
-    monkeypatch.setattr(image_ids, "_digest", lambda one: read.append(one) or digest(one))
-    found = photographs(rows)
-    assert found == ["1.jpg", "2.jpg", "1.jpg", digest(b"z"), digest(b"z")] == photograph_ids(None, cells)
+    monkeypatch.setattr(image_ids, "_digest", lambda data: read.append(data) or digest(data))
+    ids = photographs(rows)
+    assert ids == ["1.jpg", "2.jpg", "1.jpg", digest(b"z"), digest(b"z")] == photograph_ids(None, cells)
     assert read[:4] == [b"x", b"x", b"z", b"z"]
     read.clear()
     assert photographs(rows.select([0, 1])) == ["1.jpg", "2.jpg"] and not read

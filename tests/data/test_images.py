@@ -23,7 +23,7 @@ def noise(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarr
     return np.random.default_rng(seed).integers(0, 256, (height, width, channels), dtype=np.uint8)
 
 
-def encoded(image: Image.Image, format: str, **options) -> bytes:
+def encode(image: Image.Image, format: str, **options) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format, **options)
     return buffer.getvalue()
@@ -49,7 +49,7 @@ def pixel(image: Image.Image, x: int = 0, y: int = 0) -> tuple[int, int, int]:
 
 def test_every_kind_of_value_gives_the_same_image(tmp_path):
     array = noise(5, 7)
-    content = encoded(Image.fromarray(array), "PNG")
+    content = encode(Image.fromarray(array), "PNG")
     path = tmp_path / "a.png"
     path.write_bytes(content)
     archive = tmp_path / "set.zip"
@@ -103,12 +103,12 @@ def test_the_value_is_not_changed():
 
 @pytest.mark.parametrize("value", [None, {"bytes": None, "path": None}, {"path": None}])
 def test_an_empty_row_is_named(value):
-    with pytest.raises(ValueError, match="column 'image', row 17 is empty"):
+    with pytest.raises(ValueError, match="'image', row 17 is empty"):
         decode_image(value, where=WHERE)
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "description"),
     [
         (3, "int"),
         ([[1, 2], [3, 4]], "list"),
@@ -119,14 +119,14 @@ def test_an_empty_row_is_named(value):
         (np.zeros((4, 4, 3), dtype=np.int8), "int8"),
     ],
 )
-def test_other_kinds_are_refused_by_name(value, found):
-    with pytest.raises(TypeError, match=f"column 'image', row 17 contains .*{found}"):
+def test_other_kinds_are_refused_by_name(value, description):
+    with pytest.raises(TypeError, match=f"'image', row 17 .*{description}"):
         decode_image(value, where=WHERE)
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (4,), (2, 4, 4, 3), (4, 4, 5)])
 def test_array_shapes_that_are_no_image(shape):
-    with pytest.raises(ValueError, match=r"row 17 contains an array of shape .*transpose"):
+    with pytest.raises(ValueError, match=r"row 17 .*shape .*transpose"):
         decode_image(np.zeros(shape, dtype=np.uint8), where=WHERE)
 
 
@@ -185,14 +185,14 @@ def test_a_transparent_color_of_a_png_becomes_white(mode, key, shown):
         image = image.point(lambda value: value).convert("L").point(lambda value: 255 * (value > 0)).convert("1")
     else:
         image = image.convert(mode)
-    content = encoded(image, "PNG", transparency=key)
+    content = encode(image, "PNG", transparency=key)
     assert "transparency" in Image.open(io.BytesIO(content)).info
     decoded = decode_image(content)
     assert pixel(decoded, 0) == WHITE and pixel(decoded, 1) == shown
 
 
 def test_cmyk_jpeg():
-    content = encoded(Image.new("RGB", (16, 16), RED).convert("CMYK"), "JPEG", quality=100)
+    content = encode(Image.new("RGB", (16, 16), RED).convert("CMYK"), "JPEG", quality=100)
     assert Image.open(io.BytesIO(content)).mode == "CMYK"
     assert np.abs(np.subtract(pixel(decode_image(content)), RED)).max() <= 3
 
@@ -204,9 +204,9 @@ def test_sixteen_bits_become_eight():
     for image in (Image.fromarray(values), big_endian, Image.fromarray(values.astype(np.int32))):
         assert np.asarray(decode_image(image))[0, :, 0].tolist() == expected
     for format in ("PNG", "TIFF", "PPM"):
-        decoded = decode_image(encoded(Image.fromarray(values), format))
+        decoded = decode_image(encode(Image.fromarray(values), format))
         assert np.asarray(decoded)[0, :, 0].tolist() == expected
-    dark = decode_image(encoded(Image.fromarray(np.array([[100, 200]], dtype=np.uint16)), "PNG"))
+    dark = decode_image(encode(Image.fromarray(np.array([[100, 200]], dtype=np.uint16)), "PNG"))
     assert np.asarray(dark)[0, :, 0].tolist() == [0, 1]
 
 
@@ -214,12 +214,12 @@ def test_32_bit_integers_go_by_their_range():
     small = Image.fromarray(np.array([[0, 7, 255]], dtype=np.int32))
     assert np.asarray(decode_image(small))[0, :, 0].tolist() == [0, 7, 255]
     for bad in ([[0, 65536]], [[-1, 5]]):
-        with pytest.raises(ValueError, match="row 17 has 32-bit pixels from .* to "):
+        with pytest.raises(ValueError, match="row 17 .*32-bit .* to "):
             decode_image(Image.fromarray(np.array(bad, dtype=np.int32)), where=WHERE)
 
 
 def test_float_pixels_are_refused():
-    with pytest.raises(ValueError, match="row 17 has float pixels"):
+    with pytest.raises(ValueError, match="row 17 .*float pixels"):
         decode_image(Image.new("F", (2, 2), 0.5), where=WHERE)
 
 
@@ -228,7 +228,7 @@ def test_a_mode_this_pillow_cannot_convert_is_refused(monkeypatch):
         raise ValueError(f"conversion from {self.mode} to {mode} not supported")
 
     monkeypatch.setattr(Image.Image, "convert", refuse)
-    with pytest.raises(ValueError, match="row 17 has mode LAB: conversion from LAB.*Save it as RGB"):
+    with pytest.raises(ValueError, match="row 17 .*LAB.*RGB"):
         decode_image(Image.new("LAB", (2, 2)), where=WHERE)
 
 
@@ -240,7 +240,7 @@ def test_exif_orientation_is_turned_once(format, orientation):
     blocks.paste(BLUE, (32, 16, 64, 32))
     exif = Image.Exif()
     exif[0x0112] = orientation
-    decoded = decode_image(encoded(blocks, format, exif=exif))
+    decoded = decode_image(encode(blocks, format, exif=exif))
     assert decoded.size == ((64, 32) if orientation < 5 else (32, 64))
     # Where the red corner of the stored pixels belongs, from the EXIF standard's row and column rule.
     right, low = {1: (0, 0), 2: (1, 0), 3: (1, 1), 4: (0, 1), 5: (0, 0), 6: (1, 0), 7: (1, 1), 8: (0, 1)}[orientation]
@@ -253,16 +253,16 @@ def test_exif_orientation_is_turned_once(format, orientation):
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 def test_an_rgb_file_comes_without_its_file_or_metadata(format):
     source = Image.fromarray(noise(24, 40))
-    image = decode_image(encoded(source, format, dpi=(72, 72), comment=b"hidden"))
+    image = decode_image(encode(source, format, dpi=(72, 72), comment=b"hidden"))
     assert image.mode == "RGB" and not image.info and not image.getexif() and getattr(image, "fp", None) is None
-    reference = Image.open(io.BytesIO(encoded(source, format))).convert("RGB")
+    reference = Image.open(io.BytesIO(encode(source, format))).convert("RGB")
     assert np.array_equal(np.asarray(image), np.asarray(reference))
     assert np.array_equal(np.asarray(image.copy().rotate(90, expand=True)), np.rot90(np.asarray(reference)))
 
 
 def test_a_jpeg_is_read_at_a_part_of_its_size_only_where_asked():
     smooth = Image.fromarray(noise(3, 5)).resize((500, 300), Image.Resampling.BICUBIC)
-    file = encoded(smooth, "JPEG", quality=95)
+    file = encode(smooth, "JPEG", quality=95)
     sizes = {side: decode_image(file, shortest_side=side).size for side in (None, 151, 150, 75, 37, 1)}
     assert sizes == {
         None: (500, 300),
@@ -274,14 +274,14 @@ def test_a_jpeg_is_read_at_a_part_of_its_size_only_where_asked():
     }
     half = np.asarray(decode_image(file, shortest_side=150)).astype(int)
     assert np.abs(half - np.asarray(smooth.resize((250, 150), Image.Resampling.BOX))).mean() < 2
-    assert decode_image(encoded(smooth, "PNG"), shortest_side=150).size == (500, 300)
+    assert decode_image(encode(smooth, "PNG"), shortest_side=150).size == (500, 300)
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert decode_image(encoded(smooth, "JPEG", exif=exif), shortest_side=150).size == (150, 250)
+    assert decode_image(encode(smooth, "JPEG", exif=exif), shortest_side=150).size == (150, 250)
 
 
 def test_a_damaged_exif_block_counts_as_upright():
-    content = encoded(Image.fromarray(noise(4, 6)), "PNG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+    content = encode(Image.fromarray(noise(4, 6)), "PNG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
     assert decode_image(content).size == (6, 4)
 
 
@@ -289,14 +289,14 @@ def test_a_damaged_exif_block_counts_as_upright():
 def test_the_first_frame_of_an_animation(format):
     frames = [Image.new("RGB", (8, 8), color) for color in (RED, GREEN, BLUE)]
     options = {"lossless": True} if format == "WEBP" else {}
-    content = encoded(frames[0], format, save_all=True, append_images=frames[1:], **options)
+    content = encode(frames[0], format, save_all=True, append_images=frames[1:], **options)
     assert Image.open(io.BytesIO(content)).n_frames == 3
     assert pixel(decode_image(content)) == RED
 
 
 def test_tiny_images_are_used_and_known():
     for size in ((1, 1), (1, 9), (9, 1)):
-        image = decode_image(encoded(Image.new("RGB", size, RED), "PNG"))
+        image = decode_image(encode(Image.new("RGB", size, RED), "PNG"))
         assert image.size == size and is_tiny(image)
     assert not is_tiny(Image.new("RGB", (2, 2)))
 
@@ -306,12 +306,12 @@ def test_tiny_images_are_used_and_known():
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"])
 def test_a_truncated_file_is_refused_by_row_and_path(format, tmp_path):
-    content = encoded(Image.fromarray(noise(64, 64)), format)
+    content = encode(Image.fromarray(noise(64, 64)), format)
     path = tmp_path / "half.img"
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=r"column 'image', row 17 \(file '.*half.img'\) .*Remove the row"):
+    with pytest.raises(ValueError, match=r"'image', row 17 \(file '.*half.img'\)"):
         decode_image(path, where=WHERE)
-    with pytest.raises(ValueError, match=r"column 'image', row 17 \(file 'a.img'\)"):
+    with pytest.raises(ValueError, match=r"'image', row 17 \(file 'a.img'\)"):
         decode_image({"bytes": path.read_bytes(), "path": "a.img"}, where=WHERE)
     with pytest.raises(ValueError, match="column 'image', row 17 "):
         decode_image(path.read_bytes(), where=WHERE)
@@ -321,7 +321,7 @@ def test_every_cut_and_every_flipped_byte_is_an_image_or_a_value_error():
     source = Image.fromarray(noise(12, 12))
     generator = np.random.default_rng(1)
     for format in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "ICO"):
-        content = encoded(source, format)
+        content = encode(source, format)
         damaged = [content[: int(cut)] for cut in generator.integers(0, len(content), 15)]
         for place in generator.integers(0, min(len(content), 120), 25):
             changed = bytearray(content)
@@ -337,7 +337,7 @@ def test_every_cut_and_every_flipped_byte_is_an_image_or_a_value_error():
 
 
 def test_truncated_files_pass_where_pillow_is_told_so(monkeypatch):
-    content = encoded(Image.fromarray(noise(64, 64)), "JPEG")[:-200]
+    content = encode(Image.fromarray(noise(64, 64)), "JPEG")[:-200]
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     assert decode_image(content).size == (64, 64)
 
@@ -345,9 +345,7 @@ def test_truncated_files_pass_where_pillow_is_told_so(monkeypatch):
 def test_a_text_file_named_jpg(tmp_path):
     path = tmp_path / "page.jpg"
     path.write_text("<!DOCTYPE html><html>404</html>")
-    with pytest.raises(
-        ValueError, match=r"row 17 \(file '.*page.jpg'\) is not in a supported image format .*<!DOCTYPE html>"
-    ):
+    with pytest.raises(ValueError, match=r"row 17 \(file '.*page.jpg'\) .*supported .*<!DOCTYPE html>"):
         decode_image(str(path), where=WHERE)
     with pytest.raises(ValueError, match="row 17 .*0 bytes"):
         decode_image(b"", where=WHERE)
@@ -356,9 +354,9 @@ def test_a_text_file_named_jpg(tmp_path):
 def test_a_missing_file_and_a_folder(tmp_path):
     missing = tmp_path / "gone.jpg"
     for value in (missing, str(missing), {"bytes": None, "path": str(missing)}):
-        with pytest.raises(FileNotFoundError, match="column 'image', row 17 names the file '.*gone.jpg'"):
+        with pytest.raises(FileNotFoundError, match="'image', row 17 .*'.*gone.jpg'"):
             decode_image(value, where=WHERE)
-    with pytest.raises(OSError, match="column 'image', row 17 names .*cannot be read"):
+    with pytest.raises(OSError, match="'image', row 17 .*cannot be read"):
         decode_image(tmp_path, where=WHERE)
 
 
@@ -369,7 +367,7 @@ def test_a_huge_header_is_refused_before_decoding(size, pillow_limit, monkeypatc
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("pixels were decoded"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ValueError, match="row 17 has .*limit is 178,956,970 pixels.*raise max_image_pixels"):
+        with pytest.raises(ValueError, match="row 17 has .* 178,956,970 .*max_image_pixels"):
             decode_image(png_header(*size), where=WHERE)
     assert pillow_limit == Image.MAX_IMAGE_PIXELS
 
@@ -379,14 +377,14 @@ def test_pillows_own_warning_does_not_stand_beside_our_error(action):
     size = (MAX_IMAGE_PIXELS // 8 + 1, 8)  # between one and two times the limit, where Pillow only warns
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter(action)
-        with pytest.raises(ValueError, match="row 17 has .*raise max_image_pixels"):
+        with pytest.raises(ValueError, match="row 17 has .*max_image_pixels"):
             decode_image(png_header(*size), where=WHERE)
     assert not caught
 
 
 def test_the_limit_is_ours_and_inclusive(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
-    content = encoded(Image.new("RGB", (10, 10)), "PNG")
+    content = encode(Image.new("RGB", (10, 10)), "PNG")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert decode_image(content, max_pixels=100).size == (10, 10)
@@ -401,22 +399,22 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpa
 
 
 def test_postscript_is_refused_and_starts_nothing(tmp_path, monkeypatch):
-    def started(*arguments, **options):
+    def fail_on_start(*arguments, **options):
         raise AssertionError("Ghostscript was started")
 
-    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", started)
-    monkeypatch.setattr("subprocess.Popen", started)
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", fail_on_start)
+    monkeypatch.setattr("subprocess.Popen", fail_on_start)
     path = tmp_path / "photo.jpg"
     path.write_bytes(EPS)
     for value in (EPS, str(path), {"bytes": EPS, "path": None}):
-        with pytest.raises(ValueError, match="row 17 .*(JPEG, PNG, WEBP.*): it looks like EPS"):
+        with pytest.raises(ValueError, match="row 17 .*(JPEG, PNG, WEBP.*): .*EPS"):
             decode_image(value, where=WHERE)
 
 
 @pytest.mark.parametrize("format", ["ICNS", "ICO", "PCX", "TGA", "SGI", "JPEG2000", "PDF"])
 def test_rare_formats_are_refused(format):
-    content = encoded(Image.new("RGB", (32, 32), "red"), format)
-    with pytest.raises(ValueError, match="row 17 is not in a supported image format.*(looks like|starts with)"):
+    content = encode(Image.new("RGB", (32, 32), "red"), format)
+    with pytest.raises(ValueError, match="row 17 is not .*(looks like|starts with)"):
         decode_image(content, where=WHERE)
 
 
@@ -426,6 +424,6 @@ def test_listed_formats_are_read(format):
     if format not in Image.SAVE:
         pytest.skip(f"this Pillow writes no {format}")
     more = {"save_all": True, "append_images": [Image.new("RGB", (8, 8), "blue")]} if format == "MPO" else {}
-    found = decode_image(encoded(Image.new("RGB", (8, 8), "red"), format, **more), where=WHERE)
-    assert found.size == (8, 8)
-    assert np.abs(np.array(pixel(found)) - RED).max() < 12
+    image = decode_image(encode(Image.new("RGB", (8, 8), "red"), format, **more), where=WHERE)
+    assert image.size == (8, 8)
+    assert np.abs(np.array(pixel(image)) - RED).max() < 12

@@ -86,9 +86,9 @@ def test_slices_of_files_and_of_folders_of_save_to_disk(dataset, tmp_path):
         assert [part["caption"][:] for part in parts] == [captions[:3], captions[3:]], name
     both = load_training_set(str(tmp_path / "splits"), split="train[:1]+validation")
     assert both["caption"][:] == [captions[0], *captions[:2]]
-    with pytest.raises(ValueError, match=r"has no split 'test\[:1\]'.* train, validation"):
+    with pytest.raises(ValueError, match=r"'test\[:1\]'.* train, validation"):
         load_training_set(str(tmp_path / "splits"), split="test[:1]")
-    with pytest.raises(ValueError, match="has one split, but 'train\\+test' names 2"):
+    with pytest.raises(ValueError, match="'train\\+test' .*2"):
         load_training_set(str(tmp_path / "one"), split="train+test")
 
 
@@ -160,7 +160,7 @@ def test_another_error_of_datasets_is_handed_on(repository, tmp_path):
 
 
 def test_a_wrong_split_is_named_with_those_that_are_there(repository, tmp_path):
-    with pytest.raises(ValueError, match="no split 'test'. Choose one .*train, validation"):
+    with pytest.raises(ValueError, match="'test'.*train, validation"):
         load_training_set(str(repository), config="swap", split="test", cache_dir=str(tmp_path))
 
 
@@ -206,17 +206,17 @@ def test_rows_of_an_added_column_of_images_alone_reach_another_process(dataset, 
 
 
 def test_split_dictionaries_are_refused(dataset):
-    with pytest.raises(TypeError, match=r"has the splits train\. .*dataset\['train'\]"):
+    with pytest.raises(TypeError, match=r"train\. .*dataset\['train'\]"):
         TrainingRows(datasets.DatasetDict(train=dataset), ["image"])
 
 
 def test_streaming_sets_are_refused(dataset):
-    with pytest.raises(TypeError, match="streaming.*Load it without streaming=True"):
+    with pytest.raises(TypeError, match="streaming=True"):
         TrainingRows(dataset.to_iterable_dataset(), ["image"])
 
 
 def test_other_types_are_refused_by_name():
-    with pytest.raises(TypeError, match=r"expected a datasets\.Dataset, found list"):
+    with pytest.raises(TypeError, match=r"datasets\.Dataset, found list"):
         TrainingRows([{"image": None}], ["image"])
 
 
@@ -226,26 +226,26 @@ def test_batches_through_a_loader_with_two_workers_equal_those_without(dataset, 
         AutoProcessor.from_pretrained(clip), load_backbone(clip).config, num_negatives=2, negative_image=True
     )
     options = {"batch_size": 2, "collate_fn": collator}
-    found = list(torch.utils.data.DataLoader(rows, num_workers=2, **options))
+    batches = list(torch.utils.data.DataLoader(rows, num_workers=2, **options))
     expected = list(torch.utils.data.DataLoader(rows, **options))
-    assert [batch["row"].tolist() for batch in found] == [[0, 1], [2, 3], [4, 5]]
-    for one, other in zip(found, expected, strict=True):
-        assert one.keys() == other.keys()
-        assert torch.equal(one["pixels"].pixels, other["pixels"].pixels)
-        for key in set(one) - {"pixels"}:
-            torch.testing.assert_close(one[key], other[key], rtol=0, atol=0, equal_nan=True)
+    assert [batch["row"].tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
+    for batch, other in zip(batches, expected, strict=True):
+        assert batch.keys() == other.keys()
+        assert torch.equal(batch["pixels"].pixels, other["pixels"].pixels)
+        for key in set(batch) - {"pixels"}:
+            torch.testing.assert_close(batch[key], other[key], rtol=0, atol=0, equal_nan=True)
 
 
 def test_an_unfinished_build_is_refused(tmp_path):
     (tmp_path / ".build").mkdir()
-    with pytest.raises(ValueError, match="is an interrupted build: some of its rows are missing"):
+    with pytest.raises(ValueError, match="interrupted"):
         load_training_set(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "./rows", "/nowhere/rows", "a/b/c", "owner/rows.parquet"])
 def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatch):
     monkeypatch.setattr(sources, "load_dataset", lambda *_, **__: pytest.fail("the Hub was asked"))
-    with pytest.raises(FileNotFoundError, match=f"no file or folder '{re.escape(name)}' .*{re.escape(os.getcwd())}"):
+    with pytest.raises(FileNotFoundError, match=f"'{re.escape(name)}' .*{re.escape(os.getcwd())}"):
         load_training_set(name)
 
 
@@ -254,9 +254,9 @@ def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatc
     [
         (
             OSError(errno.ENOSPC, "No space left on device"),
-            "no space left on the disk of the cache, /.* HF_DATASETS_CACHE",
+            "no space .* /.* HF_DATASETS_CACHE",
         ),
-        (ValueError("Expected object or value"), "rows.jsonl cannot be read as json: Expected object or value$"),
+        (ValueError("Expected object or value"), "rows.jsonl .*json: Expected object or value$"),
     ],
 )
 def test_what_datasets_stopped_at_is_shown(tmp_path, monkeypatch, cause, message):
@@ -272,7 +272,7 @@ def test_what_datasets_stopped_at_is_shown(tmp_path, monkeypatch, cause, message
 def test_a_folder_of_something_else_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "vocab.json").write_text("[1, 2")
-    with pytest.raises(ValueError, match=f"^{tmp_path} cannot be read as a dataset: "):
+    with pytest.raises(ValueError, match=f"^{tmp_path} .*cannot be read"):
         load_training_set(str(tmp_path))
 
 
@@ -282,7 +282,7 @@ def test_a_folder_with_a_script_of_its_name_is_named(tmp_path):
     folder.mkdir()
     (folder / "own.py").touch()
     (folder / "rows.jsonl").write_text('{"caption": "a dog"}\n')
-    with pytest.raises(ValueError, match=r"own/own\.py: `datasets` .*loading script"):
+    with pytest.raises(ValueError, match=r"own/own\.py: .*script"):
         load_training_set(str(folder))
     (folder / "own.py").rename(folder / "other.py")
     assert load_training_set(str(folder))["caption"][:] == ["a dog"]
@@ -299,7 +299,7 @@ def test_half_a_character_is_named_with_its_file_and_line(name, tmp_path):
         path.write_text("[" + ",\n".join(lines) + "]" if name.endswith(".json") else "\n".join(lines))
         return str(path.parent if "/" in name else path)
 
-    with pytest.raises(ValueError, match=rf"^\S+/{name}, line 3: .* lone surrogate \\ud83d\. Correct it, or rem"):
+    with pytest.raises(ValueError, match=rf"^\S+/{name}, line 3: .* \\ud83d\."):
         load_training_set(write(lines))
     assert load_training_set(write(lines[:2]))["caption"][1] == "a \\ud83d cat"
 
@@ -310,12 +310,12 @@ def test_half_a_character_is_named_with_its_file_and_line(name, tmp_path):
 def test_folders_of_one_name_and_replaced_files_give_their_own_rows(read, tmp_path):
     card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/*\n---\n"
 
-    def written(folder, captions):
+    def write_and_read(folder, captions):
         (folder / "data").mkdir(parents=True, exist_ok=True)
         (folder / "README.md").write_text(card)
         Dataset.from_dict({"caption": captions}).to_parquet(folder / "data/a.parquet")
         return read(str(folder), split="train")["caption"][:]
 
-    assert written(tmp_path / "one/pairs", ["a", "b"]) == ["a", "b"]
-    assert written(tmp_path / "other/pairs", ["c"]) == ["c"]
-    assert written(tmp_path / "one/pairs", ["d"]) == ["d"]
+    assert write_and_read(tmp_path / "one/pairs", ["a", "b"]) == ["a", "b"]
+    assert write_and_read(tmp_path / "other/pairs", ["c"]) == ["c"]
+    assert write_and_read(tmp_path / "one/pairs", ["d"]) == ["d"]

@@ -72,13 +72,15 @@ def rows(request, table, embedded):
 
 
 def shares(ids):
-    """Which rows have one id, as pairs."""
-    return [[one == other for other in ids] for one in ids]
+    """Compares the ids of all pairs of rows."""
+    return [[image_id == other for other in ids] for image_id in ids]
 
 
 def test_a_training_masks_the_captions_of_one_photograph(clip, rows, tmp_path, caplog):
     named = rows.add_column("image_id", PHOTOGRAPHS)
-    losses = [loss_and_gradients(build(InfoNCETrainer, clip, one, tmp_path), range(6))[0] for one in (named, rows)]
+    losses = [
+        loss_and_gradients(build(InfoNCETrainer, clip, dataset, tmp_path), range(6))[0] for dataset in (named, rows)
+    ]
     assert torch.equal(*losses)
     apart = rows.map(lambda row, number: {"image_id": str(number)}, with_indices=True)
     assert loss_and_gradients(build(InfoNCETrainer, clip, apart, tmp_path), range(6))[0] > losses[0] + 1e-3
@@ -86,7 +88,7 @@ def test_a_training_masks_the_captions_of_one_photograph(clip, rows, tmp_path, c
     with caplog.at_level(logging.WARNING, logger=REPORT):
         trainer.train()
     assert history(trainer, "same_image_pairs") == [6]
-    assert any(one.message.startswith("6 of 6 rows share their image") for one in caplog.records)
+    assert any(record.message.startswith("6 of 6 rows share their image") for record in caplog.records)
 
 
 def test_so_does_an_evaluation_and_a_stream(clip, rows, tmp_path):
@@ -101,10 +103,10 @@ def test_so_does_an_evaluation_and_a_stream(clip, rows, tmp_path):
 
 def test_rows_that_were_selected_are_not_copied(rows):
     chosen = rows.select([5, 0, 4, 4])
-    found = with_image_ids(chosen)
-    assert shares(found["image_id"][:]) == shares([2, 0, 2, 2])
-    assert found["caption"][:] == chosen["caption"][:] and found._indices is not None
-    assert found.data.column("image").chunk(0).buffers()[1:] == chosen.data.column("image").chunk(0).buffers()[1:]
+    dataset = with_image_ids(chosen)
+    assert shares(dataset["image_id"][:]) == shares([2, 0, 2, 2])
+    assert dataset["caption"][:] == chosen["caption"][:] and dataset._indices is not None
+    assert dataset.data.column("image").chunk(0).buffers()[1:] == chosen.data.column("image").chunk(0).buffers()[1:]
 
 
 def test_all_readers_of_the_table_find_three(table, clip):
@@ -150,8 +152,8 @@ def test_a_set_built_without_the_column_is_read_as_before(table, embedded, tmp_p
 
 def test_a_photograph_on_both_sides_of_a_split_is_not_trained_on(rows):
     training, held_out = rows.select(range(3)), rows.select(range(3, 6))
-    kept, found = without_overlap(training, [ScoredImages("held out", held_out["image"])], progress=False)
-    assert kept["caption"][:] == [caption(0), caption(1)] and found.shown == 1
+    kept, overlap = without_overlap(training, [ScoredImages("held out", held_out["image"])], progress=False)
+    assert kept["caption"][:] == [caption(0), caption(1)] and overlap.shown == 1
 
 
 def test_shuffled_negatives_are_those_of_another_photograph(rows):
@@ -171,11 +173,11 @@ def test_known_true_reads_all_captions_of_the_photograph(table, tmp_path):
             wrong = caption(1) if row in (0, 2) else "a horse"
             writer.writerow((table.parent / f"photos/{row // 2}.png", caption(row), f'["{wrong}"]'))
     place = str(tmp_path / "set.csv")
-    found = [
+    facts = [
         audit(place, AuditOptions(captions=captions), hashes=tmp_path / "hashes").checks["known_true"].facts
         for captions in (None, str(table))
     ]
-    assert found == [{"pairs": 0, "rows": []}, {"pairs": 1, "rows": [0]}]
+    assert facts == [{"pairs": 0, "rows": []}, {"pairs": 1, "rows": [0]}]
 
 
 def test_two_files_of_one_name_are_two_photographs(table, tmp_path):

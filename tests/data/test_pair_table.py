@@ -62,20 +62,20 @@ def test_every_reader_takes_the_same_caption_of_a_list(place, choice):
     if choice != "all":
         options = GalleryOptions(caption_choice=choice)
         records = [row_record(row, 0) for row in choose_rows(read_set(place, options), place, options)]
-        assert [one["caption"] for one in records] == captions
+        assert [record["caption"] for record in records] == captions
         others = [[text for text in texts if text != caption] for texts, caption in zip(LISTS, captions, strict=True)]
-        assert [one["positives"] for one in records] == others
+        assert [record["positives"] for record in records] == others
 
 
 def test_every_reader_takes_the_longest_by_default(place):
-    found = [
+    readings = [
         read_pairs("own", place, DataOptions(), None).items["caption"].tolist(),
         read_audit_set(place, AuditOptions()).pairs["caption"].tolist(),
         load_benchmark(own_benchmark(place)).data.rows["caption"][:],
         choose_rows(read_set(place, GalleryOptions()), place, GalleryOptions()).dataset["caption"][:],
         choose_captions(load_training_set(place), "longest", ignore)["caption"][:],
     ]
-    assert found == [CHOSEN["longest"]] * 5
+    assert readings == [CHOSEN["longest"]] * 5
 
 
 def test_empty_captions_beside_others_are_passed_over():
@@ -95,10 +95,10 @@ def test_captions_that_no_text_function_takes_are_passed_over_and_counted():
 
 def test_a_row_without_a_caption_is_an_error_or_none():
     dataset = Dataset.from_dict({"caption": [["a", "b"], [" "]], "positive_captions": [["c"], None]})
-    with pytest.raises(ValueError, match=r"column 'caption', row 1: found \[' '\], expected a text"):
+    with pytest.raises(ValueError, match=r"'caption', row 1: found \[' '\]"):
         choose_captions(dataset, "first", ignore)
-    found = choose_captions(dataset, "first", ignore, keep_others=True, allow_missing=True)
-    assert found["caption"][:] == ["a", None] and found["positive_captions"][:] == [["b", "c"], []]
+    rows = choose_captions(dataset, "first", ignore, keep_others=True, allow_missing=True)
+    assert rows["caption"][:] == ["a", None] and rows["positive_captions"][:] == [["b", "c"], []]
 
 
 @pytest.mark.parametrize("ids", [["7", None, ""], [7, None, 0]], ids=["texts", "numbers"])
@@ -115,8 +115,8 @@ def test_captions_of_a_row_without_an_id_are_of_one_image(ids):
 
 def test_a_column_of_selected_rows_is_added_without_copying_the_others(place):
     rows = load_training_set(place).select([2, 0])
-    found = with_column(rows, "caption", ["x", "y"], Value("string"))
-    assert found["caption"][:] == ["x", "y"] and len(found.data) == 3
+    dataset = with_column(rows, "caption", ["x", "y"], Value("string"))
+    assert dataset["caption"][:] == ["x", "y"] and len(dataset.data) == 3
     assert choose_captions(rows, "longest", ignore)["caption"][:] == ["a bus", "a brown dog runs"]
 
 
@@ -128,8 +128,8 @@ def test_pairs_are_of_texts_and_have_the_facts_of_their_places():
         "negative_kinds": [["swap_att", "add_obj"], None, "other", []],
     }
     table = pair_table(columns, list("abcd"))
-    found = table.pairs[["row", "place", "image_id", "caption", "negative", "kind"]].to_numpy().tolist()
-    assert found == [[0, 1, "a", "a dog", "a cow", "add_obj"], [2, 0, "c", "a cat", "a car", "other"]]
+    pairs = table.pairs[["row", "place", "image_id", "caption", "negative", "kind"]].to_numpy().tolist()
+    assert pairs == [[0, 1, "a", "a dog", "a cow", "add_obj"], [2, 0, "c", "a cat", "a car", "other"]]
     assert table.pairs["keyword"].isna().all() and table.without_caption == [1] and table.masked == 3
     assert table.texts.to_numpy().tolist() == [
         [0, "a", "a dog"],
@@ -143,9 +143,9 @@ def test_pairs_are_of_texts_and_have_the_facts_of_their_places():
 @pytest.mark.parametrize(
     ("column", "value", "match"),
     [
-        ("caption", 7, "place, column 'caption', row 0: found 7, expected a text"),
-        ("negative_captions", [7], r"place, column 'negative_captions', row 0: found \[7\], expected texts"),
-        ("negative_kinds", ["a", "b"], "column 'negative_kinds', row 0: .* expected a list with 1 "),
+        ("caption", 7, "place, .*'caption', row 0: found 7"),
+        ("negative_captions", [7], r"place, .*'negative_captions', row 0: found \[7\]"),
+        ("negative_kinds", ["a", "b"], "'negative_kinds', row 0: .* 1 "),
     ],
 )
 def test_entries_that_do_not_fit_are_named(column, value, match):

@@ -18,7 +18,7 @@ def rows_of(captions, **more):
     return datasets.Dataset.from_dict({"image": [tiny.image(0)] * len(captions), "caption": captions, **more})
 
 
-def refused(rows, message):
+def refusal_text(rows, message):
     with pytest.raises(ValueError, match=message) as error:
         check_contents(rows, COLUMNS)
     return str(error.value)
@@ -27,31 +27,35 @@ def refused(rows, message):
 @pytest.mark.parametrize(
     ("captions", "message"),
     [
-        (["a", "b", None, "d"], r"column 'caption', row 2: found None, expected a text\. Complete"),
-        (["a", " ", None, "d"], r"column 'caption', row 1: found ' ', expected a text\. 2 of 4 rows"),
+        (["a", "b", None, "d"], r"column 'caption', row 2: found None, expected a string\. Complete"),
+        (["a", " ", None, "d"], r"column 'caption', row 1: found ' ', expected a string\. 2 of 4 rows"),
     ],
 )
 def test_a_missing_caption_is_named_and_the_advice_helps(captions, message):
-    advised = refused(rows_of(captions), message).partition("in Python: ")[2].rstrip(".")
+    advised = refusal_text(rows_of(captions), message).partition("in Python: ")[2].rstrip(".")
     kept = eval(advised, {"dataset": rows_of(captions)})
     assert check_contents(kept, COLUMNS) is None and {*kept["caption"]} == {*captions} - {None, " "}
     assert check_contents(rows_of(captions).select([0, 3]), COLUMNS) is None
-    refused(rows_of(captions).select([3, 2]), "row 1: found None")
+    refusal_text(rows_of(captions).select([3, 2]), "row 1: found None")
 
 
-@pytest.mark.follows("hfcomp/data/row_checks.py", "texts. Convert numbers to texts: dataset.cast_column('caption'")
-@pytest.mark.parametrize(("captions", "found"), [([1984, 300], "1984 of type int64"), ([0.5, float("nan")], "0.5")])
-def test_numbers_are_no_captions(captions, found):
+@pytest.mark.follows("hfcomp/data/row_checks.py", "strings. Convert numbers to strings: dataset.cast_column('caption'")
+@pytest.mark.parametrize(
+    ("captions", "description"), [([1984, 300], "1984 of type int64"), ([0.5, float("nan")], "0.5")]
+)
+def test_numbers_are_no_captions(captions, description):
     advised = (
-        refused(rows_of(captions), f"row 0: found {found}.*, expected texts").partition("to texts: ")[2].rstrip(".")
+        refusal_text(rows_of(captions), f"row 0: found {description}.*, expected strings")
+        .partition("to strings: ")[2]
+        .rstrip(".")
     )
     assert check_contents(eval(advised, {"dataset": rows_of(captions), "datasets": datasets}), COLUMNS) is None
 
 
-@pytest.mark.follows("hfcomp/data/row_checks.py", "text. Draw one per epoch with draw_captions=True")
+@pytest.mark.follows("hfcomp/data/row_checks.py", "string. Draw one per epoch with draw_captions=True")
 def test_lists_are_drawn_from_or_chosen_from(tmp_path):
     rows = rows_of([["a", "b"], ["c"]])
-    message = refused(rows, "row 0: found a list of 2, expected one text")
+    message = refusal_text(rows, "row 0: found a list of 2 captions")
     settings = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none"}
     assert InfoNCETrainer.check_rows(rows, InfoNCEConfig(draw_captions=True, **settings)) is None
     advised = message.partition("or choose one: ")[2].rstrip(".")
@@ -60,7 +64,7 @@ def test_lists_are_drawn_from_or_chosen_from(tmp_path):
 
 def test_a_trainer_refuses_such_rows_when_it_is_made(clip, tmp_path):
     args = InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to="none")
-    with pytest.raises(ValueError, match="column 'caption', row 1: found None"):
+    with pytest.raises(ValueError, match="'caption', row 1: found None"):
         InfoNCETrainer(str(clip), args, rows_of(["a", None]))
 
 
@@ -77,7 +81,7 @@ def own_names(tmp_path):
 def test_both_columns_are_proposed(tmp_path):
     path = own_names(tmp_path)
     args = InfoNCEConfig(output_dir=str(tmp_path / "run"), use_cpu=True, report_to="none")
-    with pytest.raises(ValueError, match=r"--column_names image=photo_path,caption=description, in Python") as error:
+    with pytest.raises(ValueError, match=r"--column_names image=photo_path,caption=description") as error:
         InfoNCETrainer.check_rows(load_training_set(path), args)
     names = eval(str(error.value).partition("in Python column_names=")[2].rstrip("."))
     assert InfoNCETrainer.check_rows(load_training_set(path, column_names=names), args) is None

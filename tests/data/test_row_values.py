@@ -16,11 +16,11 @@ def weight(monkeypatch):
 
 
 def test_a_number_of_each_row_is_read_and_a_missing_one_filled():
-    found = row_fields([{"weight": 3}, {"weight": None}, {"weight": 0.5}], [0, 1, 2])["caption_weight"]
-    assert found.dtype == torch.float32 and found.tolist() == [3, 1, 0.5]
+    weights = row_fields([{"weight": 3}, {"weight": None}, {"weight": 0.5}], [0, 1, 2])["caption_weight"]
+    assert weights.dtype == torch.float32 and weights.tolist() == [3, 1, 0.5]
     assert row_fields([{"image": "a"}], [0]) == {}
 
 
 def test_what_is_no_number_is_named_by_column_and_row():
-    with pytest.raises(ValueError, match="column 'weight', row 7: found 'much', expected a number"):
+    with pytest.raises(ValueError, match="'weight', row 7: found 'much'"):
         row_fields([{"weight": "much"}], [7])

@@ -91,10 +91,10 @@ def test_python_names_the_damaged_file(whole, tmp_path, damage):
 
 def test_column_and_row_of_a_text_are_named(whole, tmp_path):
     path = with_bytes(whole, tmp_path / "damaged.parquet", "caption")
-    with pytest.raises(ValueError, match=r"damaged\.parquet: column 'caption', row 3: .* not valid UTF-8"):
+    with pytest.raises(ValueError, match=r"damaged\.parquet: .*'caption', row 3: .*UTF-8"):
         load_training_set(str(path))
     path = with_bytes(whole, tmp_path / "other.parquet", "negative_captions")
-    with pytest.raises(ValueError, match=r"other\.parquet: column 'negative_captions', row 1: .* not valid UTF-8"):
+    with pytest.raises(ValueError, match=r"other\.parquet: .*'negative_captions', row 1: .*UTF-8"):
         load_training_set(str(path))
 
 

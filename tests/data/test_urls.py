@@ -64,21 +64,21 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.daemon_threads = True
-    found.asked, found.stop = [], threading.Event()
-    thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
+    http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http_server.daemon_threads = True
+    http_server.asked, http_server.stop = [], threading.Event()
+    thread = threading.Thread(target=http_server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    found.place = f"http://127.0.0.1:{found.server_address[1]}"
-    yield found
-    found.stop.set()
-    found.shutdown()
-    found.server_close()
+    http_server.place = f"http://127.0.0.1:{http_server.server_address[1]}"
+    yield http_server
+    http_server.stop.set()
+    http_server.shutdown()
+    http_server.server_close()
 
 
 @pytest.mark.parametrize("form", [str, lambda url: {"path": url, "bytes": None}])
 def test_a_url_is_not_fetched_unless_asked(server, form):
-    with pytest.raises(ValueError, match="column 'image', row 3 names the URL .*--allow_urls"):
+    with pytest.raises(ValueError, match="'image', row 3 .*URL .*--allow_urls"):
         decode_image(form(f"{server.place}/a.png"), where=WHERE)
     assert server.asked == []
 
@@ -105,19 +105,19 @@ def test_a_server_that_does_not_come_to_an_end_is_given_up(server, path):
 
 
 def test_a_file_that_is_too_large_is_refused(server):
-    with pytest.raises(ValueError, match="row 3: .* limit of 4,000 bytes"):
+    with pytest.raises(ValueError, match="row 3: .* 4,000 bytes"):
         decode_image(f"{server.place}/large", where=WHERE, urls=UrlAccess(max_bytes=4000))
 
 
 @pytest.mark.parametrize("path", ["to_a_file", "gone"])
 def test_a_failed_request_names_the_row(server, path):
-    with pytest.raises(OSError, match="column 'image', row 3: .* could not be downloaded"):
+    with pytest.raises(OSError, match="'image', row 3: .*downloaded"):
         decode_image(f"{server.place}/{path}", where=WHERE, urls=UrlAccess())
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "s3://bucket/a.png", "zip://a.png::http://host/set.zip"])
 def test_other_schemes_are_never_fetched(url):
-    with pytest.raises(ValueError, match="row 3 names the URL .*only http, https, hf "):
+    with pytest.raises(ValueError, match="row 3 .*http, https, hf "):
         decode_image(url, where=WHERE, urls=UrlAccess())
 
 
@@ -135,7 +135,7 @@ def test_there_is_always_a_limit_of_time(timeout):
 
 
 def test_a_nul_in_a_name_is_refused_by_row():
-    with pytest.raises(ValueError, match="row 3 names the file .*NUL"):
+    with pytest.raises(ValueError, match="row 3 .*NUL"):
         decode_image("a\0.png", where=WHERE)
 
 
@@ -201,7 +201,7 @@ def test_the_files_of_a_set_on_the_hub_are_its_own(hub, monkeypatch, url):
 @pytest.mark.parametrize("url", OTHERS)
 def test_files_of_others_still_have_to_be_allowed(hub, monkeypatch, url):
     load_her_set(monkeypatch)
-    with pytest.raises(ValueError, match="not downloaded by default"):
+    with pytest.raises(ValueError, match="not downloaded"):
         decode_image(url, where=WHERE)
     assert hub.tokens == []
 
@@ -213,7 +213,7 @@ def test_repositories_that_are_not_loaded_are_read_without_the_users_token(hub, 
 
 
 def test_a_member_of_an_archive_on_the_hub_is_within_the_limits(hub):
-    with pytest.raises(ValueError, match="row 3: .*b.png.* limit of 10 bytes"):
+    with pytest.raises(ValueError, match="row 3: .*b.png.* 10 bytes"):
         decode_image(OWN[1], where=WHERE, urls=UrlAccess(max_bytes=10))
 
 

@@ -54,7 +54,7 @@ from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.own_objective import Offset, OwnTrainer
 
 GLOBAL_BATCH = 8
@@ -378,9 +378,9 @@ def streamed_resumed(models: Path, folder: Path) -> Found:
         trainer.train(resume_from_checkpoint=str(folder / "out" / f"checkpoint-{first}") if first else None)
         return weights_of(trainer.model, f"from {first}"), seen
 
-    found = {first: run(first) for first in (0, 1, 3)}
-    return {name: one for part, _ in found.values() for name, one in part.items()}, {
-        "seen": {str(first): seen for first, (_, seen) in found.items()}
+    runs = {first: run(first) for first in (0, 1, 3)}
+    return {name: tensor for part, _ in runs.values() for name, tensor in part.items()}, {
+        "seen": {str(first): seen for first, (_, seen) in runs.items()}
     }
 
 
@@ -462,7 +462,7 @@ def clear_glass_run(models: Path, folder: Path, replay_dataset: Any = None, **se
         models / "clip",
         replay_dataset=replay_dataset,
         args=config(ClearGlassTrainer.config_class, folder, pairs_per_group=GLOBAL_BATCH // 2, **settings),
-        train_dataset=in_groups(data()),
+        train_dataset=add_groups(data()),
         eval_dataset=data(11),
     )
 
@@ -508,7 +508,7 @@ def three_groups(models: Path, folder: Path) -> Found:
 
 @case
 def hierarcaps(models: Path, folder: Path) -> Found:
-    rows = in_groups(data()).map(lambda row: {"level_4": row["group"]})
+    rows = add_groups(data()).map(lambda row: {"level_4": row["group"]})
     settings = {"chain_columns": ["level_4", "generalized_caption", "caption"]}
     trainer = HierarCapsTrainer(
         str(models / "clip"),
@@ -529,8 +529,8 @@ def text_alignment(models: Path, folder: Path) -> Found:
     trainer = TextAlignmentTrainer(
         backbone,
         config(TextAlignmentTrainer.config_class, folder, **texts, **evaluated),
-        train_dataset=in_groups(data()),
-        eval_dataset=in_groups(data(11)),
+        train_dataset=add_groups(data()),
+        eval_dataset=add_groups(data(11)),
         processing_class=AutoProcessor.from_pretrained(models / "clip"),
     )
     return train(trainer)
@@ -572,9 +572,9 @@ def frozen_by_hand(models: Path, folder: Path) -> Found:
 def adapted(models: Path, folder: Path) -> Found:
     settings = {"peft": "dora", "lora_rank": 2, "mini_batch_size": 3, "weight_average_decay": 0.5}
     trainer = trainer_of(CementTrainer, models / "clip", folder, **settings)
-    found = train(trainer)
+    outcome = train(trainer)
     trainer.save_model(str(folder / "saved"))
-    return found
+    return outcome
 
 
 @case
@@ -586,9 +586,9 @@ def adapted_pooling(models: Path, folder: Path) -> Found:
 @case
 def own_objective(models: Path, folder: Path) -> Found:
     trainer = trainer_of(OwnTrainer, models / "clip", folder, num_negatives=2)
-    found = train(trainer)
+    outcome = train(trainer)
     trainer.save_model(str(folder / "saved"))
-    return found
+    return outcome
 
 
 # Evaluation
@@ -644,7 +644,10 @@ def benchmarks(models: Path, folder: Path) -> Found:
         callback.Embedder = Embedder
     state = trainer.state
     facts["best"] = [state.best_metric, state.best_global_step, Path(state.best_model_checkpoint).name]
-    facts["encoded"] = [sum(one.encoded_images for one in made), sum(one.encoded_texts for one in made)]
+    facts["encoded"] = [
+        sum(embedder.encoded_images for embedder in made),
+        sum(embedder.encoded_texts for embedder in made),
+    ]
     return tensors, facts | {"written": sorted(path.name for path in (folder / "out").glob("*.parquet"))}
 
 
@@ -794,11 +797,11 @@ def leaves() -> dict[str, torch.Tensor]:
         return F.normalize(torch.randn(*shape, 16, generator=generator, dtype=torch.float64), dim=-1)
 
     sizes = {"image": (7,), "text": (7,), "negative_image": (7,), "negative_text": (7, 2)}
-    found = {name: unit(*size) for name, size in sizes.items()}
-    found["margin"] = torch.randn(7, generator=generator, dtype=torch.float64)
-    found["scale"] = torch.tensor(7.0, dtype=torch.float64)
-    found["bias"] = torch.tensor(-3.0, dtype=torch.float64)
-    return {name: value.requires_grad_() for name, value in found.items()}
+    tensors = {name: unit(*size) for name, size in sizes.items()}
+    tensors["margin"] = torch.randn(7, generator=generator, dtype=torch.float64)
+    tensors["scale"] = torch.tensor(7.0, dtype=torch.float64)
+    tensors["bias"] = torch.tensor(-3.0, dtype=torch.float64)
+    return {name: value.requires_grad_() for name, value in tensors.items()}
 
 
 MASKS = {

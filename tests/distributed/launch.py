@@ -27,7 +27,7 @@ TIMEOUT = 300
 
 
 class Result(NamedTuple):
-    """What a case found on one process."""
+    """The tensors and facts of a case on one process."""
 
     tensors: dict[str, torch.Tensor]
     facts: dict[str, Any]
@@ -87,9 +87,9 @@ def launch(processes: int, models: Path, folder: Path, names: list[str], **setti
     Torch's native code aborts now and then where weights are sharded on a loaded CPU ("double free", once in dozens of
     launches). What a signal ended is launched once more; if it ends so again, its cases have no results and fail.
     """
-    found, signalled = _launch(processes, models, folder, names, settings)
-    if not signalled or all(found.has(name) for name in names):
-        return found
+    results, signalled = _launch(processes, models, folder, names, settings)
+    if not signalled or all(results.has(name) for name in names):
+        return results
     for name in names:
         shutil.rmtree(folder / name, ignore_errors=True)
     return _launch(processes, models, folder, names, settings)[0]
@@ -102,11 +102,11 @@ def _launch(
     words = ["-m", "tests.distributed.launch", models, folder, *names]
     started = launch_group(processes, words, env=os.environ | settings, threads=torch.get_num_threads())
     try:
-        said = [one.communicate(TIMEOUT)[0] for one in started]
-        signalled = any(one.returncode < 0 for one in started)
+        said = [process.communicate(TIMEOUT)[0] for process in started]
+        signalled = any(process.returncode < 0 for process in started)
     finally:
-        for one in started:
-            one.kill()
+        for process in started:
+            process.kill()
     return Results(folder, models, processes, "\n".join(said)), signalled
 
 

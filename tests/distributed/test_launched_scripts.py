@@ -73,7 +73,7 @@ def scripts(clip, tmp_path_factory) -> dict[int, tuple[Path, str]]:
     """Of one and of two processes, what the script wrote and said."""
     place = tmp_path_factory.mktemp("scripts")
     (place / "train.py").write_text(SCRIPT)
-    found = {}
+    outputs = {}
     for number in (1, 2):
         folder = place / str(number)
         folder.mkdir()
@@ -83,18 +83,18 @@ def scripts(clip, tmp_path_factory) -> dict[int, tuple[Path, str]]:
         said = "\n".join(process.communicate(timeout=300)[0] for process in started)
         # judged by what it wrote: an interpreter may abort at exit after all work is done
         assert (folder / f"facts-{number - 1}.json").exists(), said[-3000:]
-        found[number] = folder, said
-    return found
+        outputs[number] = folder, said
+    return outputs
 
 
 def test_a_script_on_two_processes_reads_each_row_once(scripts):
     (one, _), (two, _) = scripts[1], scripts[2]
     expected = json.loads((one / "facts-0.json").read_text())
     for index in range(2):
-        found = json.loads((two / f"facts-{index}.json").read_text())
-        assert (found["processes"], found["counted"]) == (2, 2)
+        facts = json.loads((two / f"facts-{index}.json").read_text())
+        assert (facts["processes"], facts["counted"]) == (2, 2)
         # two halves of 8 rows that hold one another's pairs as negatives differ by a hundredth
-        assert found["losses"] == pytest.approx(expected["losses"], abs=tolerances.loss())
+        assert facts["losses"] == pytest.approx(expected["losses"], abs=tolerances.loss())
 
 
 def test_a_script_on_two_processes_trains_the_weights_of_one(scripts):

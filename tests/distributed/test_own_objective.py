@@ -72,14 +72,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(clip_with_dropout, whole_run,
     before, checkpoint = half_run
     trainer = trainer_with(clip_with_dropout, tmp_path, 6)
     trainer.train(resume_from_checkpoint=str(checkpoint))
-    expected, found = state_of(whole_run), state_of(trainer)
-    assert expected.keys() == found.keys()
-    assert {name for name in expected if not torch.equal(expected[name], found[name])} == set()
-    assert not torch.equal(found[NAME], before[NAME])
+    expected, actual = state_of(whole_run), state_of(trainer)
+    assert expected.keys() == actual.keys()
+    assert {name for name in expected if not torch.equal(expected[name], actual[name])} == set()
+    assert not torch.equal(actual[NAME], before[NAME])
     steps = [[line for line in run.state.log_history if line.get("step") == 6][0] for run in (whole_run, trainer)]
     assert steps[0]["loss"] == steps[1]["loss"]
     # logged as the loss saw it, before the last step
-    assert steps[0]["offset"] == steps[1]["offset"] != found[NAME].item()
+    assert steps[0]["offset"] == steps[1]["offset"] != actual[NAME].item()
 
 
 def test_dropout_makes_resuming_depend_on_the_random_state(whole_run):

@@ -19,8 +19,8 @@ from tests.distributed.compare import (
     assert_same_log,
     assert_same_tensors,
     assert_slices_add_up,
-    of_weights,
     scale_of,
+    weight_tolerances,
 )
 from tests.distributed.launch import Result, Results, launch
 from tests.distributed.sharded_cases import SHARDED_ONLY
@@ -74,25 +74,25 @@ def two(models, tmp_path_factory) -> Results:
     return launch(2, models, tmp_path_factory.mktemp("two"), names)
 
 
-def assert_same_training(found: list[Result], expected: list[Result]) -> None:
+def assert_same_training(results: list[Result], expected: list[Result]) -> None:
     """Both processes and the single one: start, first gradients, weights after all steps, lines of the log."""
     (single,) = expected
-    assert [result.facts["world_size"] for result in found] == [2, 2]
+    assert [result.facts["world_size"] for result in results] == [2, 2]
     assert single.facts["world_size"] == 1
     scale = scale_of(single)
-    gradients, weights = tolerances.gradients(single.part("gradient"), scale), of_weights(single, scale)
-    for result in found:
+    gradients, weights = tolerances.gradients(single.part("gradient"), scale), weight_tolerances(single, scale)
+    for result in results:
         for group, allowed in {"before": 0.0, "gradient": gradients, "weight": weights}.items():
             assert_same_tensors(result.part(group), single.part(group), allowed)
         assert result.facts["trainable"] == single.facts["trainable"]
         assert set(result.part("gradient")) == set(single.facts["trainable"])
-    assert_same_log(found[0].facts["log"], single.facts["log"], scale)
-    assert_in_step(found)
+    assert_same_log(results[0].facts["log"], single.facts["log"], scale)
+    assert_in_step(results)
 
 
-def assert_in_step(found: list[Result]) -> None:
+def assert_in_step(results: list[Result]) -> None:
     """The weights of both processes are equal to the last bit."""
-    first, second = (result.part("weight") for result in found)
+    first, second = (result.part("weight") for result in results)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -102,8 +102,8 @@ def test_concepts_are_evaluated_in_batches_that_end_early(two, one, name):
     losses = [line["eval_loss"] for line in one[name][0].facts["log"] if "eval_loss" in line]
     assert len(losses) == 2
     for result in two[name]:
-        found = [line["eval_loss"] for line in result.facts["log"] if "eval_loss" in line]
-        assert found == pytest.approx(losses, rel=tolerances.gradient(), abs=tolerances.loss())
+        eval_losses = [line["eval_loss"] for line in result.facts["log"] if "eval_loss" in line]
+        assert eval_losses == pytest.approx(losses, rel=tolerances.gradient(), abs=tolerances.loss())
 
 
 def test_a_process_whose_images_have_no_concepts(two, one):
@@ -112,7 +112,7 @@ def test_a_process_whose_images_have_no_concepts(two, one):
     assert_same_batch(two["uneven_concepts"], single)
 
 
-def moved(result: Result) -> set[str]:
+def moved_weights(result: Result) -> set[str]:
     before = result.part("before")
     return {name for name, weight in result.part("weight").items() if not torch.equal(weight, before[name])}
 
@@ -226,9 +226,9 @@ def test_mini_batches_change_nothing(two, one):
 def test_adapters_and_averages_of_weights_are_those_of_one_process(two, one, name):
     assert_same_training(two[name], one[name])
     trained = {parameter for parameter in one[name][0].facts["trainable"] if ".lora_" in parameter}
-    assert trained == {parameter for parameter in moved(one[name][0]) if ".lora_" in parameter}
+    assert trained == {parameter for parameter in moved_weights(one[name][0]) if ".lora_" in parameter}
     scalars = SCALARS["cement" if name == "adapted" else "info_nce_siglip"]
-    assert len(moved(one[name][0])) == len(trained) + len(scalars)
+    assert len(moved_weights(one[name][0])) == len(trained) + len(scalars)
 
 
 def test_an_adapter_that_two_processes_trained_is_whole(two):
@@ -251,7 +251,7 @@ def test_a_frozen_tower_does_not_stop_two_processes(two, one):
     assert_same_training(two["frozen_images"], one["frozen_images"])
     for result in two["frozen_images"]:
         names = set(result.facts["trainable"])
-        assert moved(result) == names
+        assert moved_weights(result) == names
         assert not [name for name in names if "vision" in name or "visual" in name]
         assert {"backbone.text_projection.weight", "backbone.logit_scale"} <= names
 
@@ -260,7 +260,7 @@ def test_weights_frozen_by_hand_do_not_stop_two_processes(two, one):
     assert_same_training(two["frozen_by_hand"], one["frozen_by_hand"])
     for result in two["frozen_by_hand"]:
         names = set(result.facts["trainable"])
-        assert moved(result) == names
+        assert moved_weights(result) == names
         assert names == {name for name in result.part("weight") if "vision_model" in name}
 
 
@@ -268,18 +268,18 @@ def test_an_unused_bias_is_frozen(two):
     for result in two["cement_siglip"]:
         assert "backbone.logit_bias" in result.part("weight")
         assert "backbone.logit_bias" not in result.facts["trainable"]
-        assert "backbone.logit_bias" not in moved(result)
-        assert moved(result) == set(result.facts["trainable"])
+        assert "backbone.logit_bias" not in moved_weights(result)
+        assert moved_weights(result) == set(result.facts["trainable"])
 
 
 def test_an_own_objective_learns_the_same_on_two_processes(two, one):
     assert_same_training(two["own_objective"], one["own_objective"])
     name = "objective_state.offset.value"
     first, second = two["own_objective"]
-    assert name in moved(first)
+    assert name in moved_weights(first)
     assert torch.equal(first.tensors[f"weight/{name}"], second.tensors[f"weight/{name}"])
     (single,) = one["own_objective"]
-    allowed = of_weights(single, scale_of(single))[name]
+    allowed = weight_tolerances(single, scale_of(single))[name]
     assert abs(first.tensors[f"weight/{name}"] - single.tensors[f"weight/{name}"]) <= allowed
     # logged as the loss saw it, before the last step
     assert 0.5 > first.facts["log"][1]["offset"] > first.tensors[f"weight/{name}"].item()
@@ -301,7 +301,7 @@ def test_thresholds_are_those_of_the_global_batch_on_both_processes(two, one, na
 def test_the_margin_is_learned_alike_on_both_processes(two, one, name):
     (single,), (first, second) = one[name], two[name]
     values = [result.tensors[f"weight/{MARGIN}"].item() for result in (single, first, second)]
-    allowed = of_weights(single, scale_of(single))[MARGIN]
+    allowed = weight_tolerances(single, scale_of(single))[MARGIN]
     assert values[1] == values[2] == pytest.approx(values[0], rel=0, abs=allowed)
     assert values[0] < first.facts["log"][1]["margin"] < first.facts["log"][0]["margin"] < 0.9
     saved = load_file(first.folder / "saved" / OBJECTIVE_STATE_FILE)
@@ -319,7 +319,7 @@ def test_processes_share_the_encoding_before_training(two, one):
 
 def test_a_file_that_cannot_be_written_stops_both_processes(two):
     for result in two["ahnpl_without_disk"]:
-        assert "could not be written: [Errno 28] No space left" in result.facts["error"]
+        assert "[Errno 28] No space" in result.facts["error"]
     assert not list((two["ahnpl_without_disk"][0].folder / "out" / FOLDER).iterdir())
 
 
@@ -382,7 +382,7 @@ def test_a_loss_that_is_not_finite_stops_both_processes(two, name):
     first, second = two[name]
     out = first.folder / "out"
     for result in (first, second):
-        assert f"the loss is nan at step {NAN_STEP}" in result.facts["error"]
+        assert f"nan at step {NAN_STEP}" in result.facts["error"]
         assert str(out / "nonfinite_batch.json") in result.facts["error"]
     batch = json.loads((out / "nonfinite_batch.json").read_text())
     rows = first.facts["batches"][NAN_STEP - 1] + second.facts["batches"][NAN_STEP - 1]
@@ -401,7 +401,7 @@ def test_a_loss_that_is_not_finite_is_not_saved(two):
 
 def test_a_smaller_last_batch_is_refused_in_training(two):
     for result in two["ragged_training"]:
-        assert result.facts["error"].startswith("dataloader_drop_last=False with several processes")
+        assert result.facts["error"].startswith("dataloader_drop_last=False")
         assert "Leave it at true." in result.facts["error"]
         assert result.facts["steps"] == 0
 

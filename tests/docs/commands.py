@@ -110,8 +110,8 @@ def _check_launched(first: str, words: Sequence[str]) -> None:
 
 def _check_extras(words: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for found in re.findall(r"hfcomp\[([\w,]+)\]", words):
-        _expect({*found.split(",")} <= extras.keys(), f"hfcomp has no extra {found!r}")
+    for names in re.findall(r"hfcomp\[([\w,]+)\]", words):
+        _expect({*names.split(",")} <= extras.keys(), f"hfcomp has no extra {names!r}")
 
 
 def _expect(holds: object, otherwise: str) -> None:

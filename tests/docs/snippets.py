@@ -58,25 +58,25 @@ class Snippet:
 
 def snippets(*languages: str) -> list[Snippet]:
     """The blocks of all pages in these languages, or all."""
-    return [one for one in _all_snippets() if not languages or one.language in languages]
+    return [snippet for snippet in _all_snippets() if not languages or snippet.language in languages]
 
 
 @cache
 def _all_snippets() -> list[Snippet]:
-    found = []
+    entries = []
     for page in PAGES:
         text = page.read_text("utf-8")
         for match in BLOCK.finditer(text):
             line = text.count("\n", 0, match.start("code")) + 1
-            found.append(
+            entries.append(
                 Snippet(str(page.relative_to(ROOT)), line, match["language"], match["code"], match["mark"] or "")
             )
-    return found
+    return entries
 
 
 def blocks(page: str) -> list[str]:
     """The Python of a page, block by block."""
-    return [one.code for one in snippets("python") if one.page == page]
+    return [snippet.code for snippet in snippets("python") if snippet.page == page]
 
 
 def lines(snippet: Snippet) -> Iterator[list[str]]:

@@ -16,6 +16,7 @@ from transformers import CLIPModel
 
 import hfcomp
 from hfcomp import CompositionalConfig, CompositionalTrainer, cement_loss, info_nce_loss
+from hfcomp.data.collators import too_few_negatives
 from hfcomp.data.loading import load_training_set
 from tests import tiny
 from tests.analysis.pairs import models
@@ -88,15 +89,15 @@ def test_swaps_and_hard_positives(capsys):
 
 def test_a_transform(clip):
     changes = {BASE: str(clip), "max_steps=1": "per_device_train_batch_size=4, max_steps=1"}
-    found = run("docs/datasets.md", 1, changes, names={"rows": tiny.pairs(8, ragged=False)})
-    found["trainer"].train()
+    namespace = run("docs/datasets.md", 1, changes, names={"rows": tiny.pairs(8, ragged=False)})
+    namespace["trainer"].train()
 
 
 def test_overlap(tmp_path, capsys):
     small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     rows = datasets.Dataset.from_list([{"image": tiny.image(row), "caption": "a cube"} for row in (0, 100)])
-    found = run("docs/datasets.md", 2, names={"rows": rows})
-    assert found["found"].total == 2 and len(found["kept"]) < 2
+    namespace = run("docs/datasets.md", 2, names={"rows": rows})
+    assert namespace["found"].total == 2 and len(namespace["kept"]) < 2
     assert "1 of 2 training rows" in capsys.readouterr().out
 
 
@@ -125,10 +126,10 @@ def test_files_of_your_own(clip):
         tiny.image(number).save(f"{number}.png")
         rows.append(f"{number}.png\t{tiny.captions()[number]}")
     Path("pairs.tsv").write_text("\n".join(rows))
-    found = run(
+    namespace = run(
         "docs/datasets.md", 0, {BASE: str(clip), "num_train_epochs=1": "per_device_train_batch_size=4, max_steps=1"}
     )
-    assert found["trainer"].train().training_loss > 0
+    assert namespace["trainer"].train().training_loss > 0
 
 
 def test_adapters(clip, tmp_path):
@@ -204,9 +205,9 @@ def test_a_probe(clip):
 
 
 def test_a_built_hierarchy(tmp_path):
-    sets.built(tmp_path / "data")
-    found = run("docs/magic.md")
-    assert len(found["train"]) and "level_1" in found["test"].column_names
+    sets.build_magic(tmp_path / "data")
+    namespace = run("docs/magic.md")
+    assert len(namespace["train"]) and "level_1" in namespace["test"].column_names
 
 
 def test_the_page_on_design(clip, tmp_path):
@@ -218,6 +219,13 @@ def test_the_page_on_design(clip, tmp_path):
     trainer_class = type("Trainer", (CompositionalTrainer,), {"compute_loss": compute_loss})
     config = CompositionalConfig(str(tmp_path), max_steps=1, per_device_train_batch_size=4, report_to="none")
     assert trainer_class(clip, config, train_dataset=tiny.pairs(8)).train().training_loss > 0
+
+
+def test_contributing_quotes_a_test_and_a_message():
+    (block,) = blocks("CONTRIBUTING.md")
+    assert block in (ROOT / "tests/advice/test_cli.py").read_text()
+    page = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
+    assert f"ValueError: {too_few_negatives(17, 3, 4)} ```" in page
 
 
 def test_groups_of_your_own():

@@ -21,7 +21,7 @@ from tests.docs.commands import check_command
 from tests.docs.snippets import ROOT, lines, snippets
 
 NEEDS = {"the Hub", "vLLM", "a finished run"}
-"""What no test has."""
+"""Needs that no test can meet."""
 UNCHECKED = {"", "text", "bibtex"}
 """Output, lists of files, citations."""
 RENDERED = "model_cards/"
@@ -34,22 +34,22 @@ def clone(monkeypatch, tmp_path):
     """The working directory of the commands: a clone, with the files that pages write, and real data somewhere."""
     for folder in ("recipes", "dataset_builders"):
         (tmp_path / folder).symlink_to(ROOT / folder)
-    search, *_ = (one.code for one in snippets("yaml") if one.page == "docs/search.md")
+    search, *_ = (snippet.code for snippet in snippets("yaml") if snippet.page == "docs/search.md")
     (tmp_path / "mine.yaml").write_text(search)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
 
 
-@pytest.mark.parametrize("one", snippets(), ids=str)
-def test_a_mark_is_one_of_two(one):
-    assert not one.mark or one.test or one.needs in NEEDS, f"found <!-- {one.mark} -->; {HOW}"
-    assert one.language in {"bash", "python", "yaml", "json", *UNCHECKED}, HOW
+@pytest.mark.parametrize("snippet", snippets(), ids=str)
+def test_a_mark_is_one_of_two(snippet):
+    assert not snippet.mark or snippet.test or snippet.needs in NEEDS, f"found <!-- {snippet.mark} -->; {HOW}"
+    assert snippet.language in {"bash", "python", "yaml", "json", *UNCHECKED}, HOW
 
 
-@pytest.mark.parametrize("one", snippets("bash"), ids=str)
-def test_commands_are_accepted(one, capsys):
-    for words in lines(one):
-        if one.needs and words[0] != "hfcomp":
+@pytest.mark.parametrize("snippet", snippets("bash"), ids=str)
+def test_commands_are_accepted(snippet, capsys):
+    for words in lines(snippet):
+        if snippet.needs and words[0] != "hfcomp":
             continue
         try:
             check_command(words)
@@ -60,15 +60,17 @@ def test_commands_are_accepted(one, capsys):
             pytest.fail(f"{' '.join(words)}\n{error}")
 
 
-@pytest.mark.parametrize("one", snippets("python"), ids=str)
-def test_python_compiles_and_names_the_test_that_runs_it(one):
-    compile(one.code, str(one), "exec")
-    if not one.needs and not one.page.startswith(RENDERED):
-        assert one.test, HOW
-        test = ROOT / one.test
-        assert test.is_file() and one.page in test.read_text(), f"{one.test} does not run a block of {one.page}"
+@pytest.mark.parametrize("snippet", snippets("python"), ids=str)
+def test_python_compiles_and_names_the_test_that_runs_it(snippet):
+    compile(snippet.code, str(snippet), "exec")
+    if not snippet.needs and not snippet.page.startswith(RENDERED):
+        assert snippet.test, HOW
+        test = ROOT / snippet.test
+        assert test.is_file() and snippet.page in test.read_text(), (
+            f"{snippet.test} does not run a block of {snippet.page}"
+        )
 
 
-@pytest.mark.parametrize("one", snippets("yaml", "json"), ids=str)
-def test_files_are_read(one):
-    assert (yaml.safe_load if one.language == "yaml" else json.loads)(one.code)
+@pytest.mark.parametrize("snippet", snippets("yaml", "json"), ids=str)
+def test_files_are_read(snippet):
+    assert (yaml.safe_load if snippet.language == "yaml" else json.loads)(snippet.code)

@@ -17,14 +17,14 @@ MESSAGES = re.findall(r"^\| `([^`]+)` \|", PAGE.partition("\n## Messages\n")[2],
 @cache
 def strings() -> str:
     """Every string of the library, the parts of f-strings with `...` for what is filled in."""
-    found = []
+    texts = []
     for path in (ROOT / "hfcomp").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
-                found.append("".join(part.value if isinstance(part, ast.Constant) else "..." for part in node.values))
+                texts.append("".join(part.value if isinstance(part, ast.Constant) else "..." for part in node.values))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    return "\n".join(found)
+                texts.append(node.value)
+    return "\n".join(texts)
 
 
 @pytest.mark.parametrize("message", MESSAGES)

@@ -33,10 +33,10 @@ class Sighted:
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         cells = list(images)
         there = [row for row, cell in enumerate(cells) if not is_missing(cell)]
-        found = self._encoder.index_images([_png(cells[row]) for row in there])
+        embeddings = self._encoder.index_images([_png(cells[row]) for row in there])
         index = np.full(len(cells), -1)
-        index[there] = found.index
-        return replace(found, index=index)
+        index[there] = embeddings.index
+        return replace(embeddings, index=index)
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
         return self._encoder.index_texts(texts)
@@ -49,12 +49,12 @@ class Drawn:
         self._generator = np.random.default_rng(seed)
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        return self._drawn([cell["bytes"] for cell in images])
+        return self._draw([cell["bytes"] for cell in images])
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        return self._drawn(list(texts))
+        return self._draw(list(texts))
 
-    def _drawn(self, keys: list[Any]) -> Indexed:
+    def _draw(self, keys: list[Any]) -> Indexed:
         number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         vectors = self._generator.standard_normal((len(number), 64)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -68,7 +68,7 @@ def _png(cell: Any) -> bytes:
     return stream.getvalue()
 
 
-def framed(number: int, box: tuple[int, int]) -> bytes:
+def frame_photo(number: int, box: tuple[int, int]) -> bytes:
     """The file of a larger image that shows `photo(number)` with its upper left corner at `box`."""
     ground = Image.new("RGB", (100, 80), "grey")
     ground.paste(Image.open(io.BytesIO(oracle.photo(number))), box)
@@ -179,15 +179,15 @@ def hub_folder(
     return folder
 
 
-def repositories(monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Path]) -> list[tuple[str, tuple[str, ...]]]:
+def repositories(monkeypatch: pytest.MonkeyPatch, folders: Mapping[str, Path]) -> list[tuple[str, tuple[str, ...]]]:
     """Lets addresses of repositories lead to folders; the list keeps what was asked for."""
     asked: list[tuple[str, tuple[str, ...]]] = []
 
     def download(web: str, names: Sequence[str]) -> Path:
         asked.append((web, tuple(names)))
-        if web not in found:
+        if web not in folders:
             raise Unavailable(f"{web} cannot be reached (ConnectionError).", "")
-        return found[web]
+        return folders[web]
 
     monkeypatch.setattr(hub, "download_files", download)
     return asked

@@ -59,7 +59,7 @@ def recall(model: str, share: float, items: int = 50) -> pd.DataFrame:
 
 
 def report_of(*tables: pd.DataFrame, **changes: Any) -> EvaluationResults:
-    """Of all models in the tables."""
+    """Results of all models in the tables."""
     items = pd.concat(tables, ignore_index=True)
     models = {name: {"path": f"models/{name}"} for name in items["arm"].unique()}
     return EvaluationResults(items, **{"models": models, "averages": AVERAGES, "versions": VERSIONS, **changes})
@@ -72,7 +72,7 @@ def benchmark_facts(**changes: Any) -> dict[str, Any]:
     return {"sugarcrepe": {**facts, **changes}}
 
 
-def stored(folder: Path, *tables: pd.DataFrame, **changes: Any) -> Path:
+def store_folder(folder: Path, *tables: pd.DataFrame, **changes: Any) -> Path:
     """A folder as `hfcomp evaluate` leaves it, but for report and figure."""
     folder.mkdir(parents=True, exist_ok=True)
     write_results(folder / "results.json", evaluation_to_json(report_of(*tables, **changes)))

@@ -80,11 +80,11 @@ def disk_that_fills() -> Iterator[None]:
     before, opened = resource.getrlimit(resource.RLIMIT_FSIZE), EmbeddingCache.store
 
     def store(*words, **options):
-        found = opened(*words, **options)
+        instance = opened(*words, **options)
         if rank() == 1:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-        return found
+        return instance
 
     with mock.patch.object(EmbeddingCache, "store", store):
         yield
@@ -128,7 +128,7 @@ def recipe(case: str, folder: Path) -> None:
 
 
 def run(case: str, model: str, data: str, folder: Path) -> str:
-    """How the case ended: with nothing, or with an error in words."""
+    """Runs a case and returns how it ended: with nothing, or with an error in words."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "file").write_text("in the way of a folder")
     try:

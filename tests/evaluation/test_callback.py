@@ -119,7 +119,7 @@ def users_trainer(model, source, pairs, tmp_path, **settings):
     return UsersTrainer(model, arguments, train_dataset=pairs, eval_dataset=few, data_collator=collate)
 
 
-def adapted(folder):
+def add_adapter(folder):
     torch.manual_seed(0)
     settings = LoraConfig(r=2, target_modules=r".*encoder\.layers\.\d+\.self_attn\.(q|k|v|out)_proj")
     return get_peft_model(AutoModel.from_pretrained(folder), settings)
@@ -133,7 +133,7 @@ def adapted(folder):
 def test_the_best_checkpoint_is_the_one_with_the_best_value(kind, clip, pairs, tmp_path, root, trainer_of):
     settings = {**EVERY_STEP, **CHOOSE, "learning_rate": 1e-2}
     if kind == "user with PEFT":  # whose checkpoints cannot be ruined: they hold the adapter alone
-        trainer = users_trainer(adapted(clip), clip, pairs, tmp_path, **settings)
+        trainer = users_trainer(add_adapter(clip), clip, pairs, tmp_path, **settings)
     elif kind == "user":
         trainer = users_trainer(AutoModel.from_pretrained(clip), clip, pairs, tmp_path, **settings)
         trainer.add_callback(Ruin([1, 3]))
@@ -142,25 +142,25 @@ def test_the_best_checkpoint_is_the_one_with_the_best_value(kind, clip, pairs, t
     if kind.startswith("user"):
         trainer.add_callback(EvaluateBenchmarks(trainer, ["sugarcrepe"], folders=root))
     trainer.train()
-    start, *found = history(trainer, KEY)
+    start, *values = history(trainer, KEY)
     assert start == score(clip, clip, root)[KEY] > 0
     places = [tmp_path / "run" / f"checkpoint-{step}" for step in (1, 2, 3)]
-    assert found == [score(place, clip, root)[KEY] for place in places]
-    best = found.index(max(found))
+    assert values == [score(place, clip, root)[KEY] for place in places]
+    best = values.index(max(values))
     assert trainer.state.best_model_checkpoint == str(places[best])
-    assert trainer.state.best_metric == found[best]
-    assert score(getattr(trainer.model, "backbone", trainer.model), clip, root)[KEY] == found[best]
-    assert kind == "user with PEFT" or found == [0, found[1], 0] != [0, 0, 0]
+    assert trainer.state.best_metric == values[best]
+    assert score(getattr(trainer.model, "backbone", trainer.model), clip, root)[KEY] == values[best]
+    assert kind == "user with PEFT" or values == [0, values[1], 0] != [0, 0, 0]
 
 
 def test_without_a_set_for_evaluation_steps_choose_the_best(trainer_of, siglip, tmp_path):
     settings = {"save_strategy": "best", "logging_steps": 50, "ruined": [1, 3]}
     trainer = trainer_of("", model=siglip, scoring={"steps": 1}, **settings, **CHOOSE)
     trainer.train()
-    found = history(trainer, KEY)
-    assert found[1:] == [0, found[2], 0] and found[2] > 0
+    values = history(trainer, KEY)
+    assert values[1:] == [0, values[2], 0] and values[2] > 0
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"checkpoint-1", "checkpoint-2"}
-    assert trainer.state.best_global_step == 2 and trainer.state.best_metric == found[2]
+    assert trainer.state.best_global_step == 2 and trainer.state.best_metric == values[2]
     best = load_file(tmp_path / "run" / "checkpoint-2" / "model.safetensors")
     assert all(torch.equal(trainer.model.backbone.state_dict()[name], value) for name, value in best.items())
     # hfcomp's trainers ask for a line of the log at each checkpoint: they have to hear of it in time
@@ -199,10 +199,10 @@ def test_several_sets_for_evaluation_score_once(trainer_of, pairs):
     settings = {**EVERY_STEP, **CHOOSE, "ruined": [3]}
     trainer = trainer_of(**settings, eval_dataset={"a": pairs.select([0]), "b": pairs.select([1])})
     trainer.train()
-    found = history(trainer, KEY)
-    assert len(found) == 1 + 3
+    values = history(trainer, KEY)
+    assert len(values) == 1 + 3
     # after training the weights are those of the best step, no longer those of the last
-    assert trainer.evaluate(pairs.select([0]))[KEY] == max(found[1:]) != found[-1]
+    assert trainer.evaluate(pairs.select([0]))[KEY] == max(values[1:]) != values[-1]
     for parameter in trainer.model.parameters():
         parameter.data.zero_()
     assert trainer.evaluate(pairs.select([0]))[KEY] == 0
@@ -212,7 +212,7 @@ def test_several_sets_for_evaluation_score_once(trainer_of, pairs):
 
 
 def test_training_is_the_same_bit_for_bit(clip_with_dropout, pairs, tmp_path, root):
-    found = []
+    runs = []
     for scored in (False, True):
         settings = {"max_steps": 3, "eval_dataset": pairs.select(range(2)), **EVERY_STEP, "save_strategy": "no"}
         trainer = build(InfoNCETrainer, clip_with_dropout, pairs, tmp_path / str(scored), **settings)
@@ -222,9 +222,9 @@ def test_training_is_the_same_bit_for_bit(clip_with_dropout, pairs, tmp_path, ro
             trainer.add_callback(EvaluateBenchmarks(trainer, benchmarks, folders=folders))
         trainer.train()
         drawn = random.random(), np.random.random(), torch.rand(1).item()
-        found.append((weights(trainer), history(trainer, "loss"), history(trainer, "eval_loss"), drawn))
-    assert_same_weights(found[0][0], found[1][0])
-    assert found[0][1:] == found[1][1:]
+        runs.append((weights(trainer), history(trainer, "loss"), history(trainer, "eval_loss"), drawn))
+    assert_same_weights(runs[0][0], runs[1][0])
+    assert runs[0][1:] == runs[1][1:]
     assert len(history(trainer, "eval_own_caption_choice")) == len(history(trainer, KEY)) == 4
 
 
@@ -277,13 +277,13 @@ def test_values_are_those_of_the_report(root, clip):
     table = table.drop(index=table.index[[0, 1, 2, 6, 9]])
     lines = summarize(table, averages={"SugarCrepe": SUGARCREPE.averages})
     expected = {line["subset"]: line["models"]["model"]["value"] for line in lines}
-    found = benchmark_values(SUGARCREPE, table, details=True)
+    values = benchmark_values(SUGARCREPE, table, details=True)
     names = ["macro_of_3_groups", "micro", "replace", "swap", "add", *sorted(table["subset"].unique())]
-    assert list(found) == [KEY, f"{KEY}_ties", *(f"{KEY}/{name}" for name in names)]
-    assert found[KEY] == pytest.approx(expected["macro of 7 subsets"], abs=1e-11)
+    assert list(values) == [KEY, f"{KEY}_ties", *(f"{KEY}/{name}" for name in names)]
+    assert values[KEY] == pytest.approx(expected["macro of 7 subsets"], abs=1e-11)
     for name in ("macro of 3 groups", "micro", "SWAP", "add_att", "swap_obj"):
-        assert found[f"{KEY}/{name.lower().replace(' ', '_')}"] == pytest.approx(expected[name], abs=1e-11)
-    assert len({round(value, 6) for value in found.values()}) > 6
+        assert values[f"{KEY}/{name.lower().replace(' ', '_')}"] == pytest.approx(expected[name], abs=1e-11)
+    assert len({round(value, 6) for value in values.values()}) > 6
     assert list(benchmark_values(SUGARCREPE, table)) == [KEY, f"{KEY}_ties"]
 
 
@@ -303,8 +303,8 @@ def test_a_benchmark_without_averages_is_the_mean_over_items(root):
             "tie": [False, False, True, False, False],
         }
     )
-    found = benchmark_values(own_benchmark(protocol=Retrieval()), table)
-    assert found == {
+    values = benchmark_values(own_benchmark(protocol=Retrieval()), table)
+    assert values == {
         "eval_own_text_to_image_recall@1": 0.5,
         "eval_own_text_to_image_recall@1_ties": 0.25,
         "eval_own_group": 1.0,
@@ -323,18 +323,18 @@ def test_a_set_too_small_for_any_metric_has_no_values(root):
 def test_steps_that_are_equally_good_have_the_same_value():
     """0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1: by it a later checkpoint would seem the better."""
     benchmark = own_benchmark(averages=(Average("macro"),))
-    rights, found = (1, 2, 3), set()
+    rights, values = (1, 2, 3), set()
     for order in itertools.permutations(rights):
         rows = [(subset, item < right) for subset, right in zip("abc", order, strict=True) for item in range(10)]
         table = outcomes(pd.DataFrame(rows, columns=["subset", "value"]).assign(metric="choice"))
-        found.add(benchmark_values(benchmark, table)["eval_own_choice"])
-    assert found == {0.2}
+        values.add(benchmark_values(benchmark, table)["eval_own_choice"])
+    assert values == {0.2}
 
 
 def test_ties_are_wrong_and_shown(root):
     items = validate(SUGARCREPE, load_items(SUGARCREPE, Folders(root)))
-    found = run_benchmark(SUGARCREPE, items, BLIND["constant"][1]()).items
-    assert benchmark_values(SUGARCREPE, found) == {KEY: 0.0, f"{KEY}_ties": 1.0}
+    item_outcomes = run_benchmark(SUGARCREPE, items, BLIND["constant"][1]()).items
+    assert benchmark_values(SUGARCREPE, item_outcomes) == {KEY: 0.0, f"{KEY}_ties": 1.0}
 
 
 class Tracker(TrainerCallback):
@@ -352,10 +352,10 @@ def test_trackers_see_the_values_the_best_and_its_step(trainer_of):
     trainer = trainer_of(**EVERY_STEP, callbacks=[tracker, Ruin([1, 2, 3])])
     trainer.train()
     assert tracker.lines == trainer.state.log_history
-    found = {line["step"]: line[KEY] for line in tracker.lines if KEY in line}
-    assert list(found) == [0, 1, 2, 3]
+    by_step = {line["step"]: line[KEY] for line in tracker.lines if KEY in line}
+    assert list(by_step) == [0, 1, 2, 3]
     # nothing comes up to the model that training began with
-    assert tracker.lines[-1][f"{KEY}_best"] == found[0] > max(found[1], found[2], found[3])
+    assert tracker.lines[-1][f"{KEY}_best"] == by_step[0] > max(by_step[1], by_step[2], by_step[3])
     assert tracker.lines[-1][f"{KEY}_best_step"] == 0
     assert not [key for line in tracker.lines for key in line if "/" in key]
 
@@ -405,18 +405,18 @@ def idle(clip, pairs, tmp_path_factory):
     [
         ("sugarcrepe", {}, TypeError, "expected a list"),
         ([], {}, ValueError, "at least one"),
-        (["sugarcrep"], {}, ValueError, "'sugarcrep'. Did you mean 'sugarcrepe'"),
-        (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], expected .* each name once"),
-        (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0, expected at least 1"),
+        (["sugarcrep"], {}, ValueError, "'sugarcrep'.*'sugarcrepe'"),
+        (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], .*once"),
+        (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0,.* 1"),
         (
             ["sugarcrepe"],
             {"folders": {"sugarcrepe": "nowhere"}},
             ValueError,
-            "sugarcrepe=nowhere.*a folder that exists",
+            "sugarcrepe=nowhere",
         ),
-        (["sugarcrepe"], {"processing_class": tiny}, ValueError, "expected a processor with a tokenizer"),
+        (["sugarcrepe"], {"processing_class": tiny}, ValueError, "processor .*tokenizer"),
         ([own_benchmark("absent")], {}, Unavailable, "absent: Not on the Hub .* Draw them."),
-        ([own_benchmark(image="none.png")], {}, ValueError, "has no items to score"),
+        ([own_benchmark(image="none.png")], {}, ValueError, "no items"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_at_once(benchmarks, scoring, error, message, idle, root):
@@ -426,10 +426,10 @@ def test_what_cannot_be_scored_is_refused_at_once(benchmarks, scoring, error, me
 
 def test_a_name_of_a_group_stands_for_all_of_it(idle, root, monkeypatch):
     group = [own_benchmark(f"group_{name}", folder="own") for name in ("a", "b", "c")]
-    known = {one.name: one for one in (*group, SUGARCREPE)}
+    known = {benchmark.name: benchmark for benchmark in (*group, SUGARCREPE)}
     monkeypatch.setattr("hfcomp.evaluation.benchmarks.benchmarks", lambda: known)
-    found = EvaluateBenchmarks(idle, ["group", "sugarcrepe"], folders=root)
-    assert found.benchmarks == [*group, SUGARCREPE]
+    callback = EvaluateBenchmarks(idle, ["group", "sugarcrepe"], folders=root)
+    assert callback.benchmarks == [*group, SUGARCREPE]
     with pytest.raises(ValueError, match=r"found \['group_b'\]"):
         EvaluateBenchmarks(idle, ["group", group[1]], folders=root)
 
@@ -468,7 +468,7 @@ def test_a_part_can_be_chosen_by(trainer_of):
 
 def test_an_image_that_cannot_be_read_stops_the_run_before_its_first_step(trainer_of, root):
     trainer = trainer_of(benchmarks=[own_benchmark(image="sugarcrepe/add_att.json")], scoring={"steps": 1})
-    with pytest.raises(ValueError, match="column 'image', row 0 .* is not in a supported image format"):
+    with pytest.raises(ValueError, match="'image', row 0 .*supported"):
         trainer.train()
     assert trainer.state.global_step == 0
 

@@ -57,7 +57,7 @@ def test_the_command_ends_in_one_line_and_follows_its_advice(clip, tmp_path, cap
 @pytest.mark.follows(*ADVICE)
 def test_python_says_the_same_and_scores_the_rest(clip, tmp_path):
     rows = write_rows(tmp_path, (0, 2))
-    with pytest.raises(ValueError, match=r"column 'image', row 0 .*skip_damaged=True") as stopped:
+    with pytest.raises(ValueError, match=r"'image', row 0 .*skip_damaged=True") as stopped:
         hfcomp.evaluate(clip, benchmarks=rows, **PLACE)
     assert "other benchmarks" not in str(stopped.value)
     results = hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=True, **PLACE)
@@ -78,13 +78,13 @@ def test_other_benchmarks_go_on_where_there_are_others(clip, tmp_path, capfd):
 
 def test_without_any_damage_nothing_changes(clip, tmp_path):
     rows = write_rows(tmp_path, ())
-    one, other = (hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=skip, **PLACE) for skip in (False, True))
-    assert one.outcomes.table.equals(other.outcomes.table) and one.notes == other.notes
+    first, second = (hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=skip, **PLACE) for skip in (False, True))
+    assert first.outcomes.table.equals(second.outcomes.table) and first.notes == second.notes
 
 
 def test_a_set_of_which_all_images_are_damaged_is_an_error(clip, tmp_path):
     rows = write_rows(tmp_path, (0, 1), 2)
-    with pytest.raises(ValueError, match="all 2 items have a damaged image. The first: column 'image', row 0"):
+    with pytest.raises(ValueError, match="all 2 .*damaged .*'image', row 0"):
         hfcomp.evaluate(clip, benchmarks=rows, skip_damaged=True, **PLACE)
 
 
@@ -115,8 +115,8 @@ def test_each_distinct_image_is_decoded_once_and_a_part_of_it_too(tmp_path, monk
     monkeypatch.setitem(damaged_images.__globals__, "decoded", lambda *given: decoded.append(given) or own(*given))
     good, bad = (str(tmp_path / f"{row}.jpg") for row in (0, 1))
     cells = [good, bad, None, good, Crop(bad, (0, 0, 4, 4)), b"<html>", {"bytes": None, "path": None}]
-    found = damaged_images(cells, "image")
-    assert list(found) == [1, 4, 5] and "column 'image', row 4" in found[4] or "row 1" in found[4]
+    messages = damaged_images(cells, "image")
+    assert list(messages) == [1, 4, 5] and "column 'image', row 4" in messages[4] or "row 1" in messages[4]
     assert len(decoded) == 4
 
 
@@ -140,12 +140,12 @@ class Given:
 @pytest.mark.follows(*ADVICE)
 def test_an_audit_with_a_model_names_the_image_or_counts_it(clip, tmp_path):
     rows, options = write_rows(tmp_path), {"model": str(clip), "device": "cpu", "no_cache": True}
-    with pytest.raises(ValueError, match="column 'image', row 1 .*--skip_damaged"):
+    with pytest.raises(ValueError, match="'image', row 1 .*--skip_damaged"):
         audit(rows, AuditOptions(**options), hashes=tmp_path / "hashes")
-    found = audit(rows, AuditOptions(**options, skip_damaged=True), hashes=tmp_path / "hashes")
-    (note,) = [note for note in found.notes if "damaged" in note]
+    result = audit(rows, AuditOptions(**options, skip_damaged=True), hashes=tmp_path / "hashes")
+    (note,) = [note for note in result.notes if "damaged" in note]
     assert note.startswith("1 of 4 rows have a damaged 'image'") and "1.jpg" in note
-    assert found.checks["true_negatives"].facts["pairs"] <= 3
+    assert result.checks["true_negatives"].facts["pairs"] <= 3
 
 
 @pytest.mark.follows("hfcomp/options.py", "--{name} needs --{needs.option}")
@@ -172,7 +172,7 @@ def test_the_images_of_a_probe_are_never_left_out(clip, tmp_path, capfd):
     items = BenchmarkData(good, Origin("here"), classes=("a", "b"), train=BenchmarkData(bad, Origin("here")))
     data = (Given(items),)
     probe = Benchmark("probe", "Probe", "general", Probe(fit_lbfgs), data, "ours", "none", "It is here.")
-    with pytest.raises(ValueError, match=r"\(train\)', row 1 .*a part of its images") as stopped:
+    with pytest.raises(ValueError, match=r"\(train\)', row 1 .*part") as stopped:
         hfcomp.evaluate(clip, benchmarks=[probe], **PLACE)
     assert "--skip_damaged" not in str(stopped.value) and "Traceback" not in capfd.readouterr().err
 

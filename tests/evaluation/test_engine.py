@@ -28,13 +28,13 @@ class Counting:
 
     def index_images(self, images, *, column="image", progress=False) -> Indexed:
         numbers = [int(cell["path"].rpartition("/")[2].removesuffix(".png")) for cell in images]
-        return self._indexed(max(numbers) + 1, np.array(numbers))
+        return self._index(max(numbers) + 1, np.array(numbers))
 
     def index_texts(self, texts, *, progress=False) -> Indexed:
         self.texts = list(texts)
-        return self._indexed(len(texts), np.arange(len(texts)))
+        return self._index(len(texts), np.arange(len(texts)))
 
-    def _indexed(self, number, index) -> Indexed:
+    def _index(self, number, index) -> Indexed:
         vectors = np.random.default_rng(number).standard_normal((number, WIDTH)).astype(np.float32)
         return Indexed(vectors, index, 0, number)
 
@@ -67,10 +67,10 @@ def test_rows_that_cannot_be_scored_are_left_out_and_counted(tmp_path):
     table["negative_captions"][3] = ["", ""]
     table["negative_captions"][4] = ["", "kept"]
     table["image"][5] = {"path": str(tmp_path / "gone.png"), "bytes": None}
-    found = validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table), left_out={"invalid": 9}))
-    assert found.left_out == {"invalid": 9, EMPTY_CAPTION: 3, NO_IMAGE: 1}
-    assert found.rows["item"][:] == ["0", "4", "6", "7"]
-    report = run_benchmark(CHOICE, found, Counting())
+    data = validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table), left_out={"invalid": 9}))
+    assert data.left_out == {"invalid": 9, EMPTY_CAPTION: 3, NO_IMAGE: 1}
+    assert data.rows["item"][:] == ["0", "4", "6", "7"]
+    report = run_benchmark(CHOICE, data, Counting())
     assert report.items["item"].tolist() == ["0", "4", "6", "7"]
     assert report.items["chance"].tolist() == pytest.approx([1 / 3, 1 / 2, 1 / 3, 1 / 3])
 
@@ -78,18 +78,18 @@ def test_rows_that_cannot_be_scored_are_left_out_and_counted(tmp_path):
 def test_nothing_left_is_an_error(tmp_path):
     items = rows(2, tmp_path)
     table = items.rows.to_dict() | {"caption": ["", ""]}
-    with pytest.raises(ValueError, match="choice: memory has no items.*{'empty caption': 2}"):
+    with pytest.raises(ValueError, match="choice: memory .*{'empty caption': 2}"):
         validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
 
 
 def test_a_missing_column_names_those_that_are_there(tmp_path):
     items = rows(2, tmp_path)
-    with pytest.raises(ValueError, match="memory has no column 'caption'; it has 'image', 'negative_captions'"):
+    with pytest.raises(ValueError, match="no column 'caption'; .*'image', 'negative_captions'"):
         validate(CHOICE, replace(items, rows=items.rows.remove_columns("caption")))
 
 
 def test_an_item_that_is_there_twice_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="has the item 'all/b' in rows 1 and 3"):
+    with pytest.raises(ValueError, match="'all/b' in rows 1 and 3"):
         validate(CHOICE, rows(4, tmp_path, item=["a", "b", "c", "b"]))
     assert len(validate(CHOICE, rows(2, tmp_path, item=["a", "a"], subset=["x", "y"])).rows) == 2
 
@@ -98,9 +98,9 @@ def test_items_that_nobody_can_solve_are_counted(tmp_path):
     items = rows(3, tmp_path)
     table = items.rows.to_dict()
     table["negative_captions"][1][1] = table["caption"][1]
-    found = validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
-    assert found.unsolvable == 1
-    report = run_benchmark(CHOICE, found, Counting())
+    data = validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
+    assert data.unsolvable == 1
+    report = run_benchmark(CHOICE, data, Counting())
     assert report.items["value"][1] == 0
 
 
@@ -125,9 +125,9 @@ def test_the_first_text_of_a_list_is_the_first_that_is_not_empty(tmp_path):
     table["negative_captions"] = [["", "one"], ["two", ""], ["", "", "three"]]
     encoder = Counting()
     embedded = embed(CHOICE, validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table))), encoder)
-    found = embedded.text("negative_captions", slice(0, 3))
+    vectors = embedded.text("negative_captions", slice(0, 3))
     places = [encoder.texts.index(text) for text in ("one", "two", "three")]
-    assert (found == embedded.text_vectors.vectors[places]).all()
+    assert (vectors == embedded.text_vectors.vectors[places]).all()
 
 
 def test_files_of_one_name_that_differ_are_different_photographs(tmp_path):
@@ -138,27 +138,27 @@ def test_files_of_one_name_that_differ_are_different_photographs(tmp_path):
         tiny.image(index % 2).save(file)
         cells.append({"bytes": file.read_bytes(), "path": "image.jpg"})
     items = rows(4, tmp_path)
-    found = validate(CHOICE, replace(items, images={"image": cells}))
-    assert len(set(found.rows["image_id"])) == 2
+    data = validate(CHOICE, replace(items, images={"image": cells}))
+    assert len(set(data.rows["image_id"])) == 2
 
 
 def test_a_signature_in_a_url_does_not_name_a_photograph(tmp_path):
     urls = [f"https://host/image?number={number}&signature=s3cret" for number in (1, 1, 2, 3)]
     items = replace(rows(4, tmp_path), images={"image": [{"bytes": None, "path": url} for url in urls]})
-    found = validate(CHOICE, items).rows["image_id"][:]
-    assert len(set(found)) == 3 and not any("s3cret" in name for name in found)
+    ids = validate(CHOICE, items).rows["image_id"][:]
+    assert len(set(ids)) == 3 and not any("s3cret" in name for name in ids)
 
 
 def test_a_metric_that_the_protocol_does_not_declare_is_an_error(tmp_path):
     class Renamed(CaptionChoice):
         def score(self, embedded):
-            return (replace(one, metric="accuracy") for one in super().score(embedded))
+            return (replace(outcome, metric="accuracy") for outcome in super().score(embedded))
 
     class Undeclared(Renamed):
         metric_names = ()
 
     items = validate(CHOICE, rows(3, tmp_path))
-    with pytest.raises(ValueError, match="choice: its protocol .*'accuracy'.* metric_names"):
+    with pytest.raises(ValueError, match="choice: .*'accuracy'.*metric_names"):
         run_benchmark(replace(CHOICE, protocol=Renamed()), items, Counting())
     assert set(run_benchmark(replace(CHOICE, protocol=Undeclared()), items, Counting()).items["metric"]) == {
         "accuracy"
@@ -189,7 +189,7 @@ def test_every_benchmark_says_where_it_comes_from():
         assert benchmark.paper and benchmark.license and benchmark.obtain and benchmark.data, benchmark.name
         assert all(form.layout for form in benchmark.data), benchmark.name
         assert benchmark.version >= 1 and benchmark.title
-    for one in benchmarks().values():
-        parts = [other for other in benchmarks().values() if other.title == one.title]
-        assert all((other.averages, other.suite) == (one.averages, one.suite) for other in parts), one.title
-        assert len(parts) == 1 or one.averages
+    for entry in benchmarks().values():
+        parts = [other for other in benchmarks().values() if other.title == entry.title]
+        assert all((other.averages, other.suite) == (entry.averages, entry.suite) for other in parts), entry.title
+        assert len(parts) == 1 or entry.averages

@@ -72,23 +72,23 @@ def test_two_models_are_compared_by_name_or_place_either_way(results, clip, othe
     assert list(change.models) == ["other", "clip"] and change.reference == "other"
     assert "clip minus other" in str(change) and "other minus clip" not in str(change)
     there, back = (
-        one.to_pandas().set_index(["benchmark", "subset", "metric", "model"])["difference"].dropna()
-        for one in (results, change)
+        table.to_pandas().set_index(["benchmark", "subset", "metric", "model"])["difference"].dropna()
+        for table in (results, change)
     )
     assert (there.to_numpy() == -back.to_numpy()).all() and (there != 0).any()
-    with pytest.raises(ValueError, match="found 'othr', expected one of the models clip, other. Did you mean 'other'"):
+    with pytest.raises(ValueError, match="'othr'.*clip, other.*'other'"):
         results.compare("othr", "clip")
-    with pytest.raises(ValueError, match="'clip' is named twice"):
+    with pytest.raises(ValueError, match="'clip' .*twice"):
         results.compare("clip", str(clip))
 
 
 def test_blind_scorers_are_compared_when_they_are_named(clip, data):
-    found = hfcomp.evaluate(clip, benchmarks="sugarcrepe", data_dir=data, blind=["shorter"], **PLACE)
+    evaluation = hfcomp.evaluate(clip, benchmarks="sugarcrepe", data_dir=data, blind=["shorter"], **PLACE)
     name = clip.name
-    assert found.models["shorter"] == {"path": "blind", "weights": BLIND["shorter"][0]}
-    assert found.lines[0]["differences"] == {}
-    change = found.compare(name, "shorter").lines[0]
-    values = [change["models"][one]["value"] for one in (name, "shorter")]
+    assert evaluation.models["shorter"] == {"path": "blind", "weights": BLIND["shorter"][0]}
+    assert evaluation.lines[0]["differences"] == {}
+    change = evaluation.compare(name, "shorter").lines[0]
+    values = [change["models"][model]["value"] for model in (name, "shorter")]
     assert change["differences"][name]["shorter"]["value"] == pytest.approx(values[0] - values[1])
 
 
@@ -101,7 +101,7 @@ def test_what_is_saved_is_loaded_and_compared(results, tmp_path):
     pd.testing.assert_frame_equal(again.to_pandas(), results.to_pandas())
     stored = hfcomp.compare([tmp_path / "out"], reference="other")
     assert str(stored.compare("clip", "other").lines) == str(results.compare("clip", "other").lines)
-    with locked(tmp_path / "out"), pytest.raises(ValueError, match="out is in use by another process"):
+    with locked(tmp_path / "out"), pytest.raises(ValueError, match="out .*in use"):
         results.save(tmp_path / "out")
 
 
@@ -111,19 +111,19 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
     bare.load_state_dict(CLIPModel.from_pretrained(other).state_dict())
     bare.config._name_or_path = bare.name_or_path = ""
     encoder = BLIND["shorter"][1]()
-    found = hfcomp.evaluate(
+    evaluation = hfcomp.evaluate(
         {"model": model, "pair": (bare, processor), "mine": encoder},
         benchmarks=["sugarcrepe"],
         data_dir=data,
         device="cpu",
         reference="pair",
     )
-    values = found.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
+    values = evaluation.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
     known = results.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
     assert (values["model"] == known.loc[values.index, "clip"]).all()
     assert (values["pair"] == known.loc[values.index, "other"]).all()
-    assert found.models["model"]["path"] == str(clip) and found.models["mine"]["path"] == "BlindEncoder"
-    assert found.lines[0]["differences"].keys() == {"model", "mine"}
+    assert evaluation.models["model"]["path"] == str(clip) and evaluation.models["mine"]["path"] == "BlindEncoder"
+    assert evaluation.lines[0]["differences"].keys() == {"model", "mine"}
     alone = hfcomp.evaluate((bare, processor), benchmarks=["sugarcrepe"], data_dir=data, device="cpu")
     assert list(alone.models) == ["CLIPModel"] and alone.reference is None
 
@@ -131,17 +131,17 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
 @pytest.mark.parametrize(
     ("models", "change", "message"),
     [
-        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep'. Did you mean 'sugarcrepe'"),
-        (["x"], {"benchmarks": ["no/such/pairs.parquet"]}, "^no/such/pairs.parquet: no such file or folder"),
+        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep'.*'sugarcrepe'"),
+        (["x"], {"benchmarks": ["no/such/pairs.parquet"]}, "^no/such/pairs.parquet: no such file"),
         (["x"], {"benchmarks": []}, "name the benchmarks"),
-        (["x"], {"suite": "composition"}, "suite: found 'composition'.*Did you mean 'compositional'"),
-        (["x"], {"tie": "hlf"}, "tie: found 'hlf', expected one of wrong, half, win"),
-        (["x"], {"data": {"val2017": "nowhere"}}, "data: found 'val2017=nowhere', expected NAME=DIR with a folder"),
-        (["./runs/nowhere"], {}, "^./runs/nowhere: no such folder.$"),
-        (["/runs/nowhere/x"], {}, "^/runs/nowhere/x: no such folder.$"),
-        (["nowhere/model"], {}, "^nowhere/model is not a local folder, and as a Hub id:"),
-        ([{}], {}, "models: found a dict, expected a Hub id, a folder"),
-        ([], {}, "name at least one model"),
+        (["x"], {"suite": "composition"}, "suite: found 'composition'.*'compositional'"),
+        (["x"], {"tie": "hlf"}, "tie: found 'hlf',.* wrong, half, win"),
+        (["x"], {"data": {"val2017": "nowhere"}}, "data: found 'val2017=nowhere',.* NAME=DIR"),
+        (["./runs/nowhere"], {}, "^./runs/nowhere: no such"),
+        (["/runs/nowhere/x"], {}, "^/runs/nowhere/x: no such"),
+        (["nowhere/model"], {}, "^nowhere/model .*local folder.* Hub id:"),
+        ([{}], {}, "models: found a dict"),
+        ([], {}, "at least one model"),
     ],
 )
 def test_mistakes_name_the_value_before_anything_is_fetched(models, change, message, data, monkeypatch):
@@ -152,7 +152,7 @@ def test_mistakes_name_the_value_before_anything_is_fetched(models, change, mess
 
 def test_nothing_scored_is_an_error_that_says_why(clip, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match="no benchmark could be scored. magic: MAGIC is not released"):
+    with pytest.raises(ValueError, match="magic: MAGIC .*not released"):
         hfcomp.evaluate(clip, benchmarks=["magic"], **PLACE)
 
 
@@ -164,9 +164,9 @@ def test_what_fails_for_one_model_is_left_out_of_the_lines_and_kept_in_the_items
         index_texts = index_images
 
     pairs = str(data / "pairs.parquet")
-    found = hfcomp.evaluate({"clip": clip, "mine": Failing()}, benchmarks=[pairs], **PLACE)
-    assert found.failed and found.lines == [] and set(found.outcomes.table["arm"]) == {"clip"}
-    assert re.search(r"pairs.parquet: failed: mine: out of memory", str(found))
-    found.save(tmp_path / "out")
+    evaluation = hfcomp.evaluate({"clip": clip, "mine": Failing()}, benchmarks=[pairs], **PLACE)
+    assert evaluation.failed and evaluation.lines == [] and set(evaluation.outcomes.table["arm"]) == {"clip"}
+    assert re.search(r"pairs.parquet: failed: mine: out of memory", str(evaluation))
+    evaluation.save(tmp_path / "out")
     again = hfcomp.EvaluationResults.load(tmp_path / "out")
-    assert again.lines == [] and len(again.outcomes) == len(found.outcomes)
+    assert again.lines == [] and len(again.outcomes) == len(evaluation.outcomes)

@@ -40,7 +40,7 @@ LONG = (
 SKIPPED = [{"benchmark": "Winoground", "reason": "gated.", "how_to_fix": f"See https://example.org/{'w' * 70} first"}]
 
 
-def printed(report, folder=None, width=80):
+def printed_report(report, folder=None, width=80):
     console = Console(file=io.StringIO(), width=width)
     print_evaluation(report, folder, console)
     return console.file.getvalue()
@@ -56,8 +56,8 @@ def block(text, title):
 
 
 def row(text, title, label):
-    (found,) = [line for line in block(text, title) if line.strip().startswith(label)]
-    return found.strip().removeprefix(label).split()
+    (match,) = [line for line in block(text, title) if line.strip().startswith(label)]
+    return match.strip().removeprefix(label).split()
 
 
 def test_what_only_some_of_the_models_have_is_named(tmp_path):
@@ -69,12 +69,12 @@ def test_what_only_some_of_the_models_have_is_named(tmp_path):
         "COCO: scored for a and b, not shown because sys has no scores for it. ",
         "SugarCrepe, group: scored for sys, not shown because a and b have no scores for it. ",
     ]
-    for text in (printed(whole), markdown(whole)):
-        assert all(one.strip() in " ".join(text.split()) for one in said)
+    for text in (printed_report(whole), markdown(whole)):
+        assert all(phrase.strip() in " ".join(text.split()) for phrase in said)
     for _ in range(2):  # read again, a note stands once
         whole.save(tmp_path, page=None)
         _, stored = read_evaluation(tmp_path)
-        assert [one.startswith(part) for one, part in zip(stored["notes"], said, strict=True)] == [True, True]
+        assert [note.startswith(part) for note, part in zip(stored["notes"], said, strict=True)] == [True, True]
         whole = EvaluationResults.load(tmp_path)
     assert report_of(crepe("a", 0.5), crepe("b", 0.5))._every_note == []
 
@@ -85,8 +85,8 @@ def two():
 
 
 def test_averages_come_first_and_every_value_has_its_interval_and_chance(two):
-    text = printed(two)
-    lines = block(text, "SugarCrepe: caption choice, percent, 40 items of 40 images")
+    text = printed_report(two)
+    lines = block(text, "SugarCrepe: caption choice (percent; 40 items from 40 images")
     assert [line.split("  ")[0] for line in lines[3:]] == ["macro of 2", "micro", "add", "swap"]
     cells = row(text, "SugarCrepe: caption choice", "macro of 2")
     assert cells[:3] == ["50.0", "80", "50.0"] and cells[5] == "75.0"
@@ -96,15 +96,15 @@ def test_averages_come_first_and_every_value_has_its_interval_and_chance(two):
 
 
 def test_gain_stands_beside_forgetting_one_row_a_benchmark(two):
-    text = printed(two)
+    text = printed_report(two)
     assert row(text, "minus base", "SugarCrepe macro of 2 caption choice") == ["+25.0"]
     assert row(text, "minus base", "COCO text-to-image recall@1") == ["-10.0"]
-    alone = printed(report_of(crepe("base", 0.5), crepe("tuned", 0.75)))
+    alone = printed_report(report_of(crepe("base", 0.5), crepe("tuned", 0.75)))
     assert "Gain beside" not in alone and "tuned minus base" in alone
 
 
 def test_differences_have_interval_p_and_what_the_set_could_show(two):
-    text = printed(two)
+    text = printed_report(two)
     points, low, high, p, q, smallest = row(text, "tuned minus base: SugarCrepe", "macro of 2")
     known = two.lines[0]["differences"]["tuned"]["base"]
     assert points == "+25.0" and float(smallest) == pytest.approx(100 * known["smallest"], abs=0.051)
@@ -116,10 +116,10 @@ def test_differences_have_interval_p_and_what_the_set_could_show(two):
 
 def test_the_reference_is_the_first_model_or_the_one_asked_for():
     tables = [crepe(name, share) for name, share in (("a", 0.4), ("b", 0.5), ("c", 0.6))]
-    assert row(printed(report_of(*tables)), "minus a", "macro of 2")[:2] == ["b", "+10.0"]
-    text = printed(report_of(*tables, reference="c"))
+    assert row(printed_report(report_of(*tables)), "minus a", "macro of 2")[:2] == ["b", "+10.0"]
+    text = printed_report(report_of(*tables, reference="c"))
     assert row(text, "minus c", "macro of 2")[:2] == ["a", "-20.0"]
-    assert "minus" not in printed(report_of(crepe("a", 0.4)))
+    assert "minus" not in printed_report(report_of(crepe("a", 0.4)))
 
 
 @pytest.mark.parametrize("models", [1, 2, 3, 6, 8])
@@ -130,7 +130,7 @@ def test_tables_fit_80_columns_and_name_every_model(models):
         for subset in ("a_subset_with_an_unusually_long_name_of_its_own_and_more", "b")
     ]
     tables += [recall(name, 1.0) for name in LONG[:models]]
-    text = printed(report_of(*tables, averages={}))
+    text = printed_report(report_of(*tables, averages={}))
     assert "…" not in text and "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
     values = text[text.index("Composition") : text.index("General abilities")]
@@ -143,18 +143,18 @@ def test_of_many_subsets_the_terminal_shows_the_averages_and_markdown_all():
     relations = [f"relation {number:02}" for number in range(MOST_SUBSETS + 3)]
     tables = [outcomes("a", np.arange(10) < 5, subset=name) for name in relations]
     report = report_of(*tables)
-    text = printed(report)
+    text = printed_report(report)
     assert "relation" not in text and f"{len(relations)} more in report.md" in " ".join(text.split())
     assert "micro" in text
     assert all(f"| {name} |" in markdown(report) for name in relations)
-    bare = printed(report_of(*tables, averages={}))
+    bare = printed_report(report_of(*tables, averages={}))
     assert "relation 11" in bare and "relation 12" not in bare and "3 more in report.md" in " ".join(bare.split())
 
 
 def test_metrics_that_are_no_shares_are_shown_in_their_own_unit():
     names = {"reciprocal rank": "0.450", "mAP": "45.0", "rank correlation": "0.450", "accuracy": "45.0"}
     tables = [outcomes("a", np.linspace(0.3, 0.6, 40), benchmark=name, metric=name) for name in names]
-    text = printed(report_of(*tables))
+    text = printed_report(report_of(*tables))
     for name, value in names.items():
         (line,) = [line for line in text.splitlines() if line.startswith(f"{name} {name}")]
         assert f" {value} [" in line
@@ -168,18 +168,18 @@ def test_ties_are_shown_with_their_rule(rule, said):
     tied["tie"] = (tied["value"] == 0) & (np.arange(len(tied)) % 40 < 8)
     share = tied["tie"].groupby(tied["subset"]).mean().mean()
     report = report_of(tied, tie=rule)
-    text = printed(report)
+    text = printed_report(report)
     assert f"Ties\n{said}" in text and f"Ties are {said}." in " ".join(text.split())
     assert row(text, "Ties\n", "SugarCrepe macro of 2 caption choice") == [f"{100 * share:.1f}", f"({tied.tie.sum()})"]
     assert row(text, "Composition", "macro of 2")[2] == f"{50 + (50 * share if rule == 'half' else 0):.1f}"
-    assert "No ties" in printed(report_of(crepe("a", 0.5)))
+    assert "There are no ties" in printed_report(report_of(crepe("a", 0.5)))
 
 
 def test_what_was_skipped_or_is_missing_is_said_and_can_be_copied():
     table = crepe("a", 0.5)
     table = table[table["subset"] == "add"]
     report = report_of(table, skipped=SKIPPED, notes=["3 texts were cut"])
-    for text in (printed(report), markdown(report)):
+    for text in (printed_report(report), markdown(report)):
         assert "Winoground" in text and SKIPPED[0]["how_to_fix"] in text and "3 texts were cut" in text
         assert re.search(r"SugarCrepe.*macro of 2", text)
     assert re.search(r"SugarCrepe.*caption choice.*macro of 2.*swap", markdown(report))
@@ -188,7 +188,7 @@ def test_what_was_skipped_or_is_missing_is_said_and_can_be_copied():
 def test_an_evaluation_of_nothing_but_skipped_benchmarks_is_reported(tmp_path):
     empty = pd.concat([crepe("a", 0.5)]).iloc[:0]
     report = report_of(empty, models={"a": {"path": "a"}}, skipped=SKIPPED)
-    assert "Winoground" in printed(report) and "Winoground" in markdown(report)
+    assert "Winoground" in printed_report(report) and "Winoground" in markdown(report)
     write_evaluation(tmp_path, report)
     assert not (tmp_path / "figure.png").exists()
 
@@ -230,23 +230,23 @@ def test_files_are_written_and_read_back(tmp_path):
 
 
 def test_folders_that_hold_no_evaluation_are_refused_with_a_fix(tmp_path):
-    def refused(match):
+    def assert_refused(match):
         with pytest.raises(ValueError, match=match):
             read_evaluation(tmp_path)
 
-    refused(r"found no items\.parquet.*hfcomp evaluate")
+    assert_refused(r"found no items\.parquet.*hfcomp evaluate")
     write_table(tmp_path / "items.parquet", crepe("a", 0.5).drop(columns="aspect"))
-    refused(r"found no results\.json")
+    assert_refused(r"found no results\.json")
     (tmp_path / "results.json").write_text("{")
-    refused(r"results\.json: not JSON")
+    assert_refused(r"results\.json: not JSON")
     (tmp_path / "results.json").write_text(json.dumps({"schema_version": 99}))
-    refused("found schema_version 99")
+    assert_refused("found schema_version 99")
     (tmp_path / "results.json").write_text("[]")
-    refused("found no schema_version")
+    assert_refused("found no schema_version")
     write_results(tmp_path / "results.json", {"versions": VERSIONS, "results": []})
-    refused(r"items\.parquet: .*\['aspect'\]")
+    assert_refused(r"items\.parquet: .*\['aspect'\]")
     (tmp_path / "items.parquet").write_bytes(b"none")
-    refused(r"items\.parquet: not a Parquet file")
+    assert_refused(r"items\.parquet: not a Parquet file")
 
 
 @pytest.mark.parametrize(("models", "benchmarks"), [(1, 1), (6, 8)])

@@ -43,14 +43,14 @@ def benchmark(name: str = "odd", error: str = "", **settings) -> Benchmark:
 def test_wrong_data_of_others_is_skipped_unless_strict_and_ones_own_never(tmp_path):
     evaluator, wrong = Evaluator([].append), benchmark(error="row 3 has no caption", folder="shared")
     evaluator.load([wrong, benchmark("even")], strict=False)
-    assert [one.title for one in evaluator.loaded] == ["Even"]
+    assert [entry.title for entry in evaluator.loaded] == ["Even"]
     assert evaluator.skipped == [
         {"benchmark": "odd", "reason": "failed: row 3 has no caption", "how_to_fix": "Ask for it."}
     ]
-    with pytest.raises(ValueError, match="row 3 has no caption"):
+    with pytest.raises(ValueError, match="row 3 .*no caption"):
         evaluator.load([wrong])
     for name in ("odd", "shared"):
-        with pytest.raises(ValueError, match="row 3 has no caption"):
+        with pytest.raises(ValueError, match="row 3 .*no caption"):
             evaluator.load([wrong], Folders(own={name: tmp_path}), strict=False)
 
 
@@ -82,11 +82,11 @@ def test_what_is_cut_is_noted_once_for_a_benchmark_or_for_each_model_that_is_nam
 
 
 def test_folders_are_there_and_used():
-    with pytest.raises(ValueError, match="folders: found 'sugarcrepe=nowhere', expected NAME=DIR with a folder"):
+    with pytest.raises(ValueError, match="folders: found 'sugarcrepe=nowhere'.*NAME=DIR"):
         benchmark_images(["sugarcrepe"], {"sugarcrepe": "nowhere"})
-    with pytest.raises(ValueError, match="nowhere is not a folder"):
+    with pytest.raises(ValueError, match="nowhere .*not a folder"):
         benchmark_images(["sugarcrepe"], "nowhere")
     folders = data_folders({"odd": "/", "evn": "/"}, option="data")
     Evaluator([].append).load([benchmark(), benchmark("even")], folders)
-    with pytest.raises(ValueError, match="data: no requested benchmark has data named 'evn'. Did you mean 'even'"):
+    with pytest.raises(ValueError, match="data: .*'evn'.*'even'"):
         folders.check_used("data")

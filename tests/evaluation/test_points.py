@@ -23,31 +23,39 @@ ALPHAS = (0.0, 0.4, 1.0)
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
+def tuned_model(tmp_path_factory):
     return tiny.clip(tmp_path_factory.mktemp("tuned"), seed=1)
 
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory):
-    found = Evaluator(print)
-    found.load([SUGARCREPE], Folders(small_sugarcrepe.write(tmp_path_factory.mktemp("sugarcrepe"))))
-    found.load([one for one in sandbox_benchmarks(6) if one.name in ("sandbox_retrieval", "sandbox_zero_shot")])
-    return found
+    instance = Evaluator(print)
+    instance.load([SUGARCREPE], Folders(small_sugarcrepe.write(tmp_path_factory.mktemp("sugarcrepe"))))
+    instance.load(
+        [
+            benchmark
+            for benchmark in sandbox_benchmarks(6)
+            if benchmark.name in ("sandbox_retrieval", "sandbox_zero_shot")
+        ]
+    )
+    return instance
 
 
 @pytest.fixture
-def embedder(clip, tuned):
-    return PointsEmbedder(load_interpolation(clip, tuned), ALPHAS, AutoProcessor.from_pretrained(tuned), device="cpu")
+def embedder(clip, tuned_model):
+    return PointsEmbedder(
+        load_interpolation(clip, tuned_model), ALPHAS, AutoProcessor.from_pretrained(tuned_model), device="cpu"
+    )
 
 
-def test_a_point_scores_as_the_model_that_is_saved_of_it(clip, tuned, evaluator, embedder, tmp_path):
-    found = embedder.score(evaluator)
-    load_interpolation(clip, tuned).save(tmp_path / "point", 0.4)
-    AutoProcessor.from_pretrained(tuned).save_pretrained(tmp_path / "point")
-    alone = {0.0: clip, 0.4: tmp_path / "point", 1.0: tuned}
+def test_a_point_scores_as_the_model_that_is_saved_of_it(clip, tuned_model, evaluator, embedder, tmp_path):
+    scores = embedder.score(evaluator)
+    load_interpolation(clip, tuned_model).save(tmp_path / "point", 0.4)
+    AutoProcessor.from_pretrained(tuned_model).save_pretrained(tmp_path / "point")
+    alone = {0.0: clip, 0.4: tmp_path / "point", 1.0: tuned_model}
     tables = {alpha: evaluator(embed.Embedder(place, device="cpu")) for alpha, place in alone.items()}
     for alpha, expected in tables.items():
-        own = found[found["arm"] == point_name(alpha)].drop(columns="arm").reset_index(drop=True)
+        own = scores[scores["arm"] == point_name(alpha)].drop(columns="arm").reset_index(drop=True)
         assert own.equals(expected)
     assert not tables[0.0]["value"].equals(tables[1.0]["value"])
 

@@ -55,9 +55,9 @@ def test_many_labels_are_learned(fit):
     features, labels = many_labels(400, 4, seed=1)
     other, expected = many_labels(400, 4, seed=2)
     probe = fit(features, labels, classes=4)
-    found = average_precision(probe.scores(other), expected)
-    assert found.mean > 0.9
-    assert found.mean_chance < 0.4
+    precision = average_precision(probe.scores(other), expected)
+    assert precision.mean > 0.9
+    assert precision.mean_chance < 0.4
 
 
 @FITS
@@ -83,12 +83,12 @@ def test_constant_features_find_no_image(fit, many):
 @FITS
 def test_the_length_of_features_and_half_precision_have_no_say(fit):
     features, labels = narrow_cone(120, 3, seed=1)
-    one, other = fit(features, labels, classes=3), fit(1000 * features, labels, classes=3)
-    np.testing.assert_allclose(other.weight, one.weight, rtol=0.02, atol=0.02)
-    np.testing.assert_allclose(one.scores(7 * features), one.scores(features), rtol=1e-4, atol=1e-4)
+    first, second = fit(features, labels, classes=3), fit(1000 * features, labels, classes=3)
+    np.testing.assert_allclose(second.weight, first.weight, rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(first.scores(7 * features), first.scores(features), rtol=1e-4, atol=1e-4)
     half = fit(features.astype(np.float16), labels, classes=3)
     assert top_k(half.scores(features), labels).accuracy == pytest.approx(
-        top_k(one.scores(features), labels).accuracy, abs=0.03
+        top_k(first.scores(features), labels).accuracy, abs=0.03
     )
 
 
@@ -97,15 +97,15 @@ def test_the_length_of_features_and_half_precision_have_no_say(fit):
 def test_the_same_seed_gives_the_same_bits(fit, many):
     features, labels = many_labels(150, 3, seed=1) if many else narrow_cone(150, 3, seed=1)
     torch.manual_seed(0)
-    one = fit(features, labels, classes=3, seed=4)
+    first = fit(features, labels, classes=3, seed=4)
     state = torch.get_rng_state()
     torch.rand(3)
     with torch.no_grad():
         again = fit(features, labels, classes=3, seed=4)
     torch.manual_seed(0)
     assert torch.equal(state, torch.get_rng_state())  # the global random numbers are left alone
-    assert one.weight.tobytes() == again.weight.tobytes() and one.bias.tobytes() == again.bias.tobytes()
-    assert one.held_out == again.held_out
+    assert first.weight.tobytes() == again.weight.tobytes() and first.bias.tobytes() == again.bias.tobytes()
+    assert first.held_out == again.held_out
 
 
 def test_scores_are_made_in_parts_that_change_nothing(monkeypatch):
@@ -237,7 +237,7 @@ def test_vtab_1k_is_a_seeded_sample_with_200_held_out():
     assert (again == rows).all()
     assert (vtab_1k(5000, seed=2)[0] != rows).any()
     assert sorted(vtab_1k(1000)[0].tolist()) == list(range(1000))
-    with pytest.raises(ValueError, match="count: found 999 training images, expected at least 1,000"):
+    with pytest.raises(ValueError, match="count: found 999 .* 1,000"):
         vtab_1k(999)
 
 
@@ -245,17 +245,17 @@ def test_vtab_1k_is_a_seeded_sample_with_200_held_out():
 def test_a_class_that_training_lacks_is_refused_or_never_right(fit):
     features, labels = narrow_cone(90, 3, seed=1)
     labels = np.where(labels == 1, 4, labels)
-    with pytest.raises(ValueError, match=r"2 of 5 classes have no example in training: \[1, 3\]\. Number the classes"):
+    with pytest.raises(ValueError, match=r"2 of 5 classes .*: \[1, 3\]"):
         fit(features, labels, classes=5)
     probe = fit(features, labels, classes=5, allow_missing=True)
     assert not top_k(probe.scores(features), np.full(90, 3)).correct.any()
     assert top_k(probe.scores(features), labels).accuracy > 0.5
     features, labels = many_labels(90, 3, seed=1)
     labels[:, 0] = False
-    with pytest.raises(ValueError, match=r"1 of 3 classes have no example or no counterexample in training: \[0\]"):
+    with pytest.raises(ValueError, match=r"1 of 3 classes .*counterexample .*: \[0\]"):
         fit(features, labels, classes=3)
-    found = fit(features, labels, classes=3, allow_missing=True).scores(features)
-    assert np.isneginf(found[:, 0]).all() and np.isfinite(found[:, 1:]).all()
+    scores = fit(features, labels, classes=3, allow_missing=True).scores(features)
+    assert np.isneginf(scores[:, 0]).all() and np.isfinite(scores[:, 1:]).all()
 
 
 @FITS
@@ -271,7 +271,7 @@ def test_a_label_that_training_always_or_never_has_finds_no_image(fit):
 @FITS
 def test_errors_name_what_was_found(fit):
     features, labels = narrow_cone(30, 3, seed=1)
-    with pytest.raises(ValueError, match=r"labels: found the class \[2\] only"):
+    with pytest.raises(ValueError, match=r"labels: found .*\[2\] only"):
         fit(features, np.full(30, 2), classes=3)
     with pytest.raises(ValueError, match=r"features \(30, 24\) and labels \(29,\)"):
         fit(features, labels[1:], classes=3)
@@ -279,16 +279,16 @@ def test_errors_name_what_was_found(fit):
         fit(features, np.where(np.arange(30) == 7, 3, labels), classes=3)
     with pytest.raises(ValueError, match="labels: found float64"):
         fit(features, labels.astype(float), classes=3)
-    with pytest.raises(ValueError, match=r"labels: found bool \(30, 2\), expected bool \[n, 3\]"):
+    with pytest.raises(ValueError, match=r"labels: found bool \(30, 2\), .*\[n, 3\]"):
         fit(features, np.ones((30, 2), dtype=bool), classes=3)
-    with pytest.raises(ValueError, match="none of the 2 classes has both"):
+    with pytest.raises(ValueError, match="none of the 2 classes"):
         fit(features, np.ones((30, 2), dtype=bool), classes=2)
     for value, shown in ((np.nan, "nan"), (np.inf, "inf"), (0.0, "0")):
         broken = features.copy()
         broken[5] = value
-        with pytest.raises(ValueError, match=f"features, row 5: found length {shown}"):
+        with pytest.raises(ValueError, match=f"row 5: found length {shown}"):
             fit(broken, labels, classes=3)
-        with pytest.raises(ValueError, match=f"features, row 5: found length {shown}"):
+        with pytest.raises(ValueError, match=f"row 5: found length {shown}"):
             fit(features, labels, classes=3).scores(broken)
     with pytest.raises(ValueError, match=r"features \(30, 23\): expected \[n, 24\]"):
         fit(features, labels, classes=3).scores(features[:, 1:])
@@ -296,7 +296,7 @@ def test_errors_name_what_was_found(fit):
 
 def test_strengths_and_held_out_parts_that_do_not_fit_are_refused():
     features, labels = narrow_cone(30, 3, seed=1)
-    with pytest.raises(ValueError, match=r"weight_decay: found \[11.0\], expected one or several.* from 0 to 10"):
+    with pytest.raises(ValueError, match=r"weight_decay: found \[11.0\], .* 0 to 10"):
         fit_adamw10(features, labels, classes=3, weight_decay=11)
     with pytest.raises(ValueError, match=r"strength: found \[1.0, 1.0\]"):
         fit_lbfgs(features, labels, classes=3, strength=[1, 1])
@@ -304,11 +304,11 @@ def test_strengths_and_held_out_parts_that_do_not_fit_are_refused():
         fit_lbfgs(features, labels, classes=3, strength=[])
     with pytest.raises(ValueError, match="batch_size: found 0"):
         fit_adamw10(features, labels, classes=3, batch_size=0)
-    with pytest.raises(ValueError, match=r"held_out: found int64 \(30,\), expected bool \[30\]"):
+    with pytest.raises(ValueError, match=r"held_out: found int64 \(30,\), .*bool \[30\]"):
         fit_lbfgs(features, labels, classes=3, held_out=labels)
-    with pytest.raises(ValueError, match="found 0 of 30 images held out"):
+    with pytest.raises(ValueError, match="0 of 30 images held out"):
         fit_lbfgs(features, labels, classes=3, held_out=np.zeros(30, dtype=bool))
-    with pytest.raises(ValueError, match="remaining images have only one class"):
+    with pytest.raises(ValueError, match="only one class"):
         fit_adamw10(features, labels, classes=3, held_out=labels > 0, weight_decay=fits.DECAYS)
-    with pytest.raises(ValueError, match="no class has both positives and negatives there"):
+    with pytest.raises(ValueError, match="no class .*positives and negatives"):
         fit_lbfgs(*many_labels(30, 2, seed=1), classes=2, held_out=np.arange(30) == 3)

@@ -57,7 +57,7 @@ def test_a_masked_negative_does_not_count(generator):
 
 def group_match(image, caption, other_image, other_caption) -> GroupOutcome:
     """The four cosines of two images and their captions, as the protocol compares them."""
-    pairs = [(one, text) for text in (caption, other_caption) for one in (image, other_image)]
+    pairs = [(picture, text) for text in (caption, other_caption) for picture in (image, other_image)]
     return group.group_score(*(pair_scores(*pair) for pair in pairs))
 
 
@@ -89,7 +89,7 @@ def test_text_and_image_score_are_told_apart():
 
 
 def two_positive(generator, **changes) -> tuple[ChoiceOutcome, ChoiceOutcome]:
-    """What came of the choice by the image, and of that by the texts alone."""
+    """Outcomes of the choice by the image, and of the choice by the texts only."""
     names = ("image", "caption", "paraphrase", "negative")
     image, caption, paraphrase, negative = ({name: unit(generator, ITEMS, 16) for name in names} | changes).values()
     texts = (caption, paraphrase), (caption, negative), (paraphrase, negative)
@@ -136,7 +136,7 @@ def test_zero_shot_by_the_mean_of_prompts(generator):
     assert words.zero_shot(unit(generator, ITEMS, 16), classes, label).accuracy == pytest.approx(1 / 8, abs=0.02)
     constant = words.zero_shot(names[label], np.repeat(names[:1], 8, axis=0), label)
     assert constant.accuracy == 0.0 and constant.tie_rate == 1.0
-    with pytest.raises(ValueError, match="class 1 has no prompt"):
+    with pytest.raises(ValueError, match="class 1 .*no prompt"):
         words.class_embeddings(names[:2], [0, 2])
 
 
@@ -156,18 +156,18 @@ def test_rivals_are_of_hard_negative_groups_as_far_as_these_have_enough():
     group = list("aaabbccccddd")
     image = np.arange(12)
     hard = hard_images(group, [["b", "nobody"] if name == "a" else ["d"] for name in group], image)
-    assert [one.tolist() for one in (hard[0], hard[3])] == [[3, 4], [9, 10, 11]]
-    found = Candidates.of(group, image, hard)
+    assert [places.tolist() for places in (hard[0], hard[3])] == [[3, 4], [9, 10, 11]]
+    candidates = Candidates.of(group, image, hard)
     rows = np.arange(12)
-    rivals = found.rivals(rows, 2, seed=0)
+    rivals = candidates.rivals(rows, 2, seed=0)
     assert all(set(rivals[row]) == {3, 4} for row in range(3))
     assert all(set(rivals[row]) < {9, 10, 11} for row in range(3, 9))
-    many = found.rivals(rows, 4, seed=0)
+    many = candidates.rivals(rows, 4, seed=0)
     assert all({3, 4} < set(row) and set(row) - {3, 4} < set(range(5, 12)) for row in many[:3])
     assert all(len(set(row)) == 4 for row in many)
-    assert found.share_of_hard(rows[:3], 4) == 0.5 and found.share_of_hard(rows[:9], 2) == 1.0
+    assert candidates.share_of_hard(rows[:3], 4) == 0.5 and candidates.share_of_hard(rows[:9], 2) == 1.0
     # d names itself: no image of its own name
-    assert all(set(row).isdisjoint({9, 10, 11}) for row in many[9:]) and found.share_of_hard(rows[9:], 2) == 0.0
+    assert all(set(row).isdisjoint({9, 10, 11}) for row in many[9:]) and candidates.share_of_hard(rows[9:], 2) == 0.0
     # on a level where a and b are one concept, nothing of b is left
     wider = Candidates.of(["ab" if name in "ab" else name for name in group], image, hard)
     assert wider.rivals(rows[:3], 2, seed=0).min() > 4 and wider.excluded[0] == 4 and wider.others[0] == 7
@@ -176,22 +176,22 @@ def test_rivals_are_of_hard_negative_groups_as_far_as_these_have_enough():
 def test_level_retrieval_of_known_scorers(generator):
     names = [str(number % 40) for number in range(400)]
     image = unit(generator, 400, 16)
-    found, rows = Candidates.of(names), np.arange(400)
+    candidates, rows = Candidates.of(names), np.arange(400)
     own = unit(generator, 40, 64)
     alike = own[rows % 40]  # images of one name tie with each other and with no other
-    assert levels.level_retrieval(alike, alike, found, rows).accuracy == 1.0
-    assert levels.level_retrieval(-alike, alike, found, rows).accuracy == 0.0
+    assert levels.level_retrieval(alike, alike, candidates, rows).accuracy == 1.0
+    assert levels.level_retrieval(-alike, alike, candidates, rows).accuracy == 0.0
     same = np.repeat(image[:1], 400, 0)
-    constant = levels.level_retrieval(image, same, found, rows)
+    constant = levels.level_retrieval(image, same, candidates, rows)
     assert constant.accuracy == 0.0 and constant.tie_rate == 1.0
-    random = levels.level_retrieval(unit(generator, 400, 16), image, found, rows)
+    random = levels.level_retrieval(unit(generator, 400, 16), image, candidates, rows)
     assert random.accuracy == pytest.approx(1 / 391, abs=0.01)
-    assert levels.level_retrieval(alike[5:7], alike, found, rows[5:7]).correct.tolist() == [True, True]
+    assert levels.level_retrieval(alike[5:7], alike, candidates, rows[5:7]).correct.tolist() == [True, True]
 
 
 @pytest.mark.parametrize("count", [1, "every"])
 def test_candidates_are_two_or_more_or_all(count):
-    with pytest.raises(ValueError, match=f"candidates: found {count!r}, expected a number of at least 2, or 'all'"):
+    with pytest.raises(ValueError, match=f"candidates: found {count!r}, .* 2, or 'all'"):
         levels.LevelChoice(candidates=(2, count))
 
 

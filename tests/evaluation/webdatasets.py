@@ -23,7 +23,7 @@ TEST, TRAIN = 0, 255
 CLASS_NAMES = ("ball", "cone", "cube", "ring")
 
 
-def encoded(mark: int, seed: int, split: int = TEST, ending: str = "png") -> bytes:
+def encode_image(mark: int, seed: int, split: int = TEST, ending: str = "png") -> bytes:
     """An image of 4 x 4 whose first pixel holds `mark`, a number for `seed`, and its split."""
     pixels = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
     pixels[0, 0] = mark, seed % 256, split
@@ -48,7 +48,7 @@ def write_split(folder: Path, labels: Sequence[int], split: int, *, shards: int 
         members = {}
         for row in map(int, rows):
             members[f"s{row:07d}.cls"] = str(labels[row]).encode()
-            members[f"s{row:07d}.{ending}"] = encoded(labels[row], row + split * 1000, split, ending)
+            members[f"s{row:07d}.{ending}"] = encode_image(labels[row], row + split * 1000, split, ending)
         write_tar(folder / f"{number}.tar", members)
     (folder / "nshards.txt").write_text(f"{shards}\n")
 
@@ -78,14 +78,14 @@ class FirstPixelEncoder:
         self.of_text = of_text
 
     def index_images(self, images, *, column="image", progress=False) -> Indexed:
-        found = [None if cell is None else self.of_image(np.asarray(decode_image(cell))[0, 0]) for cell in images]
-        return _indexed(found)
+        vectors = [None if cell is None else self.of_image(np.asarray(decode_image(cell))[0, 0]) for cell in images]
+        return _index(vectors)
 
     def index_texts(self, texts, *, progress=False) -> Indexed:
-        return _indexed([self.of_text(text) for text in texts])
+        return _index([self.of_text(text) for text in texts])
 
 
-def _indexed(vectors: list[np.ndarray | None]) -> Indexed:
+def _index(vectors: list[np.ndarray | None]) -> Indexed:
     there = [vector is not None for vector in vectors]
     index = np.where(there, np.cumsum(there) - 1, -1).astype(np.int64)
     rows = np.array([vector for vector in vectors if vector is not None], dtype=np.float32)
@@ -108,26 +108,26 @@ def class_encoders(classes: Sequence[str] = CLASS_NAMES) -> dict[str, FirstPixel
     def text(prompt: str) -> np.ndarray:
         return one_hot(next(label for label, name in enumerate(classes) if name in prompt))
 
-    def shifted(pixel: np.ndarray) -> np.ndarray:
+    def shift(pixel: np.ndarray) -> np.ndarray:
         return one_hot((pixel[0] + (pixel[2] == TEST)) % len(classes))
 
     return {
         "perfect": FirstPixelEncoder(lambda pixel: one_hot(pixel[0]), text),
-        "inverted": FirstPixelEncoder(shifted, text),
+        "inverted": FirstPixelEncoder(shift, text),
         "constant": FirstPixelEncoder(lambda pixel: np.ones(8), lambda prompt: np.ones(8)),
         "random": FirstPixelEncoder(lambda pixel: random.normal(size=8), lambda prompt: random.normal(size=8)),
     }
 
 
 def check_known_encoders(benchmark, folder: Path, classes: Sequence[str]) -> None:
-    """Of 8 classes, equally often: a perfect encoder is always right, an inverted or constant one never."""
-    found = {name: means(benchmark, folder, encoder) for name, encoder in class_encoders(classes).items()}
-    assert list(found["perfect"]) == ["accuracy", "mean per class", "top-5 accuracy"]
-    assert set(found["perfect"].values()) == {1.0}
-    assert found["inverted"]["accuracy"] == found["inverted"]["mean per class"] == 0.0
-    assert set(found["constant"].values()) == {0.0}
-    assert found["random"]["accuracy"] == pytest.approx(1 / 8, abs=0.08)
-    assert found["random"]["top-5 accuracy"] == pytest.approx(5 / 8, abs=0.12)
+    """Checks 8 equally frequent classes: a perfect encoder is always right, an inverted or constant one never."""
+    results = {name: means(benchmark, folder, encoder) for name, encoder in class_encoders(classes).items()}
+    assert list(results["perfect"]) == ["accuracy", "mean per class", "top-5 accuracy"]
+    assert set(results["perfect"].values()) == {1.0}
+    assert results["inverted"]["accuracy"] == results["inverted"]["mean per class"] == 0.0
+    assert set(results["constant"].values()) == {0.0}
+    assert results["random"]["accuracy"] == pytest.approx(1 / 8, abs=0.08)
+    assert results["random"]["top-5 accuracy"] == pytest.approx(5 / 8, abs=0.12)
 
 
 def means(benchmark, folder: Path, encoder) -> dict[str, float]:

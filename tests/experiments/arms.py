@@ -15,8 +15,8 @@ from hfcomp.trainers.cost import StageSummary
 
 def arms_of(sweep: Sweep, folder: Path, steps: Callable[[str], int] = lambda name: 1) -> tuple[list[Arm], list[str]]:
     """The arms, none of which is trained, and the notes of the session; `steps` says what each arm would take."""
-    study, found = Study(sweep.recipe.experiment, open_session({}), None, folder, {"base": "any"}), []
+    study, arms = Study(sweep.recipe.experiment, open_session({}), None, folder, {"base": "any"}), []
     for arm in sweep_arms(sweep, study, first_rows(sweep, study.session)):
-        found.append(arm)
+        arms.append(arm)
         study.costs[arm.name] = StageSummary(arm.name, steps(arm.name), 1, 1, 1.0, 1.0, 1.0, 1.0, 0.0)
-    return found, study.session.notes
+    return arms, study.session.notes

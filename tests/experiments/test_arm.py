@@ -61,7 +61,7 @@ def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
     monkeypatch.setattr(data, "with_neighbors", lambda *_, **__: pytest.fail("encoded images"))
     monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))
     recipe = own("--overlap", "allow", "--batch_size", "128")
-    with pytest.raises(ValueError, match="180 images, fewer than the 256 .* Lower --batch_size to 90 or less"):
+    with pytest.raises(ValueError, match="180 images.* 256 .*--batch_size .* 90 "):
         data.load_rows(recipe, Session(state=_State()), [])
     few = ["--overlap", "allow", "--batch_size", "90", "--hard_images", "0"]
     assert len(data.load_rows(own(*few), Session(state=_State()), []).rows) == 180
@@ -70,5 +70,5 @@ def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
 def test_a_missing_column_is_named_before_neighbors_are_searched(monkeypatch):
     monkeypatch.setattr(data, "with_neighbors", lambda *_, **__: pytest.fail("encoded images"))
     monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))
-    with pytest.raises(ValueError, match="InfoNCETrainer needs the columns 'image', 'negative_captions'"):
+    with pytest.raises(ValueError, match="InfoNCETrainer .*'image', 'negative_captions'"):
         data.load_rows(own("--overlap", "allow"), Session(state=_State()), [])

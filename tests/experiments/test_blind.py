@@ -21,7 +21,7 @@ def test_the_sandbox_is_scored_by_the_rules_that_need_no_captions(evaluator):
     blind = score_blind_rules(ExperimentConfig(**FIELDS), evaluator)
     assert blind.rules == [CONSTANT, SHORTER, FULL_STOP]
     assert set(blind.skipped) == set(BIGRAMS) and "--blind_captions" in blind.skipped[BIGRAMS[0]]
-    assert set(blind.outcomes.table["benchmark"]) <= {one.benchmark.title for one in evaluator.loaded}
+    assert set(blind.outcomes.table["benchmark"]) <= {entry.benchmark.title for entry in evaluator.loaded}
 
 
 def test_captions_that_a_recipe_names_are_counted_and_wrong_ones_refused_before_training(evaluator, tmp_path):

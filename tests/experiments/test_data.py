@@ -54,7 +54,7 @@ def test_filtered_rows_are_counted(listing):
 
 
 def test_a_filter_on_a_missing_column_names_those_that_exist(listing):
-    with pytest.raises(ValueError, match="no column 'heldout'; it has: .*held_out"):
+    with pytest.raises(ValueError, match="'heldout'.*: .*held_out"):
         rows(listing, dataset_filter="heldout=false")
 
 
@@ -64,7 +64,7 @@ def test_captions_without_a_keyword_take_part_without_a_negative(listing):
     assert texts[1] == ""
     assert all(text and text != caption for text, caption in zip(texts[::2], dataset["caption"][::2], strict=True))
     assert dataset["negative_image"][:] == [None, None, None]
-    assert any("2 captions have a keyword" in line and "1 take part without" in line for line in logged)
+    assert any("2 captions have a keyword" in line and "1 are used without" in line for line in logged)
 
 
 def test_ratings_are_joined_to_keywords_and_missing_ones_counted(listing, tmp_path):
@@ -85,7 +85,7 @@ def test_a_row_without_any_caption_is_named(listing, captions):
     lines = [json.loads(line) for line in Path(listing).read_text().splitlines()]
     lines[1]["texts"] = captions
     Path(listing).write_text("\n".join(json.dumps(line) for line in lines))
-    with pytest.raises(ValueError, match="column 'caption', row 1: found .*, expected a text"):
+    with pytest.raises(ValueError, match="'caption', row 1: found .*text"):
         rows(listing)
 
 
@@ -107,7 +107,7 @@ def test_keyword_negatives_take_what_belongs_to_the_old_ones_with_them(tmp_path)
 
 
 def test_ratings_without_keywords_are_refused_with_the_way_out(listing, tmp_path):
-    with pytest.raises(ValueError, match="'negative_keywords', .*Set keyword_negatives"):
+    with pytest.raises(ValueError, match="'negative_keywords', .*keyword_negatives"):
         rows(listing, concreteness_ratings=str(tmp_path / "ratings.txt"))
 
 
@@ -155,9 +155,14 @@ def test_captions_without_a_keyword_are_left_out_and_told(listing):
     assert "2 captions have a keyword and got a negative; 1 are left out" in logged
 
 
+@pytest.mark.follows("hfcomp/experiments/data.py", "Choose other concepts, or set keyword_matching: extended")
 def test_no_caption_with_a_keyword_is_an_error_with_the_way_out(listing):
-    with pytest.raises(ValueError, match="no caption .* location.* keyword_matching: extended"):
-        rows(listing, keyword_negatives=["location"], keyword_captions_only=True, dataset_filter="held_out=true")
+    Path(listing).write_text(json.dumps({"image": "0.png", "texts": ["Dogs on a small hill."]}))
+    with pytest.raises(ValueError, match="no caption .* object.* keyword_matching: extended"):
+        rows(listing, keyword_negatives=["object"], keyword_captions_only=True)
+    for changes in ({"keyword_negatives": ["size"]}, {"keyword_matching": "extended"}):
+        dataset, _ = rows(listing, **{"keyword_negatives": ["object"], "keyword_captions_only": True, **changes})
+        assert len(dataset) == 1
 
 
 # Every caption
@@ -177,7 +182,7 @@ def test_every_caption_is_a_row_with_its_image(listing):
 def test_every_caption_gets_its_own_negative(listing):
     dataset, logged = rows(listing, captions="all", keyword_negatives=["object"])
     assert [row[0] != "" for row in dataset["negative_captions"]] == [True, False, True, True, False]
-    assert "3 captions have a keyword and got a negative; 2 take part without" in logged
+    assert "3 captions have a keyword and got a negative; 2 are used without one" in logged
     kept, logged = rows(listing, captions="all", keyword_negatives=["object"], keyword_captions_only=True)
     assert kept["caption"][:] == [ALL[0], ALL[2], ALL[3]]
     assert "3 captions have a keyword and got a negative; 2 are left out" in logged
@@ -211,7 +216,7 @@ def test_every_caption_needs_lists(tmp_path):
     tiny.image(0).save(tmp_path / "0.png")
     path = tmp_path / "one.jsonl"
     path.write_text(json.dumps({"image": "0.png", "texts": "Red is the ball."}))
-    with pytest.raises(ValueError, match="captions=all: column 'caption' contains Value.*expected lists of texts"):
+    with pytest.raises(ValueError, match="captions=all: .*'caption' .*Value"):
         rows(str(path), captions="all")
 
 
@@ -240,14 +245,14 @@ def test_rows_without_a_caption_in_the_file_are_left_out(tmp_path):
     dataset = training_rows(config, column_names={"image": "png"}, seed=0, log=logged.append)
     assert dataset["caption"][:] == ["a red dog"] and dataset["concepts"][:] == [["a red dog"]]
     assert [image.getpixel((0, 0))[0] for image in dataset["image"]] == [2]
-    assert any("1 rows have one; 2 have none and are left out" in line for line in logged)
+    assert any("1 rows have one; 2 have none" in line for line in logged)
     assert any("1 phrases from 1 captions" in line for line in logged)
 
 
 def test_fields_of_a_file_without_the_file_are_refused(listing):
-    with pytest.raises(ValueError, match="key_column .*captions_file, which is not set"):
+    with pytest.raises(ValueError, match="key_column .*captions_file.*not set"):
         rows(listing, key_column="url")
-    with pytest.raises(ValueError, match="captions_file .*sandbox, whose rows already have .* captions"):
+    with pytest.raises(ValueError, match="captions_file .*sandbox.* captions"):
         sandbox(captions_file="short.csv")
 
 
@@ -287,10 +292,10 @@ def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
 def test_concepts_that_cannot_be_made_are_refused(listing):
     with pytest.raises(ValueError, match="parser 'stanza'"):
         rows(listing, concept_parser="stanza")
-    with pytest.raises(ValueError, match="concept_parser .*sandbox, whose rows already have concepts"):
+    with pytest.raises(ValueError, match="concept_parser .*sandbox.*concepts"):
         sandbox(concept_parser="rules")
     Path(listing).write_text(json.dumps({"image": "0.png", "texts": "hello"}))
-    with pytest.raises(ValueError, match="no noun phrase in any of the 1 captions"):
+    with pytest.raises(ValueError, match="no noun phrase .* 1 captions"):
         rows(listing, concept_parser="rules")
 
 
@@ -337,18 +342,16 @@ def test_human_ratings_of_the_sandbox_come_from_the_file_and_words_that_it_lacks
 
 @pytest.mark.follows("hfcomp/experiments/experiment_config.py", "Pass --concreteness_ratings FILE.")
 def test_human_ratings_without_their_file_say_how_to_give_it(tmp_path):
-    with pytest.raises(ValueError, match=r"ratings: human needs .* --concreteness_ratings FILE\. Get the"):
+    with pytest.raises(ValueError, match=r"ratings: human .* --concreteness_ratings FILE"):
         sandbox(ratings="human")
     recipe = read_recipe("slipform", ["--ratings", "human", "--concreteness_ratings", norms(tmp_path)])
     assert recipe.experiment.joins_ratings
 
 
 def test_ratings_are_of_the_sandboxs_own_negatives(listing):
-    with pytest.raises(ValueError, match="ratings shapes sandbox rows, not those of"):
+    with pytest.raises(ValueError, match="ratings .*not those of"):
         rows(listing, ratings="synthetic")
-    with pytest.raises(
-        ValueError, match="ratings shapes the sandbox's own negatives, which keyword_negatives replaces"
-    ):
+    with pytest.raises(ValueError, match="ratings .*keyword_negatives"):
         sandbox(ratings="synthetic", keyword_negatives=["color"])
 
 
@@ -372,8 +375,8 @@ def test_captions_over_the_limits_get_no_negative_and_no_concept_and_are_reporte
     path = tmp_path / "long.jsonl"
     path.write_text("\n".join(json.dumps({"image": f"{i}.png", "texts": text}) for i, text in enumerate(texts)))
     dataset, logged = rows(str(path), keyword_negatives=["color"])
-    assert [bool(one[0]) for one in dataset["negative_captions"]] == [True, False]
-    assert any("1 of these were not searched for keywords; the first is row 1: caption too" in one for one in logged)
+    assert [bool(texts[0]) for texts in dataset["negative_captions"]] == [True, False]
+    assert any("row 1: caption too" in line for line in logged)
     dataset, logged = rows(str(path), concept_parser="rules")
     assert dataset["concepts"][:] == [["a red dog"], []]
-    assert any("1 captions are too long or not valid Unicode" in one for one in logged)
+    assert any("1 captions are too long or not valid Unicode" in line for line in logged)

@@ -29,9 +29,9 @@ def words(folder: Path, **changes: object) -> list[str]:
 @pytest.fixture
 def studies(monkeypatch) -> list[DryRun]:
     """The dry runs of a test, as they stand when they print."""
-    found: list[DryRun] = []
-    monkeypatch.setattr(DryRun, "_print", lambda study, show=DryRun._print: (found.append(study), show(study)))
-    return found
+    runs: list[DryRun] = []
+    monkeypatch.setattr(DryRun, "_print", lambda study, show=DryRun._print: (runs.append(study), show(study)))
+    return runs
 
 
 def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
@@ -59,8 +59,8 @@ def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
 def test_half_precision_is_planned_without_a_gpu(studies, tmp_path, capsys):
     given = words(tmp_path / "run", controls="none", max_steps=2, bf16="true")
     command.main("slipform", [*given, "--dry_run"])
-    assert "the dry run times fp32 on the CPU instead of bf16" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="bf16=True, but no GPU is visible"):
+    assert "fp32 on the CPU instead of bf16" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="bf16=True.*no GPU"):
         command.main("slipform", given)
 
 
@@ -70,7 +70,7 @@ def test_it_counts_the_points_of_the_forgetting_guard(studies, tmp_path):
     (study,) = studies
     models = 3  # base, same-batch, Slipform
     assert len(study.scored) == models + 2 * 11 and study.guarded == 2
-    weights = {one.weights for one in study.timings.values()}
+    weights = {timing.weights for timing in study.timings.values()}
     assert len(weights) == 1 and study.needed >= (models + 2) * weights.pop()
 
 
@@ -104,18 +104,18 @@ def test_a_batch_that_does_not_fit_names_the_way_out(tmp_path, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(CementTrainer, "compute_loss", full)
-    with pytest.raises(ValueError, match="Slipform: batch_size=16 .*memory of cpu.*mini_batch_size"):
+    with pytest.raises(ValueError, match="batch_size=16 .*cpu.*mini_batch_size"):
         run(read_recipe("slipform", words(tmp_path / "run")), DryRun)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_is_too_small_is_an_error_after_the_numbers(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(dry_run.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(OSError, match="0.00 GiB are free.*--output_dir"):
+    with pytest.raises(OSError, match="0.00 GiB .*--output_dir"):
         run(read_recipe("slipform", words(tmp_path / "run")), DryRun)
     assert "Slipform: dry run" in capsys.readouterr().out
 
 
 def test_what_is_wrong_with_the_data_is_said_as_by_the_run(tmp_path):
-    with pytest.raises(ValueError, match="fewer than one batch of 128"):
+    with pytest.raises(ValueError, match="one batch of 128"):
         run(read_recipe("slipform", words(tmp_path / "run", batch_size=128)), DryRun)

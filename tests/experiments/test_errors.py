@@ -22,7 +22,7 @@ BENCHMARK = ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrep
 
 
 @pytest.fixture
-def refused(tmp_path, monkeypatch):
+def refusal_line(tmp_path, monkeypatch):
     """The line that a command ends in; nothing but what was there before lies in its folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study, "run_folder", lambda *_, **__: pytest.fail("took a folder"))
@@ -61,9 +61,9 @@ def refused(tmp_path, monkeypatch):
         ("column_names: {caption: 3}", ["mine.yaml: column_names: caption", "3", "a text"]),
     ],
 )
-def test_a_recipe_that_is_wrong(refused, tmp_path, changed, facts):
+def test_a_recipe_that_is_wrong(refusal_line, tmp_path, changed, facts):
     (tmp_path / "mine.yaml").write_text(RECIPE + changed + "\n")
-    said = refused("mine.yaml")
+    said = refusal_line("mine.yaml")
     assert all(fact in said for fact in facts), said
 
 
@@ -76,18 +76,18 @@ def test_a_recipe_that_is_wrong(refused, tmp_path, changed, facts):
         ("", ["mine.yaml: batch_size is missing"]),
     ],
 )
-def test_the_size_of_a_batch(refused, tmp_path, line, facts):
+def test_the_size_of_a_batch(refusal_line, tmp_path, line, facts):
     (tmp_path / "mine.yaml").write_text(RECIPE.replace("batch_size: 4", line))
-    said = refused("mine.yaml")
+    said = refusal_line("mine.yaml")
     assert all(fact in said for fact in facts), said
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/evil", "a/b", "base", "BASE", "evaluation", "plain", "shuffled"])
-def test_a_method_is_a_plain_name_that_means_nothing_else(refused, tmp_path, name):
-    said = refused("slipform", "--method", name)
+def test_a_method_is_a_plain_name_that_means_nothing_else(refusal_line, tmp_path, name):
+    said = refusal_line("slipform", "--method", name)
     assert f"--method: {name!r}" in said and ("not a plain name" in said or "is reserved" in said)
     (tmp_path / "mine.yaml").write_text(RECIPE.replace("Mine", name))
-    assert f"mine.yaml: method: {name!r}" in refused("mine.yaml")
+    assert f"mine.yaml: method: {name!r}" in refusal_line("mine.yaml")
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_method_is_a_plain_name_that_means_nothing_else(refused, tmp_path, nam
         ("concepts: {a: [1]}\naccuracy: x\nretrieval: {}", ["accuracy: found 'x', expected {benchmark: ..., metric:"]),
     ],
 )  # fmt: skip
-def test_a_sweep_or_study_that_is_wrong(refused, tmp_path, file, facts):
+def test_a_sweep_or_study_that_is_wrong(refusal_line, tmp_path, file, facts):
     (tmp_path / "x.yaml").write_text(file)
-    said = refused("slipform", "--report", "x.yaml")
+    said = refusal_line("slipform", "--report", "x.yaml")
     assert all(fact in said for fact in facts), said
 
 
@@ -146,8 +146,8 @@ def test_a_sweep_or_study_that_is_wrong(refused, tmp_path, file, facts):
         (["--evaluation", "own", "--evaluation_dataset", "no.csv"], ["evaluation_dataset=no.csv: no such file"]),
     ],
 )  # fmt: skip
-def test_a_command_line_that_is_wrong(refused, words, facts):
-    said = refused("slipform", *words)
+def test_a_command_line_that_is_wrong(refusal_line, words, facts):
+    said = refusal_line("slipform", *words)
     assert all(fact in said for fact in facts) and "Hub" not in said, said
 
 
@@ -172,21 +172,21 @@ SMALL = ["--controls", "none", "--max_steps", "1", "--evaluation_items", "2", "-
         ),
     ],
 )
-def test_what_rows_lack_is_named(refused, recipe, without, words, facts):
+def test_what_rows_lack_is_named(refusal_line, recipe, without, words, facts):
     rows = tiny.pairs(8)
     rows.remove_columns([without] if without else []).to_parquet("rows.parquet")
     neighbors = ["--hard_images", "0", "--num_neighbors", "0"] if recipe == "negclip" else []
-    said = refused(recipe, "--dataset", "rows.parquet", *SMALL, *neighbors, *words)
+    said = refusal_line(recipe, "--dataset", "rows.parquet", *SMALL, *neighbors, *words)
     assert all(fact in said for fact in facts), said
 
 
 @pytest.mark.parametrize("what", ["report", "study"])
-def test_what_the_rows_of_a_plan_lack_is_named(refused, tmp_path, what):
+def test_what_the_rows_of_a_plan_lack_is_named(refusal_line, tmp_path, what):
     tiny.pairs(8).remove_columns("caption").to_parquet("rows.parquet")
     plans = {"report": SWEEP, "study": "concepts: {color: [1]}\n" + STUDY}
     (tmp_path / "x.yaml").write_text(plans[what])
     recipe, words = {"report": ("dcl", SMALL), "study": ("hard_negatives", SMALL[4:])}[what]
-    said = refused(recipe, "--dataset", "rows.parquet", *words, "--report", "x.yaml")
+    said = refusal_line(recipe, "--dataset", "rows.parquet", *words, "--report", "x.yaml")
     assert "'caption'" in said, said
 
 
@@ -209,24 +209,24 @@ def test_what_the_rows_of_a_plan_lack_is_named(refused, tmp_path, what):
         ("ranges: {}\n", ["--search mine"]),
     ],
 )
-def test_a_file_that_is_no_recipe(refused, tmp_path, content, facts):
+def test_a_file_that_is_no_recipe(refusal_line, tmp_path, content, facts):
     (tmp_path / "mine.yaml").write_text(content)
-    said = refused("slipform", "--config", "mine.yaml")
+    said = refusal_line("slipform", "--config", "mine.yaml")
     assert "mine.yaml" in said and all(fact in said for fact in facts), said
 
 
 @pytest.mark.parametrize("option", ["--config", "--report", "--search"])
-def test_a_folder_is_no_file(refused, tmp_path, option):
+def test_a_folder_is_no_file(refusal_line, tmp_path, option):
     (tmp_path / "folder").mkdir()
-    assert "folder" in refused("slipform", option, "folder")
-    assert "gone.yaml" in refused("slipform", option, "gone.yaml")
+    assert "folder" in refusal_line("slipform", option, "folder")
+    assert "gone.yaml" in refusal_line("slipform", option, "gone.yaml")
 
 
 @pytest.mark.parametrize(("name", "fact"), [("rows.parquet", "magic bytes"), ("rows.jsonl", "JSON parse error")])
-def test_a_damaged_file_is_one_line_and_nothing_else_on_stderr(refused, tmp_path, capfd, name, fact):
+def test_a_damaged_file_is_one_line_and_nothing_else_on_stderr(refusal_line, tmp_path, capfd, name, fact):
     (tmp_path / name).write_text('{"caption": 1}\n{\n')
     datasets.enable_progress_bars()
-    said = refused("dcl", "--dataset", name, *SMALL)
+    said = refusal_line("dcl", "--dataset", name, *SMALL)
     assert name in said and fact in said
     assert capfd.readouterr().err == ""
 
@@ -238,24 +238,26 @@ def test_half_precision_on_the_cpu_trains_where_it_is_asked_for(clip, tmp_path, 
     assert cost.steps == 1 and math.isfinite(cost.loss)
 
 
-def test_half_precision_without_a_gpu(refused, monkeypatch):
+def test_half_precision_without_a_gpu(refusal_line, monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
-    said = refused("slipform", "--bf16", "true")
+    said = refusal_line("slipform", "--bf16", "true")
     assert "bf16=True" in said and "--use_cpu true" in said
 
 
-def test_a_model_of_the_hub_that_cannot_be_reached_is_named_with_the_reason(refused, monkeypatch):
+def test_a_model_of_the_hub_that_cannot_be_reached_is_named_with_the_reason(refusal_line, monkeypatch):
     def unreachable(place: str) -> None:
         raise OSError("We couldn't connect to 'https://huggingface.co'\nto load the files.")
 
     monkeypatch.setattr(prepare, "load_config", unreachable)
-    said = refused("slipform", "--config", "slipform/vit_b32_coco", "--dataset", "org/rows", "--model", "org/model")
+    said = refusal_line(
+        "slipform", "--config", "slipform/vit_b32_coco", "--dataset", "org/rows", "--model", "org/model"
+    )
     assert "model=org/model: no such local folder, and from the Hub: We couldn't connect" in said
 
 
-def test_a_package_that_is_not_installed_is_named(refused, monkeypatch):
+def test_a_package_that_is_not_installed_is_named(refusal_line, monkeypatch):
     monkeypatch.setattr("hfcomp.experiments.studies.plan_files.find_spec", lambda name: None)
-    assert "pip install 'hfcomp[search]'" in refused("clear_glass", "--search")
+    assert "pip install 'hfcomp[search]'" in refusal_line("clear_glass", "--search")
 
 
 @pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), RuntimeError("x"), AssertionError("x")])

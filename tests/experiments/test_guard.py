@@ -39,31 +39,31 @@ def run(folder, *extra: str, guarded: bool = True, **changes: object):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_run(tmp_path_factory):
     torch.set_num_threads(1)
     return run(tmp_path_factory.mktemp("runs") / "slipform")
 
 
-def test_the_chosen_points_of_method_and_same_batch_are_plain_models_with_their_record(finished):
+def test_the_chosen_points_of_method_and_same_batch_are_plain_models_with_their_record(finished_run):
     for name in ("method-guarded", "controls/same-batch-guarded"):
-        _, info = CLIPModel.from_pretrained(finished / name, output_loading_info=True)
+        _, info = CLIPModel.from_pretrained(finished_run / name, output_loading_info=True)
         assert not info["missing_keys"] and not info["unexpected_keys"]
-        CLIPProcessor.from_pretrained(finished / name)
-        record = read_checked(finished / name / RECORD_FILE, "")
+        CLIPProcessor.from_pretrained(finished_run / name)
+        record = read_checked(finished_run / name / RECORD_FILE, "")
         assert record["chosen"]["on"] == "scenes with another seed (1000) than the report's"
         assert len(record["chosen"]["points"]) == 11
-        chosen = {one["alpha"]: one for one in record["chosen"]["points"]}[record["alpha"]]
+        chosen = {point["alpha"]: point for point in record["chosen"]["points"]}[record["alpha"]]
         assert not chosen["dominated"]
 
 
-def test_they_are_lines_of_the_report_with_intervals_and_differences(finished):
-    results = json.loads((finished / "results.json").read_text())
+def test_they_are_lines_of_the_report_with_intervals_and_differences(finished_run):
+    results = json.loads((finished_run / "results.json").read_text())
     for line in results["results"]:
         assert list(line["models"]) == MODELS
         assert list(line["differences"]["Slipform guarded"]) == MODELS[:-2]
     assert set(primary_of(results["results"])["models"]["Slipform guarded"]) >= {"low", "high"}
     assert list(results["guard"]["models"]) == ["same-batch guarded", "Slipform guarded"]
-    report = (finished / "report.md").read_text()
+    report = (finished_run / "report.md").read_text()
     alpha = results["guard"]["models"]["Slipform guarded"]["alpha"]
     guarded = next(sentence for sentence in results["verdict"] if sentence.startswith("Guarded"))
     assert guarded.startswith(f"Guarded (alpha {alpha:g}) on this seed: sandbox: macro of 5 subsets group ")
@@ -73,50 +73,53 @@ def test_they_are_lines_of_the_report_with_intervals_and_differences(finished):
     assert "chosen" in report.partition("## Forgetting guard")[2]
 
 
-def test_each_chosen_model_has_a_card_with_its_own_numbers(finished):
-    results = json.loads((finished / "results.json").read_text())
+def test_each_chosen_model_has_a_card_with_its_own_numbers(finished_run):
+    results = json.loads((finished_run / "results.json").read_text())
     names = {"method-guarded": "Slipform guarded", "controls/same-batch-guarded": "same-batch guarded"}
     for folder, name in names.items():
-        card = ModelCard.load(finished / folder / "README.md")
-        record, found = read_checked(finished / folder / RECORD_FILE, ""), card.data.eval_results
-        scored = {(one.dataset_name, one.dataset_config, one.metric_name): one.metric_value for one in found}
+        card = ModelCard.load(finished_run / folder / "README.md")
+        record, eval_results = read_checked(finished_run / folder / RECORD_FILE, ""), card.data.eval_results
+        scored = {
+            (result.dataset_name, result.dataset_config, result.metric_name): result.metric_value
+            for result in eval_results
+        }
         for line in results["results"]:
             key = (f"{line['benchmark']} (synthetic)", line["subset"], line["metric"])
             assert scored[key] == round(line["models"][name]["value"], 4)
         assert f"# {name}" in card.text and f"Alpha is {record['alpha']:g}" in card.text
         assert results["models"][name]["weights"] in card.text
         assert "scenes with another seed (1000)" in card.text and "wortsman2022robust" in card.text
-    assert "CementTrainer" in (finished / "method-guarded/README.md").read_text()
-    control = (finished / "controls/same-batch-guarded/README.md").read_text()
+    assert "CementTrainer" in (finished_run / "method-guarded/README.md").read_text()
+    control = (finished_run / "controls/same-batch-guarded/README.md").read_text()
     assert "`InfoNCETrainer`" in control and "im2026concretejungle" not in control.partition("## Citation")[2]
-    assert "# Slipform\n" in (finished / "method/README.md").read_text()
+    assert "# Slipform\n" in (finished_run / "method/README.md").read_text()
 
 
-def test_no_item_that_chose_is_reported(finished):
+def test_no_item_that_chose_is_reported(finished_run):
     items, chose = (
-        pd.read_parquet(finished / name) for name in ("items.parquet", "evaluation/guard/Slipform.parquet")
+        pd.read_parquet(finished_run / name) for name in ("items.parquet", "evaluation/guard/Slipform.parquet")
     )
     assert not set(items["image_id"]) & set(chose["image_id"])
     assert set(chose["arm"]) == {f"alpha {index / 10:g}" for index in range(11)}
 
 
 @pytest.mark.slow
-def test_a_finished_run_is_guarded_later_and_nothing_is_trained_again(finished, tmp_path):
+def test_a_finished_run_is_guarded_later_and_nothing_is_trained_again(finished_run, tmp_path):
     folder = run(tmp_path / "slipform", guarded=False)
     trained = (folder / "method/model.safetensors").stat().st_mtime_ns
     assert run(tmp_path / "slipform") == folder
     assert (folder / "method/model.safetensors").stat().st_mtime_ns == trained
-    same = [json.loads((one / "results.json").read_text())["guard"] for one in (folder, finished)]
+    same = [json.loads((path / "results.json").read_text())["guard"] for path in (folder, finished_run)]
     assert same[0] == same[1]
 
 
 @pytest.mark.slow
-def test_points_that_are_scored_are_not_scored_again(finished, monkeypatch):
-    (finished / "finished").unlink()
-    before = json.loads((finished / "results.json").read_text())["results"]
+def test_points_that_are_scored_are_not_scored_again(finished_run, monkeypatch):
+    (finished_run / "finished").unlink()
+    before = json.loads((finished_run / "results.json").read_text())["results"]
     monkeypatch.setattr(points.PointsEmbedder, "score", None)
-    run(finished)
-    assert json.loads((finished / "results.json").read_text())["results"] == before
+    run(finished_run)
+    assert json.loads((finished_run / "results.json").read_text())["results"] == before
 
 
 @pytest.mark.slow
@@ -143,13 +146,13 @@ def test_benchmarks_that_choose_are_loaded_before_anything_is_trained(tmp_path):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novel", guarded=False)
     with pytest.raises(ValueError, match="general ability .*coco2017_retrieval"):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novel")
-    with pytest.raises(ValueError, match="unknown benchmark 'sandbox_novl'"):
+    with pytest.raises(ValueError, match="'sandbox_novl'"):
         run(tmp_path / "run", "--guard_benchmarks", "sandbox_novl")
     assert not (tmp_path / "run").exists()
 
 
-def test_images_of_the_report_choose_nothing(finished):
-    scored = pd.read_parquet(finished / "evaluation/base.parquet").assign(arm="base")
+def test_images_of_the_report_choose_nothing(finished_run):
+    scored = pd.read_parquet(finished_run / "evaluation/base.parquet").assign(arm="base")
     session = Session(PartialState(cpu=True))
     rest = scored["image_id"] != scored["image_id"].iloc[0]
     known = set(scored["image_id"][rest])
@@ -169,5 +172,5 @@ def test_a_photograph_of_the_report_chooses_nothing_under_another_name():
 
 
 def test_a_plan_has_no_guard(tmp_path):
-    with pytest.raises(ValueError, match=re.escape("forgetting_guard works only for a single run")):
+    with pytest.raises(ValueError, match=re.escape("forgetting_guard .*single run")):
         read_plan("slipform", ["--report", "margins", "--forgetting_guard"])

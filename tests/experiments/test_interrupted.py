@@ -140,13 +140,13 @@ def test_a_run_killed_in_every_part_is_finished_by_the_same_command(child, whole
 
 
 def assert_same_numbers(folder: Path, other: Path) -> None:
-    one, two = (json.loads((path / "results.json").read_text()) for path in (folder, other))
-    assert [line["models"] for line in one["results"]] == [line["models"] for line in two["results"]]
-    weights = [{name: facts["weights"] for name, facts in each["models"].items()} for each in (one, two)]
+    first, second = (json.loads((path / "results.json").read_text()) for path in (folder, other))
+    assert [line["models"] for line in first["results"]] == [line["models"] for line in second["results"]]
+    weights = [{name: facts["weights"] for name, facts in each["models"].items()} for each in (first, second)]
     assert weights[0] == weights[1] and list(weights[0]) == list(MODELS)
-    assert one["notes"] == two["notes"]
+    assert first["notes"] == second["notes"]
     for key in ("name", "steps", "images", "texts", "loss"):
-        assert [stage[key] for stage in one["stages"]] == [stage[key] for stage in two["stages"]], key
+        assert [stage[key] for stage in first["stages"]] == [stage[key] for stage in second["stages"]], key
     pd.testing.assert_frame_equal(*(pd.read_parquet(path / "items.parquet") for path in (folder, other)))
 
 
@@ -159,81 +159,81 @@ def test_a_run_leaves_checkpoints_that_can_be_continued(whole):
 GIVEN = {"max_steps": 4, "seed": 1, "logging_steps": 3}
 
 
-def unfinished(folder: Path, **values: object) -> Path:
+def write_unfinished(folder: Path, **values: object) -> Path:
     folder.mkdir()
     (folder / CONFIG_FILE).write_text(yaml.safe_dump({**GIVEN, "output_dir": str(folder), **values}))
     return folder
 
 
-def finished(folder: Path, **values: object) -> Path:
-    (unfinished(folder, **values) / FINISHED_FILE).touch()
+def write_finished(folder: Path, **values: object) -> Path:
+    (write_unfinished(folder, **values) / FINISHED_FILE).touch()
     return folder
 
 
-def chosen(wanted: Path, **values: object) -> tuple[Path, list[str]]:
+def choose_folder(wanted: Path, **values: object) -> tuple[Path, list[str]]:
     lines, given = [], {**GIVEN, **values}
-    with run_folder(wanted, given, lines.append, may_change=study.may_change, wants_more=lambda path: False) as folder:
+    how = {"may_change": study.may_change_on_resume, "wants_more": lambda path: False}
+    with run_folder(wanted, given, lines.append, **how) as folder:
         assert given["output_dir"] == str(folder)
         assert yaml.safe_load((folder / CONFIG_FILE).read_text()) == given
     return folder, lines
 
 
 def test_a_new_run_takes_the_folder_it_asks_for(tmp_path):
-    assert chosen(tmp_path / "deep" / "run") == (tmp_path / "deep" / "run", [])
+    assert choose_folder(tmp_path / "deep" / "run") == (tmp_path / "deep" / "run", [])
 
 
 def test_an_unfinished_run_goes_on_wherever_its_folder_is(tmp_path):
-    finished(tmp_path / "run")
-    second = unfinished(tmp_path / "run-2")
-    assert chosen(tmp_path / "run") == (second, [f"resuming the unfinished run in {second}"])
+    write_finished(tmp_path / "run")
+    second = write_unfinished(tmp_path / "run-2")
+    assert choose_folder(tmp_path / "run") == (second, [f"resuming the unfinished run in {second}"])
 
 
 def test_what_changes_no_weight_may_differ(tmp_path):
-    folder = unfinished(tmp_path / "run")
+    folder = write_unfinished(tmp_path / "run")
     changes = {"logging_steps": 1, "evaluation_items": 9, "mini_batch_size": 2, "dataloader_num_workers": 1}
-    assert chosen(folder, **changes)[0] == folder
+    assert choose_folder(folder, **changes)[0] == folder
 
 
 def test_a_finished_run_is_left_alone(tmp_path):
-    before = (finished(tmp_path / "run") / CONFIG_FILE).stat().st_mtime_ns
-    assert chosen(tmp_path / "run") == (tmp_path / "run-2", [])
+    before = (write_finished(tmp_path / "run") / CONFIG_FILE).stat().st_mtime_ns
+    assert choose_folder(tmp_path / "run") == (tmp_path / "run-2", [])
     assert (tmp_path / "run" / CONFIG_FILE).stat().st_mtime_ns == before
 
 
 def test_a_finished_run_that_wants_more_goes_on_and_is_unfinished_till_its_end(tmp_path):
-    lines, folder = [], finished(tmp_path / "run")
-    with run_folder(
-        folder, dict(GIVEN), lines.append, may_change=study.may_change, wants_more=lambda path: path == folder
-    ) as taken:
+    lines, folder = [], write_finished(tmp_path / "run")
+    how = {"may_change": study.may_change_on_resume, "wants_more": lambda path: path == folder}
+    with run_folder(folder, dict(GIVEN), lines.append, **how) as taken:
         assert taken == folder and not (folder / FINISHED_FILE).exists()
     assert lines == [f"resuming the finished run in {folder}"]
 
 
 @pytest.mark.parametrize("change", ["max_steps: 4 -> 5", "seed: 1 -> 2", "dataloader_drop_last: None -> False"])
 def test_an_unfinished_run_of_other_values_is_left_alone_and_logged(tmp_path, change):
-    folder = unfinished(tmp_path / "run")
+    folder = write_unfinished(tmp_path / "run")
     name, _, value = change.partition(": ")
-    taken, lines = chosen(folder, **{name: yaml.safe_load(value.rpartition(" ")[2].lower())})
+    taken, lines = choose_folder(folder, **{name: yaml.safe_load(value.rpartition(" ")[2].lower())})
     assert taken == tmp_path / "run-2"
     assert lines == [f"{folder} holds an unfinished run with other values ({change}); leaving it untouched"]
 
 
 def test_a_run_that_is_going_on_is_left_alone_and_logged(tmp_path, monkeypatch):
     monkeypatch.setattr(run_folders, "PATIENCE", 0.1)
-    folder = unfinished(tmp_path / "run")
+    folder = write_unfinished(tmp_path / "run")
     with FileLock(folder / LOCK_FILE):
-        taken, lines = chosen(folder)
+        taken, lines = choose_folder(folder)
     assert taken == tmp_path / "run-2"
     assert lines[-1] == f"{folder} is in use by another process; leaving it untouched"
-    assert chosen(folder)[0] == folder
+    assert choose_folder(folder)[0] == folder
 
 
 def test_the_folder_is_held_until_the_run_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(run_folders, "PATIENCE", 0.1)
     with run_folder(
-        tmp_path / "run", dict(GIVEN), print, may_change=study.may_change, wants_more=lambda path: False
+        tmp_path / "run", dict(GIVEN), print, may_change=study.may_change_on_resume, wants_more=lambda path: False
     ) as first:
-        assert chosen(tmp_path / "run")[0] == tmp_path / "run-2" != first
+        assert choose_folder(tmp_path / "run")[0] == tmp_path / "run-2" != first
 
 
 def test_stored_outcomes_are_of_the_same_weights_and_the_same_evaluation(clip, tmp_path):

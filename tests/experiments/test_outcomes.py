@@ -25,10 +25,10 @@ def test_a_damaged_file_is_reported_and_scored_again(tmp_path):
         damaged = bytearray(whole)
         damaged[place // 8] ^= 1 << place % 8
         path.write_bytes(damaged)
-        found = read_stored(path, STAMP, lines.append)
-        if found is None:
+        stored_table = read_stored(path, STAMP, lines.append)
+        if stored_table is None:
             again += lines == [f"{path} is damaged: scoring its outcomes again"]
         else:
-            pd.testing.assert_frame_equal(found, expected)
+            pd.testing.assert_frame_equal(stored_table, expected)
             assert lines == ["two rows were left out"], place
     assert again > 50

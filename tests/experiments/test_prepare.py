@@ -60,12 +60,12 @@ def test_benchmarks_are_scored_beside_the_sandbox(clip):
     config = ExperimentConfig(**settings, evaluation="sandbox+benchmarks", evaluation_benchmarks=levels)
     items = prepare_evaluation(config, column_names=None, seed=0, log=[].append)(Embedder(clip, device="cpu"))
     assert {"sandbox retrieval", "sandbox levels", "sandbox levels, hard"} <= set(items["benchmark"])
-    with pytest.raises(ValueError, match=r"evaluation: sandbox\+benchmarks needs evaluation_benchmarks"):
+    with pytest.raises(ValueError, match=r"sandbox\+benchmarks .*evaluation_benchmarks"):
         ExperimentConfig(**settings, evaluation="sandbox+benchmarks")
 
 
 def test_a_missing_split_is_told_before_anything_is_trained(source):
-    with pytest.raises(ValueError, match="has no split 'validation'.*train, test"):
+    with pytest.raises(ValueError, match="'validation'.*train, test"):
         evaluation(source, evaluation_split="validation")
 
 
@@ -73,7 +73,7 @@ def test_a_missing_split_is_told_before_anything_is_trained(source):
 def test_an_empty_caption_is_named_before_anything_is_trained(tmp_path, empty):
     rows = tiny.pairs(3).remove_columns("caption").add_column("caption", ["one", "two", empty])
     datasets.DatasetDict({"test": rows}).save_to_disk(tmp_path)
-    with pytest.raises(ValueError, match="column 'caption', row 2: expected a text, found"):
+    with pytest.raises(ValueError, match="'caption', row 2: .*text"):
         evaluation(str(tmp_path))
 
 
@@ -122,8 +122,8 @@ def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main
     monkeypatch.setattr(
         embedder, "index_texts", lambda texts, **more: encoded.append(texts) or index_texts(texts, **more)
     )
-    found = evaluate["location"].select_benchmarks(["Keywords, COCO"])(embedder)
-    assert {(line["benchmark"], line["subset"], line["item"]) for _, line in found.iterrows()} == {
+    outcomes = evaluate["location"].select_benchmarks(["Keywords, COCO"])(embedder)
+    assert {(line["benchmark"], line["subset"], line["item"]) for _, line in outcomes.iterrows()} == {
         ("Keywords, COCO", "location", "b.png/0")
     }
     assert [sorted(texts) for texts in encoded] == [["a cat on the left", "a cat on the right"]]
@@ -133,9 +133,7 @@ def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main
 
 
 def test_a_main_benchmark_that_is_not_asked_for_is_named_before_anything_is_loaded(coco):
-    with pytest.raises(
-        ValueError, match="found 'Keywords', expected one of evaluation_benchmarks: Keywords, COCO; COCO 2017 retr"
-    ):
+    with pytest.raises(ValueError, match="'Keywords'.*evaluation_benchmarks: Keywords, COCO; COCO 2017 retr"):
         concepts(coco, "Keywords")
 
 
@@ -147,7 +145,7 @@ def test_a_benchmark_that_is_unavailable_is_skipped_with_its_reason(coco, clip):
     reason = "evaluation: magic is unavailable: MAGIC is not released."
     assert [note for note in logged if note.startswith(reason) and note.endswith("skipped.")]
     assert set(evaluate(Embedder(clip, device="cpu"))["benchmark"]) == {"COCO 2017 retrieval"}
-    with pytest.raises(ValueError, match="evaluation: none of magic is available"):
+    with pytest.raises(ValueError, match="evaluation: none .*magic"):
         alone = ExperimentConfig(**settings, evaluation_benchmarks=["magic"])
         prepare_evaluation(alone, column_names=None, seed=0, log=logged.append)
 
@@ -156,5 +154,5 @@ def test_a_main_benchmark_of_a_study_is_not_skipped(coco):
     settings = {"objective": "x:y", "method": "m", "dataset": "any", "batch_size": 2, "evaluation": "benchmarks"}
     names = ["magic", "coco2017_retrieval"]
     config = ExperimentConfig(**settings, evaluation_benchmarks=names, evaluation_data=[f"coco2017_retrieval={coco}"])
-    with pytest.raises(ValueError, match="evaluation: magic is unavailable: MAGIC is not released"):
+    with pytest.raises(ValueError, match="evaluation: magic .*: MAGIC "):
         prepare_concepts(config, (), main=("MAGIC levels",), log=lambda note: None)

@@ -43,13 +43,13 @@ def run(folder: Path, *extra: str, **changes: object) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
+def finished_run(tmp_path_factory) -> Path:
     torch.set_num_threads(1)
     return run(tmp_path_factory.mktemp("runs") / "slipform", "--primary", NINE_KINDS, "--controls", *MODELS[1:-1])
 
 
-def test_a_run_leaves_the_documented_folder(finished):
-    names = {path.name for path in finished.iterdir()}
+def test_a_run_leaves_the_documented_folder(finished_run):
+    names = {path.name for path in finished_run.iterdir()}
     assert names == {
         ".lock",
         "base",
@@ -67,26 +67,26 @@ def test_a_run_leaves_the_documented_folder(finished):
         "README.md",
         "finished",
     }
-    stored = {path.stem for path in (finished / "evaluation").iterdir()}
+    stored = {path.stem for path in (finished_run / "evaluation").iterdir()}
     assert stored == {f"{name}{kind}" for name in MODELS for kind in ("", ".prior", ".scores")}
-    assert (finished / "method" / "checkpoint-4").is_dir()
-    assert yaml.safe_load((finished / "config.yaml").read_text())["batch_size"] == 16
-    assert yaml.safe_load((finished / "config.yaml").read_text())["output_dir"] == str(finished)
+    assert (finished_run / "method" / "checkpoint-4").is_dir()
+    assert yaml.safe_load((finished_run / "config.yaml").read_text())["batch_size"] == 16
+    assert yaml.safe_load((finished_run / "config.yaml").read_text())["output_dir"] == str(finished_run)
 
 
 @pytest.mark.parametrize("place", ["base", "controls/plain", "controls/shuffled", "method"])
-def test_every_model_is_a_plain_clip_with_its_processor(finished, place):
-    _, report = CLIPModel.from_pretrained(finished / place, output_loading_info=True)
+def test_every_model_is_a_plain_clip_with_its_processor(finished_run, place):
+    _, report = CLIPModel.from_pretrained(finished_run / place, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
-    CLIPProcessor.from_pretrained(finished / place)
-    assert not list((finished / place).glob("*.bin"))
+    CLIPProcessor.from_pretrained(finished_run / place)
+    assert not list((finished_run / place).glob("*.bin"))
 
 
-def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_and_controls(finished):
-    results = json.loads((finished / "results.json").read_text())
+def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_and_controls(finished_run):
+    results = json.loads((finished_run / "results.json").read_text())
     assert results["caveat"] == f"{CAVEATS['sandbox']} {ONE_SEED}"
     for name in ("report.md", "report.html", "README.md"):
-        assert all(sentence in (finished / name).read_text() for sentence in (CAVEATS["sandbox"], ONE_SEED)), name
+        assert all(sentence in (finished_run / name).read_text() for sentence in (CAVEATS["sandbox"], ONE_SEED)), name
     assert list(results["models"]) == MODELS
     ratings = (
         "concreteness of the sandbox's keywords: our bands, in the order of human norms (concrete 4.6, middle 4.0,"
@@ -94,20 +94,20 @@ def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_a
     assert any(note.startswith(ratings) for note in results["notes"])
     assert any("--concreteness_ratings FILE" in note for note in results["notes"])
     assert results["data"]["training"] | {"captions": ""} == {"dataset": "sandbox", "rows": 96, "captions": ""}
-    assert results["data"]["items"] == items_hash(pd.read_parquet(finished / "items.parquet"))
+    assert results["data"]["items"] == items_hash(pd.read_parquet(finished_run / "items.parquet"))
     assert len({facts["weights"] for facts in results["models"].values()}) == len(MODELS)
     for line in results["results"]:
         assert list(line["models"]) == MODELS
         assert list(line["differences"]["Slipform"]) == MODELS[:-1]
 
 
-def test_the_report_has_blind_rules_the_prior_of_every_model_and_what_is_left(finished):
-    results = json.loads((finished / "results.json").read_text())
+def test_the_report_has_blind_rules_the_prior_of_every_model_and_what_is_left(finished_run):
+    results = json.loads((finished_run / "results.json").read_text())
     blind = results["blind"]
     assert list(blind["rules"]) == ["constant", "shorter", "full stop", *(f"prior of {name}" for name in MODELS)]
-    rules = pd.read_parquet(finished / "blind.parquet")
+    rules = pd.read_parquet(finished_run / "blind.parquet")
     assert blind["items"] == items_hash(rules)
-    items = pd.read_parquet(finished / "items.parquet")
+    items = pd.read_parquet(finished_run / "items.parquet")
     keys = ["benchmark", "subset", "metric", "item"]
     texts = rules[rules["arm"].isin(["constant", "shorter", "full stop"])]
     solved = set(texts[texts["value"] == 1][keys].itertuples(index=False, name=None))
@@ -121,15 +121,15 @@ def test_the_report_has_blind_rules_the_prior_of_every_model_and_what_is_left(fi
         assert line["items"] == len(left) > 0 and list(line["models"]) == MODELS
         assert line["models"]["Slipform"]["value"] == pytest.approx(left["value"].mean())
     for file in ("report.md", "report.html"):
-        text = (finished / file).read_text()
+        text = (finished_run / file).read_text()
         assert "prior of same-batch" in text and "--blind_captions" in text
-    again = EvaluationResults.load(finished)
+    again = EvaluationResults.load(finished_run)
     assert again._blind_facts == blind
 
 
-def test_results_are_the_means_of_the_items(finished):
-    items = pd.read_parquet(finished / "items.parquet")
-    results = json.loads((finished / "results.json").read_text())
+def test_results_are_the_means_of_the_items(finished_run):
+    items = pd.read_parquet(finished_run / "items.parquet")
+    results = json.loads((finished_run / "results.json").read_text())
     for line in (line for line in results["results"] if not line["average"]):
         same = items[["benchmark", "subset", "metric"]] == [line["benchmark"], line["subset"], line["metric"]]
         same = same.all(axis=1)
@@ -139,9 +139,9 @@ def test_results_are_the_means_of_the_items(finished):
             assert share["value"] == pytest.approx(values.mean())
 
 
-def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(finished):
-    results = json.loads((finished / "results.json").read_text())
-    items = pd.read_parquet(finished / "items.parquet")
+def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(finished_run):
+    results = json.loads((finished_run / "results.json").read_text())
+    items = pd.read_parquet(finished_run / "items.parquet")
     (primary,) = [line for line in results["results"] if line.get("primary")]
     assert (primary["benchmark"], primary["subset"], primary["metric"]) == ("sandbox", "macro of 9 kinds", "group")
     mine = items[(items["benchmark"] == "sandbox") & (items["arm"] == "Slipform")]
@@ -155,31 +155,35 @@ def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(
     gain = primary["differences"]["Slipform"]["same-batch"]
     assert gain["p_holm"] == gain["p"] and "q" not in gain
     assert "q" in primary["differences"]["Slipform"]["base"]
-    assert f"Endpoint: {primary['primary']} (" in (finished / "report.md").read_text()
+    assert f"endpoint is {primary['primary']} (" in (finished_run / "report.md").read_text()
     sentence = f"points (p {p_value(gain['p'])})."
-    assert sentence in (finished / "report.md").read_text() and sentence in (finished / "README.md").read_text()
+    assert (
+        sentence in (finished_run / "report.md").read_text() and sentence in (finished_run / "README.md").read_text()
+    )
     assert len(results["general_average"]["lines"]) > 2
     assert results["general_average"]["models"]["base"]["low"] < results["general_average"]["models"]["base"]["high"]
 
 
 def test_a_primary_endpoint_that_is_not_scored_costs_no_training(tmp_path, monkeypatch):
     monkeypatch.setattr(program.Arm, "train", lambda *_: pytest.fail("trained"))
-    with pytest.raises(ValueError, match=r"primary: 'sandbox: grup' is not scored .* Did you mean 'sandbox: group'\?"):
+    with pytest.raises(ValueError, match=r"primary: 'sandbox: grup'.*'sandbox: group'"):
         run(tmp_path / "run", "--primary", "sandbox: grup")
 
 
-def test_costs_count_what_was_encoded_and_equal_images_has_as_many_as_the_method(finished):
-    costs = {stage["name"]: stage for stage in json.loads((finished / "results.json").read_text())["stages"]}
+def test_costs_count_what_was_encoded_and_equal_images_has_as_many_as_the_method(finished_run):
+    costs = {stage["name"]: stage for stage in json.loads((finished_run / "results.json").read_text())["stages"]}
     assert list(costs) == MODELS[1:]
     counted = {name: (costs[name]["steps"], costs[name]["images"], costs[name]["texts"]) for name in MODELS[1:]}
     assert counted == {"plain": (4, 64, 64)} | dict.fromkeys(MODELS[2:], (4, 128, 128))
     assert all(stage["seconds"] > 0 for stage in costs.values())
 
 
-def test_same_batch_had_no_margin_and_shuffled_the_methods_own(finished):
+def test_same_batch_had_no_margin_and_shuffled_the_methods_own(finished_run):
     margins = {
         name: [
-            line["margin"] for line in json.loads((finished / name / "history.json").read_text()) if "margin" in line
+            line["margin"]
+            for line in json.loads((finished_run / name / "history.json").read_text())
+            if "margin" in line
         ]
         for name in ("controls/same-batch", "controls/shuffled", "method")
     }
@@ -187,39 +191,39 @@ def test_same_batch_had_no_margin_and_shuffled_the_methods_own(finished):
     assert all(margins["method"]) and all(margins["controls/shuffled"])
 
 
-def test_the_report_shows_forgetting_and_cost_beside_the_gain(finished):
-    report = (finished / "report.md").read_text()
+def test_the_report_shows_forgetting_and_cost_beside_the_gain(finished_run):
+    report = (finished_run / "report.md").read_text()
     assert "sandbox retrieval" in report and "Cost" in report and "Synthetic" in report
     assert all(name in report for name in MODELS)
 
 
-def test_the_cards_recipe_is_the_one_that_ran(finished):
+def test_the_cards_recipe_is_the_one_that_ran(finished_run):
     """As YAML: a list, a text with a colon or a mapping of names can be read back."""
-    text = (finished / "README.md").read_text()
+    text = (finished_run / "README.md").read_text()
     values = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
-    ran = yaml.safe_load((finished / "config.yaml").read_text())
+    ran = yaml.safe_load((finished_run / "config.yaml").read_text())
     assert values == ran | {"output_dir": values["output_dir"]}  # whose folders are nobody else's business
 
 
 @pytest.mark.parametrize("place", ["README.md", "method/README.md"])
-def test_the_card_has_valid_metadata_and_the_recipe(finished, place):
-    card = ModelCard.load(finished / place)
+def test_the_card_has_valid_metadata_and_the_recipe(finished_run, place):
+    card = ModelCard.load(finished_run / place)
     assert card.data.to_dict()["library_name"] == "transformers" and "slipform" in card.data.tags
     assert card.data.base_model is None  # made on the spot
     assert "batch_size: 16" in card.text and "Synthetic" in card.text
     assert "| batch_size | 16 | user's | on the command line |" in card.text
     assert "| margin_threshold | 4.0 | default |" in card.text
-    assert "hfcomp train slipform --dataset_rows 96" in card.text and str(finished.parent) not in card.text
+    assert "hfcomp train slipform --dataset_rows 96" in card.text and str(finished_run.parent) not in card.text
 
 
-def test_the_same_command_after_a_finished_run_takes_a_folder_of_its_own(finished):
-    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
+def test_the_same_command_after_a_finished_run_takes_a_folder_of_its_own(finished_run):
+    before = {path: path.stat().st_mtime_ns for path in finished_run.rglob("*") if path.is_file()}
     with no_figures():
-        second = run(finished, controls="none", max_steps=1, page="false")
-    assert second == finished.with_name("slipform-2")
+        second = run(finished_run, controls="none", max_steps=1, page="false")
+    assert second == finished_run.with_name("slipform-2")
     assert yaml.safe_load((second / "config.yaml").read_text())["output_dir"] == str(second)
     assert not (second / "controls").exists()
-    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()} == before
+    assert {path: path.stat().st_mtime_ns for path in finished_run.rglob("*") if path.is_file()} == before
 
 
 def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
@@ -246,7 +250,7 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
 
 
 def test_a_wrong_value_of_the_objective_costs_no_training(tmp_path):
-    with pytest.raises(ValueError, match="margin='adaptiv': expected one of adaptive"):
+    with pytest.raises(ValueError, match="margin: found 'adaptiv'.* adaptive"):
         run(tmp_path / "run", margin="adaptiv")
     assert not list(tmp_path.iterdir())
 
@@ -295,7 +299,7 @@ def test_the_others_wait_as_long_as_the_recipe_says(monkeypatch, words, seconds)
 
 
 def test_a_misspelt_field_ends_the_command_with_one_line():
-    with pytest.raises(SystemExit, match="error: command line: unknown field 'margn'. Did you mean 'margin'"):
+    with pytest.raises(SystemExit, match="error: command line: .*'margn'.*'margin'"):
         command.main("slipform", ["--margn", "static"])
 
 

@@ -9,8 +9,11 @@ from hfcomp.experiments.recipes import read_recipe
 
 
 def test_the_main_job_has_the_effects_of_the_paper_s_table_2():
-    effects = {(one["model"], one["reference"]): one for one in published_effects(read_recipe("slipform").experiment)}
-    shown = {pair: round(100 * one["value"], 2) for pair, one in effects.items()}
+    effects = {
+        (effect["model"], effect["reference"]): effect
+        for effect in published_effects(read_recipe("slipform").experiment)
+    }
+    shown = {pair: round(100 * effect["value"], 2) for pair, effect in effects.items()}
     assert shown["Slipform", "static-margin"] == 0.11 and shown["Slipform", "same-batch"] == 0.29
     assert effects["Slipform", "static-margin"]["place"] == "Im et al. 2026, Table 2"
 
@@ -18,8 +21,8 @@ def test_the_main_job_has_the_effects_of_the_paper_s_table_2():
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"published_measure": "Im et al. 2026, Table 2: mean"}, "'Im et al. 2026, Table 2: mean' has no published"),
-        ({"published_models": {"Slipform": "Slipfrm"}}, "published_models: 'Slipfrm' .* Did you mean 'Slipform'"),
+        ({"published_measure": "Im et al. 2026, Table 2: mean"}, "'Im et al. 2026, Table 2: mean' .*no published"),
+        ({"published_models": {"Slipform": "Slipfrm"}}, "published_models: 'Slipfrm' .*'Slipform'"),
     ],
 )
 def test_a_name_without_published_numbers_is_a_mistake(change, fault):

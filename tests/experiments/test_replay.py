@@ -23,7 +23,7 @@ from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
 from tests import tiny
 from tests.experiments.arms import arms_of
-from tests.experiments.test_overlap import Quiet, loaded, own_cache, pairs, recipe, rows, scored  # noqa: F401
+from tests.experiments.test_overlap import Quiet, load, own_cache, pairs, recipe, rows, scored_images  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -37,11 +37,11 @@ def words(folder: Path | str = "unused", **changes: object) -> list[str]:
 
 
 def test_the_sandbox_replays_general_scenes_of_seeds_that_nothing_else_has():
-    found = load_rows(read_recipe("slipform", words(seed=3)), Session(Quiet()), [])
+    training_data = load_rows(read_recipe("slipform", words(seed=3)), Session(Quiet()), [])
     general = pretraining_set(48, REPLAY_SEED + 3, places=True)
-    assert found.replay["caption"][:] == general["caption"][:]
-    assert found.replay["image_id"][:] == general["image_id"][:]
-    assert not {*found.replay["image_id"]} & {*found.rows["image_id"]}
+    assert training_data.replay["caption"][:] == general["caption"][:]
+    assert training_data.replay["image_id"][:] == general["image_id"][:]
+    assert not {*training_data.replay["image_id"]} & {*training_data.rows["image_id"]}
 
 
 def test_a_run_has_as_many_rows_as_a_dry_run_counts_and_says_so(tmp_path, monkeypatch):
@@ -58,7 +58,7 @@ def test_a_run_has_as_many_rows_as_a_dry_run_counts_and_says_so(tmp_path, monkey
     assert results["data"]["replay"] == {"dataset": "sandbox", "rows": 48, "rows_per_batch": 8}
     card = (folder / "README.md").read_text()
     assert "| replay | the sandbox's drawn scenes, 48 rows, 8 in each batch in addition to the task's rows |" in card
-    assert "replay: 48 rows of sandbox; every model sees the same ones" in results["notes"]
+    assert any(note.startswith("replay: 48 rows of sandbox") for note in results["notes"])
 
 
 def test_controls_differ_in_the_task_alone(clip, tmp_path):
@@ -92,25 +92,25 @@ def test_a_replay_row_that_is_scored_is_left_out(rows, clip, tmp_path):  # noqa:
     given = {"train": str(tmp_path / "task"), "test": rows["test"]}
     asked = recipe(given, clip, replay_dataset=tmp_path / "general", replay_fraction=0.5)
     session = Session(Quiet())
-    found = load_rows(asked, session, scored(asked, session))
-    assert (len(found.rows), len(found.replay)) == (16, 8)
+    training_data = load_rows(asked, session, scored_images(asked, session))
+    assert (len(training_data.rows), len(training_data.replay)) == (16, 8)
     said = [note for note in session.notes if note.startswith("overlap: ")]
     assert len(said) == 2 and said[1].startswith("overlap: the replay set: 6 of 14 training rows show 6 of the 6")
-    arm = method_arm(asked, *found)
+    arm = method_arm(asked, *training_data)
     arm.check()
-    assert arm.replay is found.replay and found.replay.column_names == ["image", "caption", "image_id"]
-    with pytest.raises(ValueError, match="overlap: refuse: 6 of 14"):
+    assert arm.replay is training_data.replay and training_data.replay.column_names == ["image", "caption", "image_id"]
+    with pytest.raises(ValueError, match="overlap: 6 of 14.*set to refuse"):
         load_rows(recipe(given, clip, replay_dataset=tmp_path / "general", replay_fraction=0.5, overlap="refuse"),
-                  Session(Quiet()), scored(asked, session))  # fmt: skip
+                  Session(Quiet()), scored_images(asked, session))  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"replay_fraction": None}, "replay_dataset=sandbox needs replay_fraction. Pass --replay_fraction 0.5"),
-        ({"replay_dataset": None}, "replay_fraction=0.5 needs rows to replay. Pass --replay_dataset"),
+        ({"replay_fraction": None}, "replay_dataset=sandbox .*--replay_fraction 0.5"),
+        ({"replay_dataset": None}, "replay_fraction=0.5 .*--replay_dataset"),
         ({"replay_dataset": None, "replay_fraction": None, "replay_split": "x"}, "replay_split .*replay_dataset"),
-        ({"replay_split": "x"}, "replay_split has no effect with replay_dataset: sandbox"),
+        ({"replay_split": "x"}, "replay_split .*replay_dataset: sandbox"),
     ],
 )
 def test_one_field_without_the_other_is_an_error(changes, message):
@@ -120,10 +120,10 @@ def test_one_field_without_the_other_is_an_error(changes, message):
 
 def test_a_fraction_of_0_switches_a_set_off():
     asked = read_recipe("slipform", words(replay_fraction=0))
-    found = load_rows(asked, Session(Quiet()), [])
-    arm = method_arm(asked, *found)
+    training_data = load_rows(asked, Session(Quiet()), [])
+    arm = method_arm(asked, *training_data)
     arm.check()
-    assert len(found.replay) == 48 and arm.replay is None
+    assert len(training_data.replay) == 48 and arm.replay is None
 
 
 def test_a_sweep_may_set_the_fraction(tmp_path):
@@ -140,7 +140,7 @@ def test_a_sweep_may_set_the_fraction(tmp_path):
     assert [arm.replay is None for arm in arms] == [True, True, False, False]
     plan["variants"]["static"]["replay_fraction"] = 0.25
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(plan))
-    with pytest.raises(ValueError, match="replay_fraction changes the rows or batches"):
+    with pytest.raises(ValueError, match="replay_fraction .*rows or batches"):
         read_plan("slipform", ["--report", str(tmp_path / "mine.yaml"), *given])
     assert arms[2].replay is arms[3].replay and arms[2].replay["image_id"][0].startswith("sandbox-places-")
 
@@ -152,11 +152,11 @@ def test_columns_of_the_replay_set_may_have_other_names(tmp_path, clip, rows):  
     general.rename_columns({"image": "jpg", "caption": "txt"}).save_to_disk(tmp_path / "general")
     changes = {"replay_dataset": tmp_path / "general", "replay_fraction": 0.5}
     asked = recipe(rows, clip, **changes, replay_column_names="image=jpg,caption=txt")
-    found = load_rows(asked, Session(Quiet()), [])
-    assert found.replay["caption"][:] == [texts[1] for texts in general["caption"]]
-    method_arm(asked, *found).check()
+    training_data = load_rows(asked, Session(Quiet()), [])
+    assert training_data.replay["caption"][:] == [texts[1] for texts in general["caption"]]
+    method_arm(asked, *training_data).check()
     asked = recipe(rows, clip, **changes)
-    with pytest.raises(ValueError, match=r"has no column 'image'; .* --replay_column_names image="):
+    with pytest.raises(ValueError, match=r"no column 'image'; .* --replay_column_names image="):
         method_arm(asked, *load_rows(asked, Session(Quiet()), [])).check()
 
 
@@ -167,7 +167,7 @@ def test_a_streamed_task_replays_loaded_rows(tmp_path, clip, rows):  # noqa: F81
     changes = {"replay_dataset": tmp_path / "general", "replay_fraction": 0.5, "streaming": "true", "max_steps": 2}
     asked = recipe({"train": str(tmp_path / "task"), "test": rows["test"]}, clip, **changes)
     session = Session(Quiet())
-    arm = method_arm(asked, *load_rows(asked, session, scored(asked, session)))
+    arm = method_arm(asked, *load_rows(asked, session, scored_images(asked, session)))
     arm.check()
     assert len(arm.replay) == 8 and all(arm.replay["image_id"])
     assert arm.train(clip, tmp_path / "run").images == 2 * (4 + 4 + 4)

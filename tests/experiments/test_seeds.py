@@ -35,30 +35,34 @@ def run(folder: Path, *extra: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
+def finished_run(tmp_path_factory) -> Path:
     torch.set_num_threads(1)
     with no_figures():
         return run(tmp_path_factory.mktemp("runs") / "slipform", "--seeds", *map(str, SEEDS))
 
 
-def test_every_arm_is_trained_with_each_seed_on_rows_of_its_own(finished):
+def test_every_arm_is_trained_with_each_seed_on_rows_of_its_own(finished_run):
     for place in ("", "seeds/43/", "seeds/44/"):
-        assert {path.name for path in (finished / place / "controls").iterdir()} == {*ARMS[:-1]}
-        assert (finished / place / "method" / "model.safetensors").is_file()
+        assert {path.name for path in (finished_run / place / "controls").iterdir()} == {*ARMS[:-1]}
+        assert (finished_run / place / "method" / "model.safetensors").is_file()
     losses = {
-        place: read_history(finished / place)[0]["loss"] for place in ("method", "seeds/43/method", "seeds/44/method")
+        place: read_history(finished_run / place)[0]["loss"]
+        for place in ("method", "seeds/43/method", "seeds/44/method")
     }
     assert len(set(losses.values())) == 3
     with no_figures():
-        alone = run(finished.with_name("alone"), "--seed", "43", "--page", "false", "--controls", "none")
+        alone = run(finished_run.with_name("alone"), "--seed", "43", "--page", "false", "--controls", "none")
     assert read_history(alone / "method")[0]["loss"] == losses["seeds/43/method"]
-    items = [pd.read_parquet(folder / "items.parquet") for folder in (alone, finished)]
+    items = [pd.read_parquet(folder / "items.parquet") for folder in (alone, finished_run)]
     mine = items[1][(items[1]["seed"] == 43) & (items[1]["arm"] == "Slipform")]
     assert (mine["value"].to_numpy() == items[0][items[0]["arm"] == "Slipform"]["value"].to_numpy()).all()
 
 
-def test_values_are_means_over_seeds_and_differences_are_over_seeds_and_images(finished):
-    results, items = json.loads((finished / "results.json").read_text()), pd.read_parquet(finished / "items.parquet")
+def test_values_are_means_over_seeds_and_differences_are_over_seeds_and_images(finished_run):
+    results, items = (
+        json.loads((finished_run / "results.json").read_text()),
+        pd.read_parquet(finished_run / "items.parquet"),
+    )
     (primary,) = [line for line in results["results"] if line.get("primary")]
     assert list(primary["models"]) == ["base", *ARMS]
     cell = primary["models"]["Slipform"]
@@ -67,52 +71,52 @@ def test_values_are_means_over_seeds_and_differences_are_over_seeds_and_images(f
     assert "low" in primary["models"]["base"] and "seeds" not in primary["models"]["base"]
     change = primary["differences"]["Slipform"]["same-batch"]
     own = items[(items["benchmark"] == "sandbox") & (items["metric"] == "group") & (items["subset"] == "swap_att")]
-    line = next(one for one in results["results"] if (one["subset"], one["metric"]) == ("swap_att", "group"))
+    line = next(entry for entry in results["results"] if (entry["subset"], entry["metric"]) == ("swap_att", "group"))
     (again,) = summarize(own, references=["same-batch"])
     assert again["models"]["Slipform"]["seeds"] == line["models"]["Slipform"]["seeds"]
     assert change["seeds"] == 3 and change["p_holm"] == change["p"]
 
 
-def test_the_report_has_the_range_the_caveat_and_a_row_for_each_run(finished):
-    results = json.loads((finished / "results.json").read_text())
+def test_the_report_has_the_range_the_caveat_and_a_row_for_each_run(finished_run):
+    results = json.loads((finished_run / "results.json").read_text())
     for name in ("report.md", "README.md"):
-        text = (finished / name).read_text()
-        assert "3 seeds: the lowest and the highest are shown next to each mean." in text, name
+        text = (finished_run / name).read_text()
+        assert "3 seeds: the lowest and the highest" in text, name
         assert "Intervals (95%) and p cover other images and other seeds" in text, name
         assert text.count("| same-batch | 2 |") == 1, name
     assert "from seed 42" in " ".join(results["notes"])
     assert list(results["models"]) == ["base", *ARMS]
     assert set(results["further_models"]) == {f"{seed}/{name}" for seed in (43, 44) for name in ARMS}
-    card = (finished / "README.md").read_text()
+    card = (finished_run / "README.md").read_text()
     assert "One training run" not in card and "42, 43, 44" in card
-    assert (finished / "report.html").is_file() and (finished / "method/README.md").is_file()
+    assert (finished_run / "report.html").is_file() and (finished_run / "method/README.md").is_file()
 
 
-def test_what_reads_the_folder_of_a_run_reads_one_with_several_seeds(finished):
-    read = EvaluationResults.load(finished)
+def test_what_reads_the_folder_of_a_run_reads_one_with_several_seeds(finished_run):
+    read = EvaluationResults.load(finished_run)
     assert list(read.models) == ["base", *ARMS]
     assert "means over seeds" in " ".join(str(read).split())
 
 
-def test_seeds_are_compared_with_stored_models(finished):
-    compared = compare([f"{finished}:same-batch", f"{finished}:Slipform", f"{finished}:base"])
-    line = next(one for one in compared.lines if one["subset"] == "average" and one["metric"] == "group")
-    results = json.loads((finished / "results.json").read_text())
-    (primary,) = [one for one in results["results"] if one.get("primary")]
+def test_seeds_are_compared_with_stored_models(finished_run):
+    compared = compare([f"{finished_run}:same-batch", f"{finished_run}:Slipform", f"{finished_run}:base"])
+    line = next(entry for entry in compared.lines if entry["subset"] == "average" and entry["metric"] == "group")
+    results = json.loads((finished_run / "results.json").read_text())
+    (primary,) = [entry for entry in results["results"] if entry.get("primary")]
     known = primary["differences"]["Slipform"]["same-batch"]
     assert line["differences"]["Slipform"]["same-batch"]["value"] == pytest.approx(known["value"])
     assert line["differences"]["Slipform"]["same-batch"]["seeds"] == 3
 
 
-def test_a_run_with_several_seeds_resumes(finished):
-    before = {path: path.stat().st_mtime_ns for path in finished.rglob("model.safetensors")}
-    kept = (finished / "results.json").read_text()
-    (finished / "finished").unlink()
-    (finished / "results.json").unlink()
+def test_a_run_with_several_seeds_resumes(finished_run):
+    before = {path: path.stat().st_mtime_ns for path in finished_run.rglob("model.safetensors")}
+    kept = (finished_run / "results.json").read_text()
+    (finished_run / "finished").unlink()
+    (finished_run / "results.json").unlink()
     with no_figures():
-        assert run(finished, "--seeds", *map(str, SEEDS)) == finished
-    assert {path: path.stat().st_mtime_ns for path in finished.rglob("model.safetensors")} == before
-    first, second = (json.loads(text) for text in (kept, (finished / "results.json").read_text()))
+        assert run(finished_run, "--seeds", *map(str, SEEDS)) == finished_run
+    assert {path: path.stat().st_mtime_ns for path in finished_run.rglob("model.safetensors")} == before
+    first, second = (json.loads(text) for text in (kept, (finished_run / "results.json").read_text()))
     assert first["results"] == second["results"]
 
 
@@ -140,7 +144,7 @@ def test_a_seed_on_the_command_line_replaces_the_seeds_of_the_recipe(three):
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["--seeds", "42", "43"], "seeds: found two seeds, 42 and 43"),
+        (["--seeds", "42", "43"], "seeds, 42 and 43"),
         (["--seeds", "1", "2", "1"], "1 is listed twice"),
     ],
 )
@@ -157,24 +161,24 @@ def quick_workers(monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_arms_that_train_at_the_same_time_are_the_same_models(finished, tmp_path, quick_workers):
+def test_arms_that_train_at_the_same_time_are_the_same_models(finished_run, tmp_path, quick_workers):
     """Equal-images of a seed waits for what its method cost."""
     words = ["--seeds", *map(str, SEEDS), "--arms_at_once", "2", "--page", "false"]
     with no_figures():
         folder = run(tmp_path / "run", *words, "--controls", "same-batch", "equal-images")
     # Means of one arm are summed in another order beside a further arm: equal to the last bits of float64.
-    texts = ((place / "results.json").read_text() for place in (finished, folder))
+    texts = ((place / "results.json").read_text() for place in (finished_run, folder))
     first, second = (json.loads(text, parse_float=lambda digits: round(float(digits), 12)) for text in texts)
     assert list(second["models"]) == ["base", "same-batch", "equal-images", "Slipform"]
     assert [stage["name"] for stage in second["stages"][:3]] == ["same-batch", "43/same-batch", "44/same-batch"]
     assert len(second["stages"]) == 9
-    for one, other in zip(first["results"], second["results"], strict=True):
-        assert one["models"] == {name: cell for name, cell in other["models"].items() if name != "equal-images"}
+    for line, other_line in zip(first["results"], second["results"], strict=True):
+        assert line["models"] == {name: cell for name, cell in other_line["models"].items() if name != "equal-images"}
 
 
 @pytest.mark.follows("hfcomp/experiments/recipes.py", "Leave one of the two out.")
 def test_seed_and_seeds_are_one_field_too_many():
-    with pytest.raises(ValueError, match=r"found both seed=7 and seeds=\[1, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"seed=7 and seeds=\[1, 2, 3\]"):
         read_recipe("slipform", ["--seeds", "1", "2", "3", "--seed", "7"])
     assert read_recipe("slipform", ["--seeds", "1", "2", "3"]).seeds == [1, 2, 3]
     assert read_recipe("slipform", ["--seed", "7"]).seeds == [7]
@@ -183,7 +187,7 @@ def test_seed_and_seeds_are_one_field_too_many():
 @pytest.mark.follows("hfcomp/experiments/experiment_config.py", "Pass --seed {self.seeds[0]}.")
 def test_the_forgetting_guard_is_for_one_seed(three):
     words = ["--config", three, "--forgetting_guard"]
-    with pytest.raises(ValueError, match=r"one seed, found seeds=\[42, 43, 44\]. Pass --seed 42."):
+    with pytest.raises(ValueError, match=r"one seed, .*seeds=\[42, 43, 44\].*--seed 42"):
         read_recipe("slipform", words)
     assert read_recipe("slipform", [*words, "--seed", "42"]).experiment.forgetting_guard
 
@@ -217,7 +221,7 @@ def test_a_worker_that_dies_ends_the_run_which_resumes(tmp_path, quick_workers, 
 @pytest.mark.slow
 def test_what_a_worker_raises_is_raised_and_ends_the_others(tmp_path, quick_workers, monkeypatch):
     monkeypatch.setattr(workers, "_train", _fail)
-    with no_figures(), pytest.raises(ValueError, match="a mistake of plain|a mistake of same-batch"):
+    with no_figures(), pytest.raises(ValueError, match="of plain|of same-batch"):
         run(tmp_path / "run", "--arms_at_once", "2")
 
 

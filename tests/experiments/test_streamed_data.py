@@ -81,7 +81,7 @@ def test_a_stream_as_it_is(shards):
 
 def test_a_key_that_no_row_has_stops_the_run(shards, monkeypatch):
     monkeypatch.setattr(caption_files, "TRIED_ROWS", 3)
-    with pytest.raises(ValueError, match="'__key__' of the first .* short.csv: .*'000000'.*'u0'"):
+    with pytest.raises(ValueError, match="'__key__' .*short.csv: .*'000000'.*'u0'"):
         list(stream(shards, key_column=None)[0])
 
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_streamed_is_refused(shards, changes, message):
 
 
 def test_a_file_is_refused(shards):
-    with pytest.raises(ValueError, match="streaming: .*short.csv is a file; expected a Hub id, or a folder"):
+    with pytest.raises(ValueError, match="streaming: .*short.csv .*file"):
         stream(shards, dataset=str(shards / "short.csv"))
 
 

@@ -30,14 +30,14 @@ def survive_kills(start: Callable[[Path], BaseProcess], folder: Path, *, kills: 
     Returns:
         How many shards were finished at each kill.
     """
-    seconds, expected, found = float("inf"), [], []
+    seconds, expected, counts = float("inf"), [], []
     for name in ("first", "second"):  # the second finds everything loaded
         process, clock = start(folder / name), time.monotonic()
         expected.append(builds.hashes(_ended(process, folder / name)))
         seconds = min(seconds, time.monotonic() - clock)
     assert expected[0] == expected[1]
     rng, number = random.Random(seed), 0
-    while len(found) < kills:
+    while len(counts) < kills:
         process = start(folder / str(number))
         process.join(rng.uniform(0, seconds))
         if process.is_alive():
@@ -45,12 +45,12 @@ def survive_kills(start: Callable[[Path], BaseProcess], folder: Path, *, kills: 
             process.join()
             with contextlib.suppress(ProcessLookupError):  # no group of its own
                 os.killpg(process.pid, signal.SIGKILL)
-            found.append(len(list((folder / str(number)).rglob(f"{UNFINISHED}/[0-9]*.json"))))
+            counts.append(len(list((folder / str(number)).rglob(f"{UNFINISHED}/[0-9]*.json"))))
         else:
             assert builds.hashes(_ended(process, folder / str(number))) == expected[0], (seed, number)
             number += 1
     assert builds.hashes(_ended(start(folder / str(number)), folder / str(number))) == expected[0], (seed, number)
-    return found
+    return counts
 
 
 def _ended(process: BaseProcess, folder: Path) -> Path:

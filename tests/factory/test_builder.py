@@ -47,6 +47,6 @@ def test_the_kind_of_the_page_is_built_from_the_command_line_in_one_file(install
 
 
 def test_a_kind_that_nobody_makes_is_named_with_the_nearest():
-    with pytest.raises(ValueError, match="'majic'. Did you mean .*magic.*Known: negatives, "):
+    with pytest.raises(ValueError, match="'majic'.*magic.*: negatives, "):
         find_builder("majic")
     assert find_builder("magic") is MAGIC

@@ -9,13 +9,13 @@ from huggingface_hub import DatasetCard
 from hfcomp.factory.cards import Source, write_card
 from hfcomp.factory.kinds import NEGATIVES
 from hfcomp.reporting.report import Table
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 WORD = "<b>[x](http://a.b) _y_ `z` | w_w, 6.7% off (it's)"
 
 
 def test_numbers_and_names_are_readable_and_texts_of_the_source_are_no_markup(tmp_path):
-    folder = built(tmp_path, word=WORD, rows=1)
+    folder = write_build(tmp_path, word=WORD, rows=1)
     text, _, _ = (folder / "README.md").read_text().partition("## How it was made")  # settings are a block of code
     assert "w_w, 6.7% off (it's) on a large table" in text
     for markup in ("<b>", "[x]", "http://a", " _y_", "`z`", "a.b"):
@@ -28,9 +28,11 @@ def test_numbers_and_names_are_readable_and_texts_of_the_source_are_no_markup(tm
 
 
 def test_the_license_in_the_metadata_is_that_of_the_text(tmp_path):
-    rows = DatasetCard.load(built(tmp_path / "rows", rows=1) / "README.md").data
+    rows = DatasetCard.load(write_build(tmp_path / "rows", rows=1) / "README.md").data
     assert (rows.license, rows.license_name) == ("other", "per-row")
-    unknown = DatasetCard.load(built(tmp_path / "none", rows=1, licenses=None) / "README.md").data
+    unknown = DatasetCard.load(write_build(tmp_path / "none", rows=1, licenses=None) / "README.md").data
     assert unknown.license == "unknown" and "license_name" not in unknown.to_dict()
-    stated = DatasetCard.load(built(tmp_path / "stated", rows=1, licenses=None, card="cc-by-4.0") / "README.md").data
+    stated = DatasetCard.load(
+        write_build(tmp_path / "stated", rows=1, licenses=None, card="cc-by-4.0") / "README.md"
+    ).data
     assert stated.license == "cc-by-4.0"

@@ -39,7 +39,7 @@ def test_phrases_their_places_and_counts(whole):
     rows = load_dataset(str(whole), split="train")
     assert rows["concepts"][:] == [["a red dog", "a dog"], ["a dog", "a bench"], [], ["a horse"], ["a red dog"]]
     for row in rows:
-        assert [" ".join(row["caption"][a:b] for a, b in one) for one in row["concept_spans"]] == row["concepts"]
+        assert [" ".join(row["caption"][a:b] for a, b in spans) for spans in row["concept_spans"]] == row["concepts"]
     manifest = json.loads((whole / MANIFEST).read_text())
     assert manifest["set_aside"] == {"no caption": 1}
     assert manifest["counts"] == {
@@ -57,13 +57,13 @@ def test_processes_change_no_byte(whole, tmp_path, quick_workers):
 def test_a_build_that_stopped_goes_on_to_the_same_bytes(whole, tmp_path, monkeypatch):
     original = ShardMaker.make
 
-    def interrupted(self, index):
+    def interrupt(self, index):
         if index == 1:
             raise KeyboardInterrupt
         return original(self, index)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ShardMaker, "make", interrupted)
+        patch.setattr(ShardMaker, "make", interrupt)
         build(tmp_path)
     done = build(tmp_path)
     assert (done.kept, done.made) == (1, 2)
@@ -88,5 +88,5 @@ def test_no_caption_is_no_concept_and_no_count():
 
 def test_a_parser_that_is_missing_is_never_replaced():
     cached_parser.cache_clear()
-    with pytest.raises(OSError, match="python -m spacy download en_core_web_none"):
+    with pytest.raises(OSError, match="spacy download en_core_web_none"):
         make_concepts(parser="spacy:en_core_web_none")

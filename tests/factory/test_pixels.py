@@ -16,7 +16,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
-from tests.data.photographs import encoded, texture
+from tests.data.photographs import encode, texture
 from tests.trainers.runs import assert_same_weights, build, history, weights
 
 ROWS = 20
@@ -99,16 +99,16 @@ def _broken(folder: Path) -> str:
 
 def test_settings_that_do_not_fit_are_refused(store, source, clip, tmp_path):
     rows = load_training_set(str(source))
-    with pytest.raises(ValueError, match="reduced_jpeg=True with a pixel_cache"):
+    with pytest.raises(ValueError, match="reduced_jpeg=True .*pixel_cache"):
         build(TripletClipTrainer, clip, rows, tmp_path, pixel_cache=str(store), reduced_jpeg=True)
-    with pytest.raises(ValueError, match="has no pixels.json. Build the store first"):
+    with pytest.raises(ValueError, match="no pixels.json.*hfcomp build pixels"):
         build(TripletClipTrainer, clip, rows, tmp_path, pixel_cache=str(tmp_path))
-    with pytest.raises(ValueError, match="TextAlignmentTrainer reads no images"):
+    with pytest.raises(ValueError, match="TextAlignmentTrainer .*no images"):
         build(TextAlignmentTrainer, clip, rows, tmp_path, pixel_cache=str(store))
     texts = rows.select_columns(["caption"])
     texts.to_parquet(str(tmp_path / "texts.parquet"))
     options = PixelOptions(source=str(tmp_path / "texts.parquet"), model=str(clip), output=tmp_path / "out")
-    with pytest.raises(ValueError, match="has no column 'image'; it has: caption"):
+    with pytest.raises(ValueError, match="no column 'image'; .*: caption"):
         build_pixels(options)
     with pytest.raises(ValueError, match="num_workers: found -1"):
         PixelOptions(source="a", model="b", output=tmp_path, num_workers=-1)
@@ -116,8 +116,8 @@ def test_settings_that_do_not_fit_are_refused(store, source, clip, tmp_path):
 
 def test_reduced_jpeg_changes_the_pixels_of_training_only(clip, tmp_path):
     """A photograph of four times the model's side is read at a quarter."""
-    files = [encoded(texture(seed, (4 * tiny.IMAGE_SIZE + 12, 4 * tiny.IMAGE_SIZE))) for seed in range(8)]
-    cells = [{"bytes": one, "path": None} for one in files]
+    files = [encode(texture(seed, (4 * tiny.IMAGE_SIZE + 12, 4 * tiny.IMAGE_SIZE))) for seed in range(8)]
+    cells = [{"bytes": content, "path": None} for content in files]
     rows = tiny.pairs(8).select_columns(["caption"]).add_column("image", cells)
     rows = rows.cast_column("image", Image())
     trainer = build(InfoNCETrainer, clip, rows, tmp_path, eval_dataset=rows, reduced_jpeg=True, random_crop=0.8)

@@ -48,7 +48,7 @@ def test_a_repository_receives_the_set_with_the_builder_s_card_or_another(run):
 
 
 def test_options_of_a_push_need_a_repository(run):
-    with pytest.raises(ValueError, match="--private needs --push_to_hub."):
+    with pytest.raises(ValueError, match="--private .*--push_to_hub"):
         run("--private")
 
 
@@ -71,6 +71,6 @@ def test_a_push_that_fails_leaves_the_set_and_the_command_that_pushes_it(monkeyp
     monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda options: None)
     monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", fail)
     words = [*WORDS, "--push_to_hub", "me/set", "--private"]
-    with pytest.raises(ValueError, match=r"is built, but .* was not pushed: 503") as raised:
+    with pytest.raises(ValueError, match=r"is built, .*not pushed: 503") as raised:
         publishing.build_and_push(words, NegativeOptions, lambda given: {"a": Path("out/a")}, card=CARD)
     assert "`hfcomp push-dataset a=out/a --repo me/set --private --card card.md`" in str(raised.value)

@@ -87,7 +87,7 @@ def test_a_shard_that_costs_every_worker_is_given_up(begun):
     assert actor({"index": [1]})["record"][0]
     tries.write_bytes(b"." * MAX_TRIES)
     row = actor({"index": [1]})
-    assert "shard 1 of 3: 3 workers in turn ended unexpectedly" in row["error"][0] and not row["record"][0]
+    assert "shard 1 of 3: 3 workers" in row["error"][0] and not row["record"][0]
 
 
 def make_unplugged(*, at_once: bool):
@@ -124,13 +124,13 @@ def test_a_worker_that_does_not_see_the_folder_says_so(begun, tmp_path):
         (Job(job.dataset, job.stages, job.reads, job.features, tmp_path / "elsewhere", 4), plan, []),
     ):
         row = ShardActor(ray.put(reference), its_plan, files, os.getcwd())({"index": [0]})
-        assert "does not see /" in row["error"][0] and "on a shared disk, under the same paths" in row["error"][0]
+        assert "does not see /" in row["error"][0] and "shared disk" in row["error"][0]
     assert not list((job.folder / "data").glob("*.parquet"))
 
 
 def test_a_folder_in_use_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
-    with FileLock(tmp_path / LOCK_FILE), pytest.raises(ValueError, match="is in use by another process"):
+    with FileLock(tmp_path / LOCK_FILE), pytest.raises(ValueError, match="in use"):
         build(tmp_path, executor="ray")
 
 
@@ -143,9 +143,9 @@ def test_without_ray_the_error_says_how_to_get_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"executor": "slurm"}, "executor is 'slurm'; expected local or ray"),
-        ({"gpus_per_worker": 1}, "gpus_per_worker needs executor ray"),
-        ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker is -1; expected 0 or more"),
+        ({"executor": "slurm"}, "executor .*'slurm'.* local or ray"),
+        ({"gpus_per_worker": 1}, "gpus_per_worker .*executor ray"),
+        ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker: found -1,.* 0 "),
     ],
 )
 def test_bad_settings_are_refused(tmp_path, options, message):

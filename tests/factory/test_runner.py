@@ -137,9 +137,9 @@ def test_a_kill_while_damage_is_mended_changes_nothing(whole, tmp_path, context)
 
 def test_other_settings_are_refused(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "out")
-    with pytest.raises(ValueError, match=r'other settings: stages\.0 loud\.mark: "!" -> "\?"\. Choose another'):
+    with pytest.raises(ValueError, match=r'stages\.0 loud\.mark: "!" -> "\?"'):
         build(folder, stages=builds.loud_stages("?"))
-    with pytest.raises(ValueError, match=r"other settings: rows_per_shard: 4 -> 5\. Choose"):
+    with pytest.raises(ValueError, match=r"rows_per_shard: 4 -> 5"):
         build(folder, rows_per_shard=5)
     assert builds.hashes(folder) == builds.hashes(whole)
 
@@ -220,12 +220,10 @@ def test_damage_in_an_unfinished_build_is_named_or_made_again(whole, tmp_path, p
         build(folder, stages=[Stage("loud", builds.make_failing, {"at": "caption 6"}, {"mark": "!"})])
     (folder / place).write_text((folder / place).read_text().replace("4", "5", 1))
     if place.endswith("plan.json"):
-        with pytest.raises(
-            ValueError, match=r"plan\.json is damaged: expected content with sha256.* Delete the folder"
-        ):
+        with pytest.raises(ValueError, match=r"plan\.json .*damaged: .*sha256"):
             build(folder)
         (folder / place).unlink()
-        with pytest.raises(ValueError, match=r"plan\.json is missing.* Delete the folder"):
+        with pytest.raises(ValueError, match=r"plan\.json .*missing"):
             build(folder)
     else:
         assert build(folder).made == 3
@@ -233,14 +231,14 @@ def test_damage_in_an_unfinished_build_is_named_or_made_again(whole, tmp_path, p
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ValueError, match=r"contains other files \(thesis.tex\)"):
+    with pytest.raises(ValueError, match=r"other files \(thesis.tex\)"):
         build(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK_FILE, "thesis.tex"]
 
 
 def test_two_builds_in_one_folder_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
-    with FileLock(tmp_path / LOCK_FILE), pytest.raises(ValueError, match="is in use by another process"):
+    with FileLock(tmp_path / LOCK_FILE), pytest.raises(ValueError, match="in use"):
         build(tmp_path)
 
 
@@ -272,13 +270,13 @@ def make_dying():
 
 
 def test_a_worker_that_dies_is_reported(tmp_path, quick_workers):
-    with pytest.raises(StageError, match="worker process ended.*fewer workers"):
+    with pytest.raises(StageError, match="process ended.*workers"):
         build(tmp_path, stages=[Stage("dies", make_dying)], num_workers=2)
 
 
 def test_what_cannot_be_pickled_is_refused(tmp_path):
     stages = [Stage("local", lambda: lambda batch: batch)]
-    with pytest.raises(ValueError, match="stage 'local' cannot be sent to other processes.*num_workers=1"):
+    with pytest.raises(ValueError, match="'local' .*num_workers=1"):
         build(tmp_path, stages=stages, num_workers=2)
 
 
@@ -302,8 +300,8 @@ def test_a_stage_may_make_several_rows_of_one_or_none(tmp_path):
 
 def make_broken(*, how: str):
     def broken(batch):
-        found = {"without": {"caption": []}, "uneven": batch | {"loud": ["one"]}, "lacking": batch}
-        return (found | {"typed": batch | {"loud": [[1]] * 4}})[how]
+        batches = {"without": {"caption": []}, "uneven": batch | {"loud": ["one"]}, "lacking": batch}
+        return (batches | {"typed": batch | {"loud": [[1]] * 4}})[how]
 
     return broken
 
@@ -311,14 +309,14 @@ def make_broken(*, how: str):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("without", "the returned batch has no column '_row'"),
-        ("uneven", r'columns of unequal length were returned: {"_row": 4, "loud": 1}'),
-        ("typed", "column 'loud' is not .*string"),
-        ("lacking", "no column 'loud' was returned; it has: caption, _row"),
+        ("without", "batch .*no column '_row'"),
+        ("uneven", r'unequal .*{"_row": 4, "loud": 1}'),
+        ("typed", "'loud' .*string"),
+        ("lacking", "no column 'loud' .*: caption, _row"),
     ],
 )
 def test_a_stage_that_breaks_its_contract_is_named(tmp_path, how, message):
-    with pytest.raises(StageError, match=f"stage 'broken', shard 0 of 3 \\(rows 0 to 3\\): {message}"):
+    with pytest.raises(StageError, match=f"'broken', shard 0 of 3 \\(rows 0 to 3\\): {message}"):
         build(tmp_path, stages=[Stage("broken", make_broken, {"how": how})])
 
 
@@ -340,8 +338,8 @@ def test_files_come_in_and_rows_without_a_readable_one_are_set_aside(tmp_path):
 def test_what_may_be_secret_in_a_url_is_not_written_into_a_set():
     url = "https://user:word@host/a/b.png?signature=a/s3cret"
     images = pa.array([{"bytes": None, "path": url}, {"bytes": b"x", "path": url}], Image().pa_type)
-    found, failed = shards.embed_bytes(pa.chunked_array([images]))
-    assert found.to_pylist() == [{"bytes": None, "path": "b.png"}, {"bytes": b"x", "path": "b.png"}]
+    cells, failed = shards.embed_bytes(pa.chunked_array([images]))
+    assert cells.to_pylist() == [{"bytes": None, "path": "b.png"}, {"bytes": b"x", "path": "b.png"}]
     assert failed == {0: "'b.png' is a URL, which is not fetched without --allow_urls"}
 
 
@@ -354,12 +352,12 @@ def test_a_shard_left_empty_can_still_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows_per_shard": 0}, "rows_per_shard is 0; expected 1 or more"),
-        ({"num_workers": 0}, "num_workers is 0; expected 1 or more"),
+        ({"rows_per_shard": 0}, "rows_per_shard is 0;.* 1 "),
+        ({"num_workers": 0}, "num_workers is 0;.* 1 "),
         ({"stages": []}, "no stages"),
-        ({"reads": ("text",)}, "the source has no column 'text'; it has: image, caption"),
-        ({"dataset": builds.source().select([])}, "the source has no rows"),
-        ({"dataset": builds.source().rename_column("image", ROW)}, "the column '_row' is reserved for builds"),
+        ({"reads": ("text",)}, "source .*no column 'text'; .*: image, caption"),
+        ({"dataset": builds.source().select([])}, "source .*no rows"),
+        ({"dataset": builds.source().rename_column("image", ROW)}, "'_row' .*reserved"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_written(tmp_path, options, message):
@@ -377,10 +375,10 @@ def test_the_order_of_rows_is_part_of_the_source():
 def test_a_set_of_another_split_is_named_by_it_everywhere(tmp_path):
     """Plans of training sets do not name their split, so that builds of an earlier version still resume."""
     built = builds.build(tmp_path / "set", split="test")
-    assert [one["file"] for one in built.manifest["shards"]][0] == "data/test-00000-of-00003.parquet"
+    assert [shard["file"] for shard in built.manifest["shards"]][0] == "data/test-00000-of-00003.parquet"
     assert built.manifest["plan"]["split"] == "test"
     assert len(load_training_set(str(tmp_path / "set"), split="test")) == built.manifest["rows"]
-    with pytest.raises(ValueError, match=r"has no split 'train'.* test"):
+    with pytest.raises(ValueError, match=r"'train'.* test"):
         load_training_set(str(tmp_path / "set"))
     with pytest.raises(ValueError, match='split: "test" -> null'):
         builds.build(tmp_path / "set")

@@ -35,9 +35,9 @@ def test_a_set_of_the_hub_may_name_files_of_its_own_folder_alone(caches):
         "hub/datasets--her--set2/a.png",
         "datasets/me___x/a.png",
     ):
-        with pytest.raises(ValueError, match="her/set references 1 image files outside its own folder"):
+        with pytest.raises(ValueError, match="her/set .*1 image files outside"):
             check("her/set", [own[0], str(caches / name)])
-    with pytest.raises(ValueError, match="references 1 image files outside its own folder"):
+    with pytest.raises(ValueError, match="1 image files outside"):
         check(str(caches), ["/elsewhere/a.png"])
     logged, _ = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
     assert logged.startswith("copying 4 image files that her/set names into the dataset: 4 from ")
@@ -53,9 +53,7 @@ def test_a_file_in_a_home_directory_may_name_no_files_there(tmp_path, monkeypatc
     if place != "/":
         Path(source).write_text("")
     names = [str(home / "private/passport.jpg")]
-    with pytest.raises(
-        ValueError, match="references 1 image files, such as .*passport.jpg.*Move the file and its images"
-    ):
+    with pytest.raises(ValueError, match="1 image files, .*passport.jpg"):
         check(source, names)
     logged, _ = check(source, names, allow_outside=True)
     assert logged.endswith("0 from no folder of its own and its subfolders, 1 from elsewhere")

@@ -17,15 +17,15 @@ from hfcomp.parsing.tokens import longest_text
 from hfcomp.parsing.words import MAY_BE_ONE
 
 
-def found(caption: str, keyword: str, tag: str, seed: int = 0):
+def substitutes_for(caption: str, keyword: str, tag: str, seed: int = 0):
     start = caption.index(keyword)
     return substitutes(caption, (start, start + len(keyword)), tag, seed=seed)
 
 
 def texts(caption: str, keyword: str, tag: str) -> list[str]:
     """All negatives of the keyword's group."""
-    some = [one for one in found(caption, keyword, tag) if not one.is_fallback]
-    return [rewrite(caption, [one.span], [one.text]) for one in some]
+    some = [substitute for substitute in substitutes_for(caption, keyword, tag) if not substitute.is_fallback]
+    return [rewrite(caption, [substitute.span], [substitute.text]) for substitute in some]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,9 @@ def test_a_word_of_a_compound_takes_the_compound_along(caption, keyword, tag, ot
 
 
 def test_a_noun_behind_an_article_does_not_become_a_verb():
-    assert "steal" not in {one.text for one in found("bears, each a different color", "color", "NN")}
+    assert "steal" not in {
+        substitute.text for substitute in substitutes_for("bears, each a different color", "color", "NN")
+    }
 
 
 def test_what_the_caption_names_or_may_be_the_same_is_no_substitute():
@@ -96,14 +98,14 @@ def test_no_group_holds_two_words_for_one_thing():
         for other in place.others()
         if other in MAY_BE_ONE.get(place.base, ())
     }
-    assert all(one not in {text.text for text in found(f"a {base}", base, "NN")} for base, one in pairs)
+    assert all(word not in {text.text for text in substitutes_for(f"a {base}", base, "NN")} for base, word in pairs)
 
 
 def test_a_seed_draws_and_the_rest_of_the_order_follows():
-    first = {found("A dog runs.", "dog", "NN", seed)[0].text for seed in range(30)}
+    first = {substitutes_for("A dog runs.", "dog", "NN", seed)[0].text for seed in range(30)}
     assert len(first) > 3
-    assert found("A dog runs.", "dog", "NN", 3) == found("A dog runs.", "dog", "NN", 3)
-    some = [one.text for one in found("A dog runs.", "dog", "NN")]
+    assert substitutes_for("A dog runs.", "dog", "NN", 3) == substitutes_for("A dog runs.", "dog", "NN", 3)
+    some = [substitute.text for substitute in substitutes_for("A dog runs.", "dog", "NN")]
     assert len(set(some)) == len(some) > 5 and "dog" not in some
 
 
@@ -119,9 +121,9 @@ def test_a_seed_draws_and_the_rest_of_the_order_follows():
     ],
 )
 def test_a_word_in_no_group_gets_one_of_its_tag(caption, keyword, tag, ending):
-    some = found(caption, keyword, tag)
-    assert some and all(one.is_fallback for one in some)
-    assert all(one.text.endswith(tuple(ending.split("|"))) for one in some)
+    some = substitutes_for(caption, keyword, tag)
+    assert some and all(substitute.is_fallback for substitute in some)
+    assert all(substitute.text.endswith(tuple(ending.split("|"))) for substitute in some)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +139,12 @@ def test_a_word_in_no_group_gets_one_of_its_tag(caption, keyword, tag, ending):
     ],
 )
 def test_what_has_no_substitute_says_why(caption, keyword, tag, reason):
-    assert found(caption, keyword, tag) == reason and reason in MISSES
+    assert substitutes_for(caption, keyword, tag) == reason and reason in MISSES
 
 
 def test_numbers_in_digits_become_others():
-    (one,) = [one.text for one in found("a clock at 11:44", "11:44", "CD")]
-    assert len(one) == 5 and one[2] == ":" and all(a != b for a, b in zip(one, "11:44", strict=True) if a != ":")
+    (text,) = [substitute.text for substitute in substitutes_for("a clock at 11:44", "11:44", "CD")]
+    assert len(text) == 5 and text[2] == ":" and all(a != b for a, b in zip(text, "11:44", strict=True) if a != ":")
 
 
 def test_spatial_phrases_are_found_around_a_word():
@@ -188,9 +190,9 @@ def test_another_lexicon_and_its_mistakes(tmp_path):
     path.write_text(text.replace("words: scarf, tie/necktie", "words: scarf, sari, tie/necktie"))
     own = read_lexicon(path)
     some = substitutes("a red scarf", (6, 11), "NN", lexicon=own)
-    assert "sari" in {one.text for one in some}
+    assert "sari" in {substitute.text for substitute in some}
     path.write_text(text.replace('  onto: "off"', "  onto: off"))
-    with pytest.raises(ValueError, match="prepositions: onto: found False"):
+    with pytest.raises(ValueError, match="prepositions: onto: .*False"):
         read_lexicon(path)
 
 
@@ -199,8 +201,8 @@ def test_nearly_every_word_of_real_captions_has_a_substitute():
     """Each content word of every tenth of the longest captions of COCO val2017 (about 5 s)."""
     file = Path(os.environ["HFCOMP_REAL_DATA"]) / "coco" / "captions_val2017.json"
     captions: dict[int, list[str]] = {}
-    for one in json.loads(file.read_text())["annotations"]:
-        captions.setdefault(one["image_id"], []).append(one["caption"].strip())
+    for annotation in json.loads(file.read_text())["annotations"]:
+        captions.setdefault(annotation["image_id"], []).append(annotation["caption"].strip())
     longest = [longest_text(captions[image]) for image in sorted(captions)[::10]]
     outcomes: Counter[str] = Counter()
     for doc in cached_parser("rules").parse(longest):

@@ -32,12 +32,12 @@ def negative(text: str) -> Negative:
     return Negative(text, "other", "a", "b", "object", ((0, 1),))
 
 
-def made(captions=CAPTIONS, **settings):
+def make_negatives(captions=CAPTIONS, **settings):
     """Texts and kinds of each row, without masked ones."""
     settings = {"kinds": ["keyword"], "num_negatives": 3} | settings
-    found = TextNegatives(**settings)({"caption": list(captions)})
-    pairs = zip(found["negative_captions"], found["negative_kinds"], strict=True)
-    return [[(text, kind) for text, kind in zip(*row, strict=True) if text] for row in pairs], found
+    columns = TextNegatives(**settings)({"caption": list(captions)})
+    pairs = zip(columns["negative_captions"], columns["negative_kinds"], strict=True)
+    return [[(text, kind) for text, kind in zip(*row, strict=True) if text] for row in pairs], columns
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,14 @@ def everything(fill_model) -> dict:
 def test_kinds_come_in_turn_and_make_up_for_each_other():
     row = Row("x", [Proposals([negative(t) for t in texts], 9) for texts in (["a1", "a2", "a3"], [], ["c1", "a2"])])
     assert row.choose(4) is None
-    assert [one.text for one in row.chosen] == ["a1", "c1", "a2", "a3"] and row.duplicates == 1
+    assert [entry.text for entry in row.chosen] == ["a1", "c1", "a2", "a3"] and row.duplicates == 1
 
 
 def test_what_was_dropped_is_made_up_by_its_own_kind():
     row = Row("x", [Proposals([negative("a1"), negative("a2")], 9), Proposals([negative("b1")], 9)])
     row.verdicts["a1"] = "grammar"
     row.choose(2)
-    assert [one.text for one in row.chosen] == ["a2", "b1"]
+    assert [entry.text for entry in row.chosen] == ["a2", "b1"]
 
 
 def test_a_generator_is_asked_for_more_only_where_it_has_more():
@@ -73,35 +73,35 @@ def test_a_generator_is_asked_for_more_only_where_it_has_more():
 
 
 def test_one_kind_alone_gives_what_its_generator_gives():
-    rows, _ = made()
+    rows, _ = make_negatives()
     assert [[text for text, _ in row] for row in rows] == [
-        [one.text for one in keyword_negatives(caption, num_negatives=3)] for caption in CAPTIONS
+        [entry.text for entry in keyword_negatives(caption, num_negatives=3)] for caption in CAPTIONS
     ]
 
 
 def test_all_kinds_in_turn(everything):
-    rows, found = made([*CAPTIONS, LONG], **everything)
+    rows, columns = make_negatives([*CAPTIONS, LONG], **everything)
     assert [kind for _, kind in rows[0]] == ["keyword_color", "swap_obj", "mask_noun"]
     assert rows[1] == rows[5] and rows[2] == rows[6] == []
-    assert found["negative_captions"][2] == ["", "", ""] and found["negative_spans"][2] == [[], [], []]
+    assert columns["negative_captions"][2] == ["", "", ""] and columns["negative_spans"][2] == [[], [], []]
     for caption, row in zip([*CAPTIONS, LONG], rows, strict=True):
         assert len({text for text, _ in row}) == len(row) and caption not in [text for text, _ in row]
     assert rows[3][0][0].startswith("😀 a ") and len(rows[7]) == 3
 
 
 def test_rows_beside_a_caption_change_nothing(everything):
-    rows, _ = made(**everything)
+    rows, _ = make_negatives(**everything)
     order = random.Random(0).sample(range(len(CAPTIONS)), len(CAPTIONS))
-    shuffled, _ = made([CAPTIONS[place] for place in order], **everything)
+    shuffled, _ = make_negatives([CAPTIONS[place] for place in order], **everything)
     assert shuffled == [rows[place] for place in order]
-    assert made(CAPTIONS[3:4], **everything)[0] == rows[3:4]
+    assert make_negatives(CAPTIONS[3:4], **everything)[0] == rows[3:4]
 
 
 def test_fewer_are_the_first_of_more_also_behind_a_filter(everything):
     settings = everything | {"checks": [drop_every_third]}
-    most, _ = made(num_negatives=6, **settings)
+    most, _ = make_negatives(num_negatives=6, **settings)
     for number in (1, 4):
-        assert made(num_negatives=number, **settings)[0] == [row[:number] for row in most]
+        assert make_negatives(num_negatives=number, **settings)[0] == [row[:number] for row in most]
 
 
 def drop_every_third(batch, places, texts):
@@ -109,59 +109,61 @@ def drop_every_third(batch, places, texts):
 
 
 def test_drops_are_made_up_and_counted():
-    rows, found = made(checks=[drop_every_third], num_negatives=5, kinds=["keyword:object"])
+    rows, columns = make_negatives(checks=[drop_every_third], num_negatives=5, kinds=["keyword:object"])
     kept = [text for row in rows for text, _ in row]
     assert kept and not any(sum(map(ord, text)) % 3 == 0 for text in kept)
     assert len(rows[0]) == 5  # of 158 for two objects
-    total = sum(count["dropped: third"] for count in found[COUNTS])
-    assert total > 0 and sum(count["negatives: keyword_object"] for count in found[COUNTS]) == len(kept)
-    assert [count["captions: without a negative"] for count in found[COUNTS]] == [not row for row in rows]
+    total = sum(count["dropped: third"] for count in columns[COUNTS])
+    assert total > 0 and sum(count["negatives: keyword_object"] for count in columns[COUNTS]) == len(kept)
+    assert [count["captions: without a negative"] for count in columns[COUNTS]] == [not row for row in rows]
 
 
 def test_a_filter_that_drops_all_ends():
-    rows, found = made(checks=[lambda batch, places, texts: ["never"] * len(texts)], kinds=["keyword:object"])
+    rows, columns = make_negatives(
+        checks=[lambda batch, places, texts: ["never"] * len(texts)], kinds=["keyword:object"]
+    )
     assert not any(rows)
-    assert found[COUNTS][0]["dropped: never"] == MOST_PROPOSALS
+    assert columns[COUNTS][0]["dropped: never"] == MOST_PROPOSALS
 
 
 def test_swaps_are_flagged_and_dropped_on_request(everything):
     settings = everything | {"kinds": ["swap"]}
-    rows, found = made(**settings)
+    rows, columns = make_negatives(**settings)
     assert rows[0] and all(has_same_words(CAPTIONS[0], text) for text, _ in rows[0])
-    assert found[COUNTS][0]["flagged: the caption's words in another order"] == len(rows[0])
-    rows, found = made(drop_same_words=True, **settings)
-    assert rows[0] == [] and found[COUNTS][0]["dropped: same_words"] > 0
+    assert columns[COUNTS][0]["flagged: the caption's words in another order"] == len(rows[0])
+    rows, columns = make_negatives(drop_same_words=True, **settings)
+    assert rows[0] == [] and columns[COUNTS][0]["dropped: same_words"] > 0
 
 
 def test_broken_grammar_is_dropped(tmp_path):
     sentences = [caption for caption in CAPTIONS[:2] for _ in range(4)]
     model = str(language_models.gpt2(tmp_path / "gpt2", sentences, noise=0.02, steps=30))
     settings = {"kinds": ["keyword:color"], "num_negatives": 2, "grammar_model": model, "device": "cpu"}
-    strict, found = made(CAPTIONS[:1], grammar_tolerance=0.0, **settings)
-    assert strict == [[]] and found[COUNTS][0]["dropped: grammar"] == 16
-    assert len(made(CAPTIONS[:1], grammar_tolerance=100.0, **settings)[0][0]) == 2
+    strict, columns = make_negatives(CAPTIONS[:1], grammar_tolerance=0.0, **settings)
+    assert strict == [[]] and columns[COUNTS][0]["dropped: grammar"] == 16
+    assert len(make_negatives(CAPTIONS[:1], grammar_tolerance=100.0, **settings)[0][0]) == 2
 
 
 def test_keywords_of_your_own(tmp_path):
     table = tmp_path / "fruit.yaml"
     table.write_text("fruit: {any_other: [apple, pear], category: object}")
     settings = {"keyword_table": str(table), "kinds": ["keyword:fruit"]}
-    assert made(["an apple"], **settings)[0] == [[("an pear", "other")]]
-    assert made(["An apple"], keyword_matching="extended", **settings)[0] == [[("A pear", "other")]]
+    assert make_negatives(["an apple"], **settings)[0] == [[("an pear", "other")]]
+    assert make_negatives(["An apple"], keyword_matching="extended", **settings)[0] == [[("A pear", "other")]]
 
 
 def test_what_only_looks_like_a_negative_is_dropped_and_counted(tmp_path):
     table = tmp_path / "spelling.yaml"
     table.write_text('spelling: {one_way: [["caf\\u00e9", "cafe\\u0301"], [bar, pub]], category: object}')
-    rows, found = made(["a bar in a café", "a café"], keyword_table=str(table))
+    rows, columns = make_negatives(["a bar in a café", "a café"], keyword_table=str(table))
     assert rows == [[("a pub in a café", "other")], []]
-    assert [count["dropped: same_sentence"] for count in found[COUNTS]] == [1, 1]
+    assert [count["dropped: same_sentence"] for count in columns[COUNTS]] == [1, 1]
 
 
 def test_rows_without_a_negative_can_be_set_aside():
-    _, found = made(["a dog", "hello"], only_with_negative=True)
-    assert found[SET_ASIDE] == [None, NO_NEGATIVE]
-    assert SET_ASIDE not in made(["a dog", "hello"])[1]
+    _, columns = make_negatives(["a dog", "hello"], only_with_negative=True)
+    assert columns[SET_ASIDE] == [None, NO_NEGATIVE]
+    assert SET_ASIDE not in make_negatives(["a dog", "hello"])[1]
 
 
 def test_it_maps_over_a_data_set():
@@ -183,15 +185,15 @@ def test_the_longest_caption_or_all():
 
 def test_one_caption_that_is_too_long_leaves_the_others():
     batch = {"caption": [["a dog runs", "x " * 3000], ["x " * 3000]], ROW: [0, 1]}
-    found = make_captions(which="longest")(batch)
-    assert found["caption"][0] == "a dog runs" and found[SET_ASIDE][0] is None
-    assert found[SET_ASIDE][1].startswith("caption too long: ")
-    assert found[COUNTS] == [{"captions: passed over, caption too long": 1}, {}]
+    columns = make_captions(which="longest")(batch)
+    assert columns["caption"][0] == "a dog runs" and columns[SET_ASIDE][0] is None
+    assert columns[SET_ASIDE][1].startswith("caption too long: ")
+    assert columns[COUNTS] == [{"captions: passed over, caption too long": 1}, {}]
 
 
 def test_plain_captions_stay_as_they_are():
-    found = make_captions(which="longest")({"caption": [" a dog\n", "", "  ", None], ROW: [0, 1, 2, 3]})
-    assert found["caption"][0] == " a dog\n" and found[SET_ASIDE] == [None, *["no caption"] * 3]
+    columns = make_captions(which="longest")({"caption": [" a dog\n", "", "  ", None], ROW: [0, 1, 2, 3]})
+    assert columns["caption"][0] == " a dog\n" and columns[SET_ASIDE] == [None, *["no caption"] * 3]
 
 
 @pytest.mark.parametrize(
@@ -199,11 +201,11 @@ def test_plain_captions_stay_as_they_are():
     [
         ([], "kinds is "),
         ("keyword", "kinds is 'keyword'"),
-        (["keywords"], r"unknown kind 'keywords'\. Did you mean 'keyword'\? Known: keyword, swap, mask"),
-        (["keyword:colr"], r"'colr' is not a part of 'keyword'\. Did you mean 'color'\?"),
-        (["swap:noun"], r"'noun' is not a part of 'swap'\. Did you mean 'nouns'\?"),
-        (["mask:"], "'mask:': '' is not a part of 'mask'"),
-        (["swap", "swap"], "'swap' is given twice"),
+        (["keywords"], r"'keywords'.*'keyword'.*: keyword, swap, mask"),
+        (["keyword:colr"], r"'colr' .*'keyword'.*'color'"),
+        (["swap:noun"], r"'noun' .*'swap'.*'nouns'"),
+        (["mask:"], "'mask:': '' .*'mask'"),
+        (["swap", "swap"], "'swap' .*twice"),
     ],
 )
 def test_kinds_are_checked(kinds, message):
@@ -213,15 +215,15 @@ def test_kinds_are_checked(kinds, message):
 
 def test_a_parser_that_is_missing_is_never_replaced():
     cached_parser.cache_clear()
-    with pytest.raises(OSError, match="python -m spacy download en_core_web_none"):
+    with pytest.raises(OSError, match="spacy download en_core_web_none"):
         TextNegatives(kinds=["swap"], parser="spacy:en_core_web_none")
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_negatives": 0}, "num_negatives is 0; expected 1 or more"),
-        ({"keyword_matching": "loose"}, "keyword_matching is 'loose'; expected one of paper, extended"),
+        ({"num_negatives": 0}, "num_negatives is 0;.* 1 "),
+        ({"keyword_matching": "loose"}, "keyword_matching .*'loose';.* paper, extended"),
     ],
 )
 def test_settings_are_checked(settings, message):

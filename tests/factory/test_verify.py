@@ -17,7 +17,7 @@ LOCKS = ".lock"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
+def built_set(tmp_path_factory) -> Path:
     """A set of one build with its card. Never write into it."""
     folder = tmp_path_factory.mktemp("sets")
     datasets.DatasetDict({"train": tiny.pairs(6).select_columns(["image", "caption"])}).save_to_disk(folder / "rows")
@@ -26,7 +26,7 @@ def built(tmp_path_factory) -> Path:
     return folder / "set"
 
 
-def verified(folder: Path) -> list[str]:
+def verify(folder: Path) -> list[str]:
     lines: list[str] = []
     verify_set(folder, lines.append)
     return lines
@@ -38,41 +38,43 @@ def flip(path: Path, place: float) -> None:
     path.write_bytes(content)
 
 
-def test_every_file_has_a_line(built):
-    lines = verified(built)
+def test_every_file_has_a_line(built_set):
+    lines = verify(built_set)
     named = {line.split()[1] for line in lines if line.startswith("ok  ")}
-    assert named == {path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()} - {LOCKS}
+    assert named == {path.relative_to(built_set).as_posix() for path in built_set.rglob("*") if path.is_file()} - {
+        LOCKS
+    }
 
 
-def test_a_card_that_was_edited_or_damaged_is_a_note(built, tmp_path):
-    folder = shutil.copytree(built, tmp_path / "set")
+def test_a_card_that_was_edited_or_damaged_is_a_note(built_set, tmp_path):
+    folder = shutil.copytree(built_set, tmp_path / "set")
     card = folder / "README.md"
     content = card.read_bytes()
     for place in random.Random(0).sample(range(len(content)), 25):
         flip(card, place / len(content))
-        lines = verified(folder)
+        lines = verify(folder)
         assert "ok  README.md" not in lines
         assert [line for line in lines if line.startswith("note  README.md")]
         card.write_bytes(content)
     card.write_text(card.read_text() + "\nOur notes.\n")
-    assert [line for line in verified(folder) if line.startswith("note  README.md")]
+    assert [line for line in verify(folder) if line.startswith("note  README.md")]
     card.unlink()
-    (note,) = [line for line in verified(folder) if line.startswith("note  README.md")]
+    (note,) = [line for line in verify(folder) if line.startswith("note  README.md")]
     assert "missing" in note and "`hfcomp build`" in note
 
 
-def test_the_command_writes_the_card_again(built, tmp_path):
-    folder = shutil.copytree(built, tmp_path / "set")
+def test_the_command_writes_the_card_again(built_set, tmp_path):
+    folder = shutil.copytree(built_set, tmp_path / "set")
     (folder / "README.md").unlink()
-    words = ["--source", built.parent / "rows", "--output", folder, "--kinds", "swap", "--parser", "rules"]
+    words = ["--source", built_set.parent / "rows", "--output", folder, "--kinds", "swap", "--parser", "rules"]
     main(["build", "negatives", *map(str, words)])
-    assert verified(folder) == verified(built)
+    assert verify(folder) == verify(built_set)
 
 
-def test_a_card_of_an_earlier_version_has_no_checksum(built, tmp_path):
-    folder = shutil.copytree(built, tmp_path / "set")
+def test_a_card_of_an_earlier_version_has_no_checksum(built_set, tmp_path):
+    folder = shutil.copytree(built_set, tmp_path / "set")
     card = folder / "README.md"
     card.write_text("".join(card.read_text().splitlines(keepends=True)[:-2]))
-    lines = verified(folder)
+    lines = verify(folder)
     assert any(line.startswith("note  README.md has no checksum") for line in lines)
     assert lines[-1].endswith("are intact")

@@ -41,16 +41,16 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory) -> Path:
+def unpacked_folder(tmp_path_factory) -> Path:
     with tarfile.open(ALL) as archive:
         archive.extractall(tmp_path_factory.mktemp("unpacked"), filter="data")
     return next(tmp_path_factory.getbasetemp().glob("unpacked*/formats"))
 
 
 @pytest.fixture
-def here(unpacked, tmp_path, monkeypatch) -> Path:
+def here(unpacked_folder, tmp_path, monkeypatch) -> Path:
     """A copy of all files, which paths of commands begin at."""
-    shutil.copytree(unpacked, tmp_path / "formats")
+    shutil.copytree(unpacked_folder, tmp_path / "formats")
     monkeypatch.chdir(tmp_path / "formats")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     return tmp_path / "formats"
@@ -168,7 +168,7 @@ def test_marks_of_a_gallery_drop_rows(here):
 def test_sets_are_analysed(here):
     run("analyze sets/concretebatch --models none --image_model none --text_model none --gallery 0 --output pairs")
     sets = json.loads((here / "pairs" / "results.json").read_text())["sets"]
-    assert {name: one["pairs"] for name, one in sets.items()} == {"high_concreteness": 5, "random": 5}
+    assert {name: pair_set["pairs"] for name, pair_set in sets.items()} == {"high_concreteness": 5, "random": 5}
     run("analyze magic sets/magic --output page")
     assert "living thing" in next((here / "page").glob("*.html")).read_text()
 
@@ -207,13 +207,13 @@ def test_a_project_is_exported(here):
 def test_a_run_and_an_evaluation_are_compared(here):
     run("compare runs/finished:base runs/finished:Slipform evaluation:method --output compared")
     lines = json.loads((here / "compared/results.json").read_text())["results"]
-    values = [{name: one["value"] for name, one in line["models"].items()} for line in lines]
-    assert len(values) == 3 and all([*one] == ["base", "Slipform", "method"] for one in values)
-    assert all(one["Slipform"] == one["method"] for one in values)
+    values = [{name: cell["value"] for name, cell in line["models"].items()} for line in lines]
+    assert len(values) == 3 and all([*row] == ["base", "Slipform", "method"] for row in values)
+    assert all(row["Slipform"] == row["method"] for row in values)
 
 
 def test_cached_embeddings_are_used(here, capsys):
-    assert {one.model for one in select_models(here / "caches/embeddings")} == {"clip", "runs/finished/method"}
+    assert {entry.model for entry in select_models(here / "caches/embeddings")} == {"clip", "runs/finished/method"}
     fingerprint = json.loads(next((here / "caches/embeddings").glob("*/fingerprint.json")).read_text())
     run(
         "evaluate base=clip method=runs/finished/method --benchmarks rows --device cpu --cache caches/embeddings "

@@ -43,15 +43,15 @@ def everything(folder: Path, root: Path, *, skip: Collection[str] = ()) -> Any:
     """
     readers: dict[str, Callable[[Path], Any]] = {".json": _json, ".jsonl": _json_lines, ".md": _lines, ".html": page}
     readers[".safetensors"] = _tensors
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for path in sorted(path for path in folder.rglob("[!.]*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
         if path.suffix == ".parquet":
-            entry = found.setdefault(re.sub(r"-\d{5}-of-\d{5}", "-*", name), {"files": 0})
+            entry = contents.setdefault(re.sub(r"-\d{5}-of-\d{5}", "-*", name), {"files": 0})
             _add_rows(entry, path, is_step=name.startswith("steps/"))
         elif path.name not in skip:
-            found[name] = readers[path.suffix](path) if path.suffix in readers else "a file"
-    return plain(found, root)
+            contents[name] = readers[path.suffix](path) if path.suffix in readers else "a file"
+    return plain(contents, root)
 
 
 def plain(value: Any, root: Path) -> Any:
@@ -116,7 +116,7 @@ def _add_rows(entry: dict[str, Any], path: Path, *, is_step: bool) -> None:
 def _cell(value: Any) -> Any:
     if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):
         return _picture(value["bytes"])
-    nested = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, list) for one in value))
+    nested = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, list) for item in value))
     return json.dumps(value, ensure_ascii=False) if nested else value
 
 

@@ -46,17 +46,17 @@ def contents(folder: Path, root: Path) -> dict[str, Any]:
         folder: that a command wrote.
         root: above it and all that the command was given, which paths in the files begin with.
     """
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix == ".json" and path.name != "overlap.json":  # what it says is in the other one
-            found[path.name] = json.loads(path.read_text(encoding="utf-8"))
+            files[path.name] = json.loads(path.read_text(encoding="utf-8"))
         elif path.name == "best.yaml":
-            found[path.name] = yaml.safe_load(path.read_text(encoding="utf-8"))
+            files[path.name] = yaml.safe_load(path.read_text(encoding="utf-8"))
         elif path.name == "trials.csv":
-            found[path.name] = pd.read_csv(path).to_dict("records")
+            files[path.name] = pd.read_csv(path).to_dict("records")
         elif path.name == "items.parquet":
-            found[path.name] = _items(pd.read_parquet(path))
-    return comparable(found, root)
+            files[path.name] = _items(pd.read_parquet(path))
+    return comparable(files, root)
 
 
 def _items(table: pd.DataFrame) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _comparable(value: Any, places: dict[str, str], key: str = "") -> Any:
     return re.sub(r"\bftfy [\d.]+", "ftfy", value)
 
 
-def check(name: str, found: Any, *, write: bool) -> None:
+def check(name: str, actual: Any, *, write: bool) -> None:
     """Compares with the file of that name, or writes it anew.
 
     Raises:
@@ -100,42 +100,42 @@ def check(name: str, found: Any, *, write: bool) -> None:
     path = FOLDER / f"{name}.json"
     golden = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     if write:
-        path.write_text(_text(written(golden, found)) + "\n", encoding="utf-8")
+        path.write_text(_text(round_values(golden, actual)) + "\n", encoding="utf-8")
         return
-    lines = list(differences(golden, found))
+    lines = list(differences(golden, actual))
     if len(lines) > MOST_LINES:
         lines[MOST_LINES - 1 :] = [f"... and {len(lines) - MOST_LINES + 1} more"]
     if lines:
         raise AssertionError("\n".join([f"{path.name}, written -> found:", *lines]))
 
 
-def differences(golden: Any, found: Any, path: str = "") -> Iterator[str]:
+def differences(golden: Any, actual: Any, path: str = "") -> Iterator[str]:
     """A line for each place that differs: its path, what the file holds and what was found."""
-    if isinstance(golden, dict) and isinstance(found, dict):
-        for key in dict.fromkeys([*golden, *found]):
-            if key in golden and key in found:
-                yield from differences(golden[key], found[key], f"{path}/{key}")
+    if isinstance(golden, dict) and isinstance(actual, dict):
+        for key in dict.fromkeys([*golden, *actual]):
+            if key in golden and key in actual:
+                yield from differences(golden[key], actual[key], f"{path}/{key}")
             else:
-                yield f"{path}/{key}: {_short(golden, key)} -> {_short(found, key)}"
-        if golden.keys() == found.keys() and list(golden) != list(found):
-            yield f"{path}: the order of the keys, {', '.join(golden)} -> {', '.join(found)}"
-    elif isinstance(golden, list) and isinstance(found, list):
-        if len(golden) != len(found):
-            yield f"{path}: {len(golden)} entries -> {len(found)}"
-        for index, (one, other) in enumerate(zip(golden, found, strict=False)):
-            yield from differences(one, other, f"{path}/{index}")
-    elif not _same(golden, found, path):
-        yield f"{path}: {_short({0: golden}, 0)} -> {_short({0: found}, 0)}"
+                yield f"{path}/{key}: {_short(golden, key)} -> {_short(actual, key)}"
+        if golden.keys() == actual.keys() and list(golden) != list(actual):
+            yield f"{path}: the order of the keys, {', '.join(golden)} -> {', '.join(actual)}"
+    elif isinstance(golden, list) and isinstance(actual, list):
+        if len(golden) != len(actual):
+            yield f"{path}: {len(golden)} entries -> {len(actual)}"
+        for index, (before, after) in enumerate(zip(golden, actual, strict=False)):
+            yield from differences(before, after, f"{path}/{index}")
+    elif not _same(golden, actual, path):
+        yield f"{path}: {_short({0: golden}, 0)} -> {_short({0: actual}, 0)}"
 
 
-def _same(golden: Any, found: Any, path: str) -> bool:
-    if isinstance(golden, float) and isinstance(found, float) and math.isfinite(golden):
-        return abs(golden - found) <= _tolerance(path.split("/")) * max(1.0, abs(golden))
-    return type(golden) is type(found) and (golden == found or repr(golden) == repr(found))  # nan is nan
+def _same(golden: Any, actual: Any, path: str) -> bool:
+    if isinstance(golden, float) and isinstance(actual, float) and math.isfinite(golden):
+        return abs(golden - actual) <= _tolerance(path.split("/")) * max(1.0, abs(golden))
+    return type(golden) is type(actual) and (golden == actual or repr(golden) == repr(actual))  # nan is nan
 
 
 def _tolerance(keys: list[str]) -> float:
-    """How far apart the numbers at a path may lie, relative to those above 1."""
+    """Tolerance of the numbers at a path, relative to those above 1."""
     if "embeddings.json" in keys and "nearest" not in keys:
         # both embeddings are off, one of them as a sum of three that is about as long as one
         return (1 + math.sqrt(3)) * tolerances.trained_embedding(SCALE)
@@ -151,29 +151,29 @@ def _short(values: dict[Any, Any], key: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def written(golden: Any, found: Any, path: str = "") -> Any:
-    """What was found, in 10 digits; a number within its tolerance stays as it was, and a diff does not show it."""
-    if isinstance(found, dict):
+def round_values(golden: Any, actual: Any, path: str = "") -> Any:
+    """The new value in 10 digits; a number within its tolerance stays as it was, so a diff does not show it."""
+    if isinstance(actual, dict):
         before = golden if isinstance(golden, dict) else {}
-        return {key: written(before.get(key), inner, f"{path}/{key}") for key, inner in found.items()}
-    if isinstance(found, list):
-        before = golden if isinstance(golden, list) and len(golden) == len(found) else [None] * len(found)
-        pairs = enumerate(zip(before, found, strict=True))
-        return [written(one, inner, f"{path}/{index}") for index, (one, inner) in pairs]
-    if isinstance(found, float):
-        return golden if _same(golden, found, path) else float(f"{found:.10g}")
-    return found
+        return {key: round_values(before.get(key), inner, f"{path}/{key}") for key, inner in actual.items()}
+    if isinstance(actual, list):
+        before = golden if isinstance(golden, list) and len(golden) == len(actual) else [None] * len(actual)
+        pairs = enumerate(zip(before, actual, strict=True))
+        return [round_values(previous, inner, f"{path}/{index}") for index, (previous, inner) in pairs]
+    if isinstance(actual, float):
+        return golden if _same(golden, actual, path) else float(f"{actual:.10g}")
+    return actual
 
 
 def _text(value: Any, depth: int = 0) -> str:
     """JSON in which what holds no other dictionary or list is one line, where there is room."""
     inner = list(value.values() if isinstance(value, dict) else value) if isinstance(value, (dict, list)) else []
     line = json.dumps(value, ensure_ascii=False)
-    if not inner or (len(line) + depth < WIDTH and not any(isinstance(one, (dict, list)) for one in inner)):
+    if not inner or (len(line) + depth < WIDTH and not any(isinstance(item, (dict, list)) for item in inner)):
         return line
     names = (
         [f"{json.dumps(key, ensure_ascii=False)}: " for key in value] if isinstance(value, dict) else [""] * len(inner)
     )
-    parts = [f"{' ' * (depth + 1)}{name}{_text(one, depth + 1)}" for name, one in zip(names, inner, strict=True)]
+    parts = [f"{' ' * (depth + 1)}{name}{_text(value, depth + 1)}" for name, value in zip(names, inner, strict=True)]
     first, last = "{}" if isinstance(value, dict) else "[]"
     return "\n".join([first, ",\n".join(parts), " " * depth + last])

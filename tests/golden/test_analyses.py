@@ -63,12 +63,12 @@ def test_pairs_of_two_sets_by_models(run, root):
     write_tiny_dinov2(root / "dino")
     models.roberta(root / "roberta")
     words = "--models sandbox=base --image_model dino --text_model roberta --gallery 0"
-    found = run("analyze_models", f"analyze high=high.parquet low=low.parquet {words} {MODEL}", skip=["report.html"])
-    del found["report.md"]  # digits of the numbers in results.json
-    for curve in found["results.json"]["curves"]:
+    files = run("analyze_models", f"analyze high=high.parquet low=low.parquet {words} {MODEL}", skip=["report.html"])
+    del files["report.md"]  # digits of the numbers in results.json
+    for curve in files["results.json"]["curves"]:
         for name in ("across", "value", "low", "high"):
             curve[name] = curve[name][::20] if isinstance(curve.get(name), list) else curve.get(name)
-    check("analyze_models", {BY_MODELS: found}, write=WRITE)
+    check("analyze_models", {BY_MODELS: files}, write=WRITE)
 
 
 @pytest.mark.slow
@@ -99,14 +99,14 @@ def test_a_page_of_pairs_and_the_set_without_dropped_rows(run, root):
 
 
 def test_shares_of_the_gradient(run):
-    found = run("probe", f"probe sandbox --dataset scenes.parquet --batch_sizes 4 8 --margins 0 1 {MODEL}")
-    check("probe", {BY_MODELS: found["results.json"]}, write=WRITE)
+    files = run("probe", f"probe sandbox --dataset scenes.parquet --batch_sizes 4 8 --margins 0 1 {MODEL}")
+    check("probe", {BY_MODELS: files["results.json"]}, write=WRITE)
 
 
 def test_levels_of_names(run):
-    found = run("levels", "levels base --rows 24 --candidates 2,all --device cpu", skip=["report.html"])
-    found.pop("items.parquet")
-    check("levels", found, write=WRITE)
+    files = run("levels", "levels base --rows 24 --candidates 2,all --device cpu", skip=["report.html"])
+    files.pop("items.parquet")
+    check("levels", files, write=WRITE)
 
 
 def test_attention_of_image_tokens(root):

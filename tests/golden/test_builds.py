@@ -47,11 +47,11 @@ def build(root, monkeypatch):
 
     def run(kind: str, words: str) -> None:
         cli.main(["build", kind, *words.split(), "--output", f"out/{kind}"])
-        found = everything(root / "out" / kind, root)
+        files = everything(root / "out" / kind, root)
         if kind != "pixels":
             pushed = plain(set_card(SetFolders.of(root / "out" / kind), "me/set").splitlines(), root)
-            found["pushed card has other lines"] = [line for line in pushed if line not in found["README.md"]]
-        check(f"build_{kind}", found, write=WRITE)
+            files["pushed card has other lines"] = [line for line in pushed if line not in files["README.md"]]
+        check(f"build_{kind}", files, write=WRITE)
 
     return run
 

@@ -37,7 +37,7 @@ def run(root: Path, name: str, command: str) -> Path:
     return root / name
 
 
-def written(root: Path, name: str, **values: object) -> str:
+def write_config(root: Path, name: str, **values: object) -> str:
     path = root / f"{name}.yaml"
     path.write_text(yaml.safe_dump(values, sort_keys=False))
     return str(path)
@@ -55,7 +55,7 @@ def test_the_main_job_with_all_controls(main_job, root):
 
 @pytest.mark.slow
 def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
-    sweep = written(
+    sweep = write_config(
         root,
         "margins",
         seeds=[1, 2, 3],
@@ -75,7 +75,7 @@ def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
 
 @pytest.mark.slow
 def test_a_sweep_of_ahnpl_that_follows_embeddings(root):
-    sweep = written(
+    sweep = write_config(
         root,
         "ahnpl",
         seeds=[1],
@@ -96,7 +96,7 @@ def test_a_sweep_of_ahnpl_that_follows_embeddings(root):
 
 @pytest.mark.slow
 def test_the_study_of_concepts(root):
-    study = written(
+    study = write_config(
         root,
         "tradeoff",
         concepts={"color": [1, 2], "location": [1]},
@@ -113,7 +113,7 @@ def test_the_study_of_concepts(root):
 
 def test_a_search_on_a_set_of_ones_own(root):
     pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
-    search = written(
+    search = write_config(
         root,
         "search",
         maximize="own: *",
@@ -136,8 +136,8 @@ def evaluations(main_job, root) -> list[Path]:
     words = f"--data_dir {root / 'data'} --benchmarks sugarcrepe,flickr8k,magic --device cpu --no_cache"
     models = {name: main_job / name for name in ("base", "method", "controls/plain")}
     two = f"base={models['base']} Slipform={models['method']} --blind shorter"
-    one = f"plain={models['controls/plain']}"
-    return [run(root, "evaluation", f"evaluate {two} {words}"), run(root, "other", f"evaluate {one} {words}")]
+    plain = f"plain={models['controls/plain']}"
+    return [run(root, "evaluation", f"evaluate {two} {words}"), run(root, "other", f"evaluate {plain} {words}")]
 
 
 def test_models_on_benchmarks(evaluations, root):
@@ -145,7 +145,7 @@ def test_models_on_benchmarks(evaluations, root):
 
 
 def test_stored_results_against_each_other(evaluations, root):
-    one, other = evaluations
-    folder = run(root, "comparison", f"compare {one}:base {one}:Slipform {other} --reference plain")
+    first, second = evaluations
+    folder = run(root, "comparison", f"compare {first}:base {first}:Slipform {second} --reference plain")
     report = (folder / "report.md").read_text(encoding="utf-8").partition("\n## Data")[0]
     check("compare", {**contents(folder, root), "report.md": report.splitlines()}, write=WRITE)

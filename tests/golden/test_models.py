@@ -50,16 +50,16 @@ def test_the_best_point_between_two_models(root):
         write(root / "data")
     scored = ["--benchmarks", "sugarcrepe,flickr8k", "--data_dir", "data", "--device", "cpu"]
     cli.main(["merge", "base", "tuned", "--sweep", *scored, "--output", "swept"])
-    found = everything(root / "swept", root, skip=["report.html"])
-    del found["points.parquet"], found["items.parquet"]
-    check("merge_sweep", found, write=WRITE)
+    files = everything(root / "swept", root, skip=["report.html"])
+    del files["points.parquet"], files["items.parquet"]
+    check("merge_sweep", files, write=WRITE)
 
 
 def test_the_layout_of_open_clip_and_back(root):
     cli.main(["convert", "base", "--to", "open_clip", "--output", "for_open_clip"])
     cli.main(["convert", "for_open_clip", "--output", "back"])
-    found = {name: everything(root / name, root) for name in ("for_open_clip", "back")}
-    check("convert", found, write=WRITE)
+    files = {name: everything(root / name, root) for name in ("for_open_clip", "back")}
+    check("convert", files, write=WRITE)
 
 
 def test_all_that_is_known_of_the_benchmarks(capsys):

@@ -24,20 +24,20 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def changed(**line: object) -> dict:
-    found = json.loads(json.dumps(FOUND))
-    found["results.json"]["lines"][0].update(line)
-    return found
+def change_contents(**line: object) -> dict:
+    contents = json.loads(json.dumps(FOUND))
+    contents["results.json"]["lines"][0].update(line)
+    return contents
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("actual", "expected"),
     [
-        (changed(value=0.250001), "/results.json/lines/0/value: 0.25 -> 0.250001"),
-        (changed(value=math.nan), "/results.json/lines/0/value: 0.25 -> NaN"),
-        (changed(p=1), "/results.json/lines/0/p: 1.0 -> 1"),
-        (changed(name="add"), '/results.json/lines/0/name: "swap" -> "add"'),
-        (changed(q=0.5), "/results.json/lines/0/q: nothing -> 0.5"),
+        (change_contents(value=0.250001), "/results.json/lines/0/value: 0.25 -> 0.250001"),
+        (change_contents(value=math.nan), "/results.json/lines/0/value: 0.25 -> NaN"),
+        (change_contents(p=1), "/results.json/lines/0/p: 1.0 -> 1"),
+        (change_contents(name="add"), '/results.json/lines/0/name: "swap" -> "add"'),
+        (change_contents(q=0.5), "/results.json/lines/0/q: nothing -> 0.5"),
         ({"results.json": {"lines": []}}, "/results.json/lines: 2 entries -> 0"),
         (
             {"results.json": dict(reversed(FOUND["results.json"].items()))},
@@ -45,19 +45,19 @@ def changed(**line: object) -> dict:
         ),
     ],
 )
-def test_a_difference_is_named_with_its_place_and_both_values(folder, found, expected):
+def test_a_difference_is_named_with_its_place_and_both_values(folder, actual, expected):
     with pytest.raises(AssertionError) as caught:
-        record.check("mine", found, write=False)
+        record.check("mine", actual, write=False)
     assert expected in str(caught.value).splitlines()
 
 
 def test_the_same_and_other_roundings_pass(folder):
-    found = changed(value=0.25 + 1e-12)
-    found["results.json"]["stages"]["loss"] += 1e-5
-    record.check("mine", found, write=False)
-    found["results.json"]["stages"]["loss"] += 1e-2
+    actual = change_contents(value=0.25 + 1e-12)
+    actual["results.json"]["stages"]["loss"] += 1e-5
+    record.check("mine", actual, write=False)
+    actual["results.json"]["stages"]["loss"] += 1e-2
     with pytest.raises(AssertionError, match=r"stages/loss: 0\.5 -> 0\.51"):
-        record.check("mine", found, write=False)
+        record.check("mine", actual, write=False)
 
 
 def test_many_differences_are_cut_to_twenty_lines(folder):
@@ -69,8 +69,8 @@ def test_many_differences_are_cut_to_twenty_lines(folder):
 
 def test_what_is_written_anew_differs_in_nothing_but_what_moved(folder):
     before = (folder / "mine.json").read_text().splitlines()
-    found = changed(p=0.5, value=0.25 + 1e-12)
-    found["results.json"]["stages"]["loss"] += 1e-5
-    record.check("mine", found, write=True)
+    actual = change_contents(p=0.5, value=0.25 + 1e-12)
+    actual["results.json"]["stages"]["loss"] += 1e-5
+    record.check("mine", actual, write=True)
     after = (folder / "mine.json").read_text().splitlines()
     assert [line for line in after if line not in before] == ['   {"value": 0.25, "p": 0.5, "name": "swap"},']

@@ -49,12 +49,12 @@ def make_pairs(*, word: str, number: int = 0):
 
 
 def make_rated(**settings):
-    """As `make_pairs`, with ratings in the set, which none may have."""
+    """Calls `make_pairs` with ratings in the set, which no set may have."""
     pairs = make_pairs(**settings)
     return lambda batch: pairs(batch) | {"negative_concreteness": [[4.9]] * len(batch["caption"])}
 
 
-def built(
+def write_build(
     folder: Path, *, word: str = "cats", rows: int = 7, licenses: Any = ALLOWED, rated: bool = False, card: Any = None
 ) -> Path:
     """A finished build of shards of three rows, with its card.

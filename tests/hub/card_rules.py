@@ -31,14 +31,14 @@ def _errors(data: dict[str, Any]) -> Iterator[str]:
     yield from (f"{key} is empty" for key, value in data.items() if value is None)
     yield from (f"{key} is no text" for key in TEXTS if not isinstance(data.get(key, ""), str))
     for key in ("base_model", "datasets"):
-        for one in _listed(data.get(key)):
-            if not isinstance(one, str) or not HUB_ID.fullmatch(one):
-                yield f"{key}: {one!r} is no id"
-    if not all(isinstance(tag, str) for tag in _listed(data.get("tags"))):
+        for entry in _as_list(data.get(key)):
+            if not isinstance(entry, str) or not HUB_ID.fullmatch(entry):
+                yield f"{key}: {entry!r} is no id"
+    if not all(isinstance(tag, str) for tag in _as_list(data.get("tags"))):
         yield "tags are no texts"
     if data.get("base_model_relation", RELATIONS[0]) not in RELATIONS:
         yield "base_model_relation is none of them"
-    yield from (f"license {one!r} is unknown" for one in _listed(data.get("license")) if one not in LICENSES)
+    yield from (f"license {entry!r} is unknown" for entry in _as_list(data.get("license")) if entry not in LICENSES)
     for model in data.get("model-index", ()):
         yield from _index_errors(model)
 
@@ -49,11 +49,13 @@ def _index_errors(model: dict[str, Any]) -> Iterator[str]:
     for result in model.get("results", ()):
         needed = {"task": ("type",), "dataset": ("name", "type")}
         parts = [(part, key, result.get(part, {}).get(key)) for part, keys in needed.items() for key in keys]
-        parts += [("metrics", key, one.get(key)) for one in result.get("metrics", ()) for key in ("type", "value")]
+        parts += [
+            ("metrics", key, metric.get(key)) for metric in result.get("metrics", ()) for key in ("type", "value")
+        ]
         yield from (f"model-index: {part}.{key} is missing" for part, key, value in parts if value in (None, ""))
         if not result.get("metrics"):
             yield "model-index: a result has no metrics"
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]

@@ -49,7 +49,7 @@ class File:
         return self.sha256 if self.lfs else self.git_oid
 
     def facts(self, path: str) -> dict[str, Any]:
-        """As `tree` and `paths-info` list it."""
+        """The entry that `tree` and `paths-info` list."""
         facts = {"type": "file", "path": path, "oid": self.git_oid, "size": len(self.content)}
         if self.lfs:
             facts["lfs"] = {"oid": self.sha256, "size": len(self.content), "pointerSize": 134}
@@ -109,7 +109,7 @@ class Repository:
         if branch in self.branches:
             raise Refused(409, f"Reference already exists: refs/heads/{branch}")
         last = self.at(revision)
-        commits = next(one for one in self.branches.values() if last in one)
+        commits = next(branch for branch in self.branches.values() if last in branch)
         self.branches[branch] = commits[: commits.index(last) + 1]
 
     def at(self, revision: str) -> Commit:
@@ -117,10 +117,10 @@ class Repository:
         if branch in self.branches:
             return self.branches[branch][-1]
         every = (commit for commits in self.branches.values() for commit in commits)
-        found = next((one for one in every if one.oid == revision), None)
-        if found is None:
+        commit = next((commit for commit in every if commit.oid == revision), None)
+        if commit is None:
             raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
-        return found
+        return commit
 
     def file(self, revision: str, path: str) -> File:
         files = self.at(revision).files
@@ -143,7 +143,7 @@ class Repository:
             raise Refused(403, f"You don't have the rights to write to {self.name}. Your token may be read-only.")
 
     def facts(self, revision: str = "main") -> dict[str, Any]:
-        """As the API describes a repository."""
+        """The API's description of a repository."""
         commit = self.at(revision)
         facts: dict[str, Any] = {"_id": "0" * 24, "id": self.name, "author": self.owner, "sha": commit.oid}
         facts |= {"private": self.private, "gated": "manual" if self.gated else False, "disabled": False, "tags": []}
@@ -159,17 +159,19 @@ class Repository:
             raise Refused(404, f"{folder} does not exist on {revision}", "EntryNotFound")
         split = [path.split("/") for path in inside]
         folders = {"/".join(parts[:number]) for parts in split for number in range(1, len(parts))}
-        shown = [one for one in sorted({*inside, *folders}) if recursive or "/" not in one]
-        return [inside[one].facts(start + one) if one in inside else self.folder_facts(start + one) for one in shown]
+        shown = [name for name in sorted({*inside, *folders}) if recursive or "/" not in name]
+        return [
+            inside[name].facts(start + name) if name in inside else self.folder_facts(start + name) for name in shown
+        ]
 
     def folder_facts(self, path: str) -> dict[str, Any]:
         return {"type": "directory", "path": path, "oid": hashlib.sha1(path.encode()).hexdigest(), "size": 0}
 
     def paths_info(self, revision: str, paths: list[str]) -> list[dict[str, Any]]:
         files = self.at(revision).files
-        found = [files[path].facts(path) for path in paths if path in files]
+        facts = [files[path].facts(path) for path in paths if path in files]
         folders = [path for path in paths if any(name.startswith(f"{path}/") for name in files)]
-        return found + [self.folder_facts(path) for path in folders]
+        return facts + [self.folder_facts(path) for path in folders]
 
     def apply(self, lines: list[dict[str, Any]], blobs: dict[str, bytes], branch: str = MAIN) -> Commit:
         """A commit from the lines of its request; large files are named by the hash of what was uploaded before."""

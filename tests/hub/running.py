@@ -91,7 +91,7 @@ def run_in_hub(
 
 
 def run_command(words: Sequence[object], environment: Mapping[str, str], *, fails: bool = False) -> str:
-    """What `python WORDS` prints; see `run_in_hub`."""
+    """The output of `python WORDS`; see `run_in_hub`."""
     done = processes.run(words, env=environment)
     if (done.returncode != 0) != fails:
         raise AssertionError(f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")

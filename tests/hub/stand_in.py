@@ -81,14 +81,14 @@ class StandInHub(ThreadingHTTPServer):
             return self._break_status if self._uploads_left < 0 else None
 
     def count(self, start: str) -> int:
-        """How many requests began so, such as `PUT /lfs/`."""
-        return sum(one.startswith(start) for one in self.requests)
+        """Number of requests that begin with a text such as `PUT /lfs/`."""
+        return sum(request.startswith(start) for request in self.requests)
 
     def repository(self, kind: str | None, name: str) -> Repository:
-        found = self.repositories.get(f"{kind or 'models'}/{name}")
-        if found is None:
+        repository = self.repositories.get(f"{kind or 'models'}/{name}")
+        if repository is None:
             raise Refused(404, "Repository not found", "RepoNotFound")
-        return found
+        return repository
 
     def create(self, kind: str, name: str, **settings: bool) -> Repository:
         return self.repositories.setdefault(f"{kind}/{name}", Repository(kind, name, **settings))
@@ -108,9 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._body: bytes | None = None
         try:
             for methods, pattern, answer in ROUTES:
-                found = re.fullmatch(pattern, path)
-                if found and self.command in methods:
-                    answer(self, **found.groupdict())
+                match = re.fullmatch(pattern, path)
+                if match and self.command in methods:
+                    answer(self, **match.groupdict())
                     return
             raise Refused(404, f"no such endpoint: {self.command} {path}")
         except Refused as refused:
@@ -224,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         repository.at(revision)
         commits = repository.branches.get(revision) or repository.commits
         facts = {"authors": [{"user": repository.owner}], "date": "2026-01-01T00:00:00.000Z", "message": ""}
-        self.send_json([{"id": one.oid, "title": one.message, **facts} for one in reversed(commits)])
+        self.send_json([{"id": commit.oid, "title": commit.message, **facts} for commit in reversed(commits)])
 
     def auth_check(self, kind: str, name: str, write: str | None = None) -> None:
         repository = self.writable(kind, name) if write else self.readable(kind, name, content=True)
@@ -246,12 +246,12 @@ class _Handler(BaseHTTPRequestHandler):
         files = self.writable(kind, name).at(revision).files
         answers = [
             {
-                "path": one["path"],
-                "uploadMode": upload_mode(one["path"], one["size"]),
+                "path": entry["path"],
+                "uploadMode": upload_mode(entry["path"], entry["size"]),
                 "shouldIgnore": False,
-                "oid": files[one["path"]].etag if one["path"] in files else None,
+                "oid": files[entry["path"]].etag if entry["path"] in files else None,
             }
-            for one in json.loads(self.body())["files"]
+            for entry in json.loads(self.body())["files"]
         ]
         self.send_json({"files": answers})
 
@@ -264,10 +264,10 @@ class _Handler(BaseHTTPRequestHandler):
     def lfs_batch(self, kind: str | None, name: str) -> None:
         self.writable(kind, name)
         objects = []
-        for one in json.loads(self.body())["objects"]:
-            href = f"{self.server.address}/lfs/{one['oid']}"
+        for entry in json.loads(self.body())["objects"]:
+            href = f"{self.server.address}/lfs/{entry['oid']}"
             actions = {"upload": {"href": href}, "verify": {"href": f"{href}/verify"}}
-            objects.append(one if one["oid"] in self.server.blobs else one | {"actions": actions})
+            objects.append(entry if entry["oid"] in self.server.blobs else entry | {"actions": actions})
         self.send_json({"transfer": "basic", "objects": objects})
 
     def lfs_put(self, oid: str) -> None:

@@ -24,5 +24,5 @@ def test_a_repository_of_open_clip(hub, tmp_path, old_clip):
     """
     said = run_in_hub(hub, code, source, tmp_path / "clip", old_clip)
     assert "me/clip: CLIP of open_clip or OpenAI\nactivation: quick_gelu, from open_clip_config.json" in said
-    assert not any("open_clip_pytorch_model.bin" in one and one.startswith("GET") for one in hub.requests)
+    assert not any("open_clip_pytorch_model.bin" in request and request.startswith("GET") for request in hub.requests)
     assert AutoModel.from_pretrained(tmp_path / "clip").config.vision_config.hidden_act == "quick_gelu"

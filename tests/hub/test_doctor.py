@@ -16,11 +16,11 @@ def test_the_command_names_the_user_and_not_the_token(hub):
     done = processes.run(["-m", "hfcomp.cli", "doctor", "--json"], env=hub.environment(WRONG_TOKEN))
     assert WRONG_TOKEN not in done.stdout + done.stderr
     answer = json.loads(done.stdout)
-    broken = [one for one in answer["findings"] if one["state"] == "broken"]
+    broken = [finding for finding in answer["findings"] if finding["state"] == "broken"]
     assert done.returncode == 1 and answer["works"] is False
-    assert [one["name"] for one in broken] == ["login"] and "the Hub refuses the token" in broken[0]["found"]
-    assert {one["area"] for one in answer["findings"]} == {"packages", "extras", "devices", "storage", "hub"}
-    assert any(str(hub.home) in one["found"] for one in answer["findings"])
+    assert [finding["name"] for finding in broken] == ["login"] and "refuses the token" in broken[0]["found"]
+    assert {finding["area"] for finding in answer["findings"]} == {"packages", "extras", "devices", "storage", "hub"}
+    assert any(str(hub.home) in finding["found"] for finding in answer["findings"])
 
 
 @pytest.fixture
@@ -31,18 +31,18 @@ def hub_access(hub, monkeypatch):
         for name, value in {"ENDPOINT": hub.address, "HF_HUB_OFFLINE": False, **settings}.items():
             monkeypatch.setattr(constants, name, value)
         monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
-        found = {one.name: one for one in find_hub_access()}
-        assert token is None or token not in str(found)
-        return found
+        findings = {finding.name: finding for finding in find_hub_access()}
+        assert token is None or token not in str(findings)
+        return findings
 
     return find
 
 
 @pytest.mark.parametrize(("token", "role"), [(WRITE_TOKEN, "write"), (READ_TOKEN, "read")])
 def test_the_user_and_the_kind_of_the_token_are_named(hub, hub_access, token, role):
-    found = hub_access(token)
-    assert found[hub.address].found == "reached" and "GET /api/whoami-v2" in hub.requests
-    assert (found["login"].state, found["login"].found) == ("ok", f"me with a '{role}' token")
+    findings = hub_access(token)
+    assert findings[hub.address].found == "reached" and "GET /api/whoami-v2" in hub.requests
+    assert (findings["login"].state, findings["login"].found) == ("ok", f"me with a '{role}' token")
 
 
 def test_no_token_is_a_note_and_a_refused_one_is_broken(hub, hub_access):
@@ -61,5 +61,5 @@ def test_offline_asks_nobody_and_no_network_is_a_note(hub, hub_access):
 
 
 def test_a_hub_that_fails_is_a_note(hub, hub_access):
-    found = hub_access(None, ENDPOINT=f"{hub.address}/nowhere")[f"{hub.address}/nowhere"]
-    assert (found.state, found.found) == ("note", "answers with status 404")
+    finding = hub_access(None, ENDPOINT=f"{hub.address}/nowhere")[f"{hub.address}/nowhere"]
+    assert (finding.state, finding.found) == ("note", "answers with status 404")

@@ -9,7 +9,7 @@ from huggingface_hub import DatasetCard
 
 from hfcomp.data.loading import load_training_set
 from hfcomp.hub import datasets as pushing
-from tests.factory.magic.sets import built, source
+from tests.factory.magic.sets import build_magic, source
 from tests.hub.repositories import WRITE_TOKEN
 from tests.hub.running import run_in_hub
 
@@ -46,13 +46,13 @@ def push(folder, api) -> list[str]:
 
 @pytest.mark.slow
 def test_a_set_of_parts_is_pushed_loaded_and_streamed(hub, connect, tmp_path):
-    folder = built(tmp_path, only_adaptable=True).folder
+    folder = build_magic(tmp_path, only_adaptable=True).folder
     logged = push(folder, connect(WRITE_TOKEN))
     files = hub.repository("datasets", "me/magic").files
     assert {"views.json", "hierarchy.json", "README.md", "image_test_concept_test/manifest.json"} <= files.keys()
     assert not any(name.startswith("steps") for name in files) and len(logged) == 5
     configs = DatasetCard(files["README.md"].content.decode()).data.configs
-    assert [one["config_name"] for one in configs] == [
+    assert [config["config_name"] for config in configs] == [
         "captions",
         "levels",
         "captions_by_concept",
@@ -62,19 +62,19 @@ def test_a_set_of_parts_is_pushed_loaded_and_streamed(hub, connect, tmp_path):
     def here(config: str, split: str) -> list[str]:
         return sorted(load_training_set(str(folder), split=split, config=config)["image_id"])
 
-    found = json.loads(run_in_hub(hub, READ_BACK))
-    assert found["levels"] == found["downloaded"] == here("levels", "test")
-    assert found["streamed"] == here("levels_by_concept", "test") and "level_4" in found["columns"]
-    assert found["trained on"] == here("captions", "train") and "level_1" not in found["default"]
-    assert found["verified"] > 10
+    contents = json.loads(run_in_hub(hub, READ_BACK))
+    assert contents["levels"] == contents["downloaded"] == here("levels", "test")
+    assert contents["streamed"] == here("levels_by_concept", "test") and "level_4" in contents["columns"]
+    assert contents["trained on"] == here("captions", "train") and "level_1" not in contents["default"]
+    assert contents["verified"] > 10
 
 
 def test_a_later_push_removes_what_the_earlier_one_had_more(hub, connect, tmp_path):
     api = connect(WRITE_TOKEN)
-    push(built(tmp_path / "first").folder, api)
+    push(build_magic(tmp_path / "first").folder, api)
     before = set(hub.repository("datasets", "me/magic").files)
     source(tmp_path / "second" / "source", per_concept=5)
-    logged = push(built(tmp_path / "second").folder, api)
+    logged = push(build_magic(tmp_path / "second").folder, api)
     after = set(hub.repository("datasets", "me/magic").files)
     assert after != before and "earlier ones removed" in logged[-1]
     shards = {name for name in after if name.endswith(".parquet")}
@@ -86,15 +86,15 @@ def test_a_later_push_removes_what_the_earlier_one_had_more(hub, connect, tmp_pa
 
 
 def test_a_part_or_a_step_alone_is_refused_and_so_is_a_set_under_a_name(connect, hub, tmp_path):
-    folder, api = built(tmp_path).folder, connect(WRITE_TOKEN)
+    folder, api = build_magic(tmp_path).folder, connect(WRITE_TOKEN)
     for place in ("image_train_concept_train", "steps/captions"):
-        with pytest.raises(ValueError, match=f"{place} is only a part of the set {folder}"):
+        with pytest.raises(ValueError, match=f"{place} .*part .*{folder}"):
             push(folder / place, api)
-    with pytest.raises(ValueError, match="config 'mine': .*Push it separately"):
+    with pytest.raises(ValueError, match="'mine': .*separately"):
         push({"mine": folder, "other": folder}, api)
 
 
 def test_rows_that_may_not_be_published_are_refused(connect, hub, tmp_path):
     source(tmp_path / "source", license={3: "Attribution-NoDerivs License"})
     with pytest.raises(ValueError, match="1 of .* rows .*Attribution-NoDerivs License: 1"):
-        push(built(tmp_path).folder, connect(WRITE_TOKEN))
+        push(build_magic(tmp_path).folder, connect(WRITE_TOKEN))

@@ -55,13 +55,13 @@ def test_of_several_seeds_the_first_one_s_method_is_pushed(hub, run):
     files = hub.repository(None, "me/mine").files
     assert files["model.safetensors"].content == (folder / "method/model.safetensors").read_bytes()
     card = files["README.md"].content.decode()
-    assert "means over training runs with the seeds 5, 6, 7; this model was trained with 5." in card
+    assert "seeds 5, 6, 7; this model was trained with 5" in card
     assert str(folder) not in files["results.json"].content.decode()
 
 
 def test_a_push_that_failed_leaves_a_finished_run_which_the_same_command_pushes(hub, run, monkeypatch):
     hub.break_uploads(after=0)
-    with pytest.raises(ValueError, match="the run in .*/run is finished, but model me/mine was not pushed") as raised:
+    with pytest.raises(ValueError, match="/run .*finished, .*me/mine .*not pushed") as raised:
         run(*PUSH)
     assert "`hfcomp push " in str(raised.value) and "--repo me/mine --private`" in str(raised.value)
     hub.fix_uploads()
@@ -74,14 +74,14 @@ def test_a_push_that_failed_leaves_a_finished_run_which_the_same_command_pushes(
 @pytest.mark.parametrize("token", [WRONG_TOKEN, READ_TOKEN, False])
 def test_without_the_right_to_write_nothing_is_trained(hub, run, monkeypatch, tmp_path, token):
     monkeypatch.setattr(CompositionalTrainer, "__init__", lambda *_: pytest.fail("a trainer was made"))
-    with pytest.raises(ValueError, match="^model me/mine was not pushed: .*hf auth login") as raised:
+    with pytest.raises(ValueError, match="^model me/mine .*not pushed: .*hf auth login") as raised:
         run(*PUSH, token=token)
     assert str(token) not in str(raised.value) and not (tmp_path / "run").exists()
 
 
 def test_a_repository_of_something_else_costs_no_training(hub, run, tmp_path):
     hub.create("models", "me/mine", private=True).commit("by hand", {"config.json": File(b"{}")})
-    with pytest.raises(ValueError, match="'by hand'.*--hub_revision BRANCH .*another --hub_model_id"):
+    with pytest.raises(ValueError, match="'by hand'.*--hub_revision BRANCH .*--hub_model_id"):
         run(*PUSH)
     assert not (tmp_path / "run").exists()
 
@@ -89,10 +89,10 @@ def test_a_repository_of_something_else_costs_no_training(hub, run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--push_to_hub"], "push_to_hub needs --hub_model_id, such as my-org/my-slipform"),
+        (["--push_to_hub"], "push_to_hub .*--hub_model_id, .*my-org/my-slipform"),
         (["--hub_model_id", "me/mine"], "hub_model_id .*--push_to_hub"),
-        (["--push_to_hub", "--hub_model_id", "me/mi ne"], "model me/mi ne was not pushed: Repo id must"),
-        (["--hub_strategy", "end"], "hub_strategy has no effect"),
+        (["--push_to_hub", "--hub_model_id", "me/mi ne"], "me/mi ne .*not pushed: Repo id must"),
+        (["--hub_strategy", "end"], "hub_strategy .*no effect"),
     ],
 )
 def test_fields_that_push_nothing_are_refused(words, said):

@@ -19,10 +19,10 @@ from tests.trainers.runs import build
 @pytest.fixture
 def api(connect, monkeypatch):
     """The client that a Trainer uses."""
-    found = connect(WRITE_TOKEN)
+    connection = connect(WRITE_TOKEN)
     for module in (transformers.trainer, saving):
-        monkeypatch.setattr(module, "hf_api", lambda: found)
-    return found
+        monkeypatch.setattr(module, "hf_api", lambda: connection)
+    return connection
 
 
 def test_a_trainer_pushes_its_model_with_processor_and_state_and_no_pickle(hub, api, clip, pairs, tmp_path):

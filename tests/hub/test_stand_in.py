@@ -140,13 +140,13 @@ def test_parts_of_files_are_answered_with_what_is_known_of_the_whole(hub):
     commit = made.commit("two files", files)
     for path, file in files.items():
         address = f"{hub.address}/datasets/me/set/resolve/main/{path}"
-        for wanted, found in (
+        for wanted, part in (
             ("bytes=10-19", slice(10, 20)),
             ("bytes=90-", slice(90, None)),
             ("bytes=-5", slice(-5, None)),
         ):
             with urlopen(Request(address, headers={"Range": wanted})) as answer:
-                assert answer.status == 206 and answer.read() == file.content[found]
+                assert answer.status == 206 and answer.read() == file.content[part]
                 assert answer.headers["Content-Range"].endswith(f"/{len(file.content)}")
                 assert answer.headers["ETag"] == f'"{file.etag}"'
     code = """

@@ -72,10 +72,10 @@ def assert_chunked(monkeypatch, function, tensors):
     value, gradients = value_and_gradients(function(), tensors)
     for name, number in {"CPU_ELEMENTS": 30, "TILE_ELEMENTS": 30, "TILE_ROWS": 4, "CPU_KEPT": 30}.items():
         monkeypatch.setattr(chunks, name, number)
-    found = value_and_gradients(function(), tensors)
-    torch.testing.assert_close(found[0], value, rtol=0, atol=2 * TERMS * tolerances.log_sum_exp(*SIZES))
+    outputs = value_and_gradients(function(), tensors)
+    torch.testing.assert_close(outputs[0], value, rtol=0, atol=2 * TERMS * tolerances.log_sum_exp(*SIZES))
     torch.testing.assert_close(
-        found[1], gradients, rtol=0, atol=tolerances.softmax_gradient(2 * TERMS * SCALE, *SIZES)
+        outputs[1], gradients, rtol=0, atol=tolerances.softmax_gradient(2 * TERMS * SCALE, *SIZES)
     )
 
 

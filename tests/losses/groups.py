@@ -29,8 +29,8 @@ def mean(vectors):
 
 def members(mask):
     """The members of every group that has one: {g: [i, ...]}."""
-    found = {g: [i for i in range(mask.shape[1]) if mask[g, i]] for g in range(len(mask))}
-    return {g: own for g, own in found.items() if own}
+    indices = {g: [i for i in range(mask.shape[1]) if mask[g, i]] for g in range(len(mask))}
+    return {g: own for g, own in indices.items() if own}
 
 
 def surprise(positive, everything):
@@ -40,7 +40,7 @@ def surprise(positive, everything):
 
 def same(ids, g, i, h, j):
     """Whether two members, of different groups, show one image or have one caption; ids of both, each or None."""
-    return g != h and any(one is not None and int(one[g, i]) == int(one[h, j]) for one in ids)
+    return g != h and any(values is not None and int(values[g, i]) == int(values[h, j]) for values in ids)
 
 
 def rivals(group, ids, g, own):
@@ -53,9 +53,9 @@ def pairwise_outer(image, text, mask, tau, ids):
     terms, group = [], members(mask)
     for g, own in group.items():
         for i in own:
-            for one, other in ((image, text), (text, image)):
+            for query, key in ((image, text), (text, image)):
                 logits = {
-                    h: [dot(one[g, i], other[h, j]) / tau for j in group[h] if not same(ids, g, i, h, j)]
+                    h: [dot(query[g, i], key[h, j]) / tau for j in group[h] if not same(ids, g, i, h, j)]
                     for h in group
                 }
                 terms.append(surprise(logits[g], [x for h in group for x in logits[h]]))
@@ -104,8 +104,8 @@ def centroid(image, text, mask, temperature, inner_temperature, alpha, image_id=
     mu = [{g: to_unit(mean([side[g, i] for i in own])) for g, own in group.items()} for side in (image, text)]
     outer, inner = [], []
     for g, own in group.items():
-        for one, other in (mu, mu[::-1]):  # Eq. 6
-            logits = {h: dot(one[g], other[h]) / temperature for h in rivals(group, ids, g, own)}
+        for first, second in (mu, mu[::-1]):  # Eq. 6
+            logits = {h: dot(first[g], second[h]) / temperature for h in rivals(group, ids, g, own)}
             outer.append(surprise([logits[g]], list(logits.values())))
         for side, center in zip((image, text), mu, strict=True):  # Eq. 7
             for i in own:

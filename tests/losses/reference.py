@@ -20,7 +20,7 @@ def similarity(image, text, scale):
     return [[scale * (image[i] * text[j]).sum() for j in range(len(text))] for i in range(len(image))]
 
 
-def transposed(s):
+def transpose(s):
     return [[s[i][j] for i in range(len(s))] for j in range(len(s[0]))]
 
 
@@ -85,7 +85,7 @@ def info_nce(
     size = len(image)
     s = similarity(image, text, logit_scale)
     total = zero(image, text, logit_scale)
-    for direction, logits in enumerate((s, transposed(s))):
+    for direction, logits in enumerate((s, transpose(s))):
         terms = []
         for i in range(size):
             keys = [j for j in range(size) if meet(image_id, text_id, i, j)]
@@ -167,7 +167,7 @@ def cement(
 
     s = similarity(images, texts, logit_scale)
     total = zero(images, texts)
-    for logits, valid in ((s, text_valid), (transposed(s), image_valid)):
+    for logits, valid in ((s, text_valid), (transpose(s), image_valid)):
         for i in anchors:
             counterpart = (i + size) % (2 * size)
             denominator = []
@@ -221,7 +221,7 @@ def intra_modal(image, text, negative_text, *, logit_scale, negative_mask):
     return total / len(image)
 
 
-def perturbed(image, text, negative_text):
+def perturb(image, text, negative_text):
     """AHNPL, Eqs. 1 and 2, each made a unit vector."""
     rows = []
     for i in range(len(image)):
@@ -316,8 +316,8 @@ def triplet_clip(
     for x, y, other, x_valid, y_valid, other_valid, ids, own_says, other_says in halves:
         anchors = [i for i in range(len(image)) if x_valid[i] and y_valid[i]]
 
-        def equal(i, j, one=own_says, two=other_says):
-            return one is not None and two is not None and int(one[i]) == int(two[j])
+        def equal(i, j, first=own_says, second=other_says):
+            return first is not None and second is not None and int(first[i]) == int(second[j])
 
         for i in anchors:
             keys = [j for j in range(len(y)) if meet(ids, own_says, i, j)]

@@ -78,7 +78,7 @@ def total(image, text, negative_image, negative_text, scale, margin, kinds=KINDS
     )
 
 
-def weighted(tensors, weights, **arguments):
+def weighted_total(tensors, weights, **arguments):
     return total(*tensors, **dict(zip(WEIGHTS, weights, strict=True)), **arguments)
 
 
@@ -91,10 +91,10 @@ def plane(*degrees):
 def test_perturbed_images_equal_loops():
     image, text, _, negative = tensors = batch()
     weights = unit(4, 3, 5, seed=9).detach()
-    found, expected = perturb_image(image, text, negative), reference.perturbed(image, text, negative)
-    torch.testing.assert_close(found, expected)
-    assert_same((found * weights).sum(), (expected * weights).sum(), tensors)
-    torch.testing.assert_close(found.detach().norm(dim=-1), torch.ones(4, 3, dtype=torch.float64))
+    actual, expected = perturb_image(image, text, negative), reference.perturb(image, text, negative)
+    torch.testing.assert_close(actual, expected)
+    assert_same((actual * weights).sum(), (expected * weights).sum(), tensors)
+    torch.testing.assert_close(actual.detach().norm(dim=-1), torch.ones(4, 3, dtype=torch.float64))
 
 
 def test_perturbed_image_by_hand():
@@ -122,8 +122,8 @@ def test_perturbed_images_of_zeros_are_finite():
     # masked rows hold zeros: the sum is minus the text, or nothing where image and text agree
     image, text, _, _ = batch(torch.float32)
     zeros = torch.zeros(4, 3, 5, requires_grad=True)
-    for one, tensors in ((text, (text, zeros)), (image, (image, text, zeros))):
-        value = perturb_image(one, text, zeros)
+    for vector, tensors in ((text, (text, zeros)), (image, (image, text, zeros))):
+        value = perturb_image(vector, text, zeros)
         assert value.isfinite().all()
         assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(value.sum(), tensors))
 
@@ -205,8 +205,8 @@ def test_masked_negatives_are_nobody():
     poisoned = [torch.where(MASK.unsqueeze(-1), x, torch.nan) for x in negatives]
     assert_same(multimodal(image, text, *poisoned)[0], multimodal(*tensors)[0], (image, text))
     scale, margin = scalar(20.0), scalar(0.1)
-    found, expected = total(image, text, *poisoned, scale, margin)[0], total(*tensors, scale, margin)[0]
-    assert_same(found, expected, (image, text, scale, margin))
+    actual, expected = total(image, text, *poisoned, scale, margin)[0], total(*tensors, scale, margin)[0]
+    assert_same(actual, expected, (image, text, scale, margin))
 
 
 def test_without_a_valid_negative_the_multimodal_loss_is_0():
@@ -220,8 +220,8 @@ def test_without_a_valid_negative_the_multimodal_loss_is_0():
 def test_positive_margin_equals_loops(margin):
     image, text, *_ = batch()
     tensors = (image, text, scalar(margin))
-    found, metrics = positive_margin_loss(image, text, margin=tensors[2])
-    assert_same(found, reference.positive_margin(image, text, margin=tensors[2]), tensors)
+    actual, metrics = positive_margin_loss(image, text, margin=tensors[2])
+    assert_same(actual, reference.positive_margin(image, text, margin=tensors[2]), tensors)
     assert_metrics_detached(metrics, *POSITIVE)
     assert (metrics["active_positive_margins"] > 0) == (margin > -1)
 
@@ -284,16 +284,16 @@ def test_total_is_twice_info_nce_and_the_weighted_terms(weights):
         positive_margin_loss(image, text, margin=margin),
         negative_margin_loss(image, text, negative_text, threshold=THRESHOLD, negative_kind=KINDS, **negatives),
     )
-    found, metrics = weighted(tensors, weights)
+    actual, metrics = weighted_total(tensors, weights)
     expected = 2 * plain + sum(weight * term for weight, (term, _) in zip(weights, terms, strict=True))
-    assert_same(found, expected, tensors)
+    assert_same(actual, expected, tensors)
     if not any(weights):
-        assert found == 2 * plain
+        assert actual == 2 * plain
     assert_metrics_detached(metrics, *METRICS)
     parts = {key: value for part in (plain_metrics, *(m for _, m in terms)) for key, value in part.items()}
     assert all(metrics[key].equal(value) for key, value in parts.items())
     default = total(*tensors)[0]
-    assert torch.equal(found, default) is (weights == (1.0, 1.0, 1.0))
+    assert torch.equal(actual, default) is (weights == (1.0, 1.0, 1.0))
 
 
 def test_gradcheck():
@@ -331,7 +331,7 @@ def test_negatives_of_other_rows_leave_a_rows_weight(weights):
     tensors = full_batch()
 
     def term(mask):
-        return weighted(tensors, weights, mask=mask)[0] - weighted(tensors, (0.0, 0.0, 0.0), mask=mask)[0]
+        return weighted_total(tensors, weights, mask=mask)[0] - weighted_total(tensors, (0.0, 0.0, 0.0), mask=mask)[0]
 
     alone = [term(MASK & (torch.arange(4) == i).unsqueeze(1)) for i in range(4)]
     assert alone[1] == 0 and sum(bool(x != 0) for x in alone) > 1
@@ -341,21 +341,21 @@ def test_negatives_of_other_rows_leave_a_rows_weight(weights):
 def test_rows_given_twice_change_no_term():
     image, text, *negatives, _, margin = full_batch()
     tensors = (image, text, *negatives, margin)
-    one = multimodal(image, text, *negatives)[0] + positive_margin_loss(image, text, margin=margin)[0]
+    once = multimodal(image, text, *negatives)[0] + positive_margin_loss(image, text, margin=margin)[0]
     image, text, *negatives = (torch.cat([x, x]) for x in tensors[:-1])
     mask = MASK.repeat(2, 1)
-    two = multimodal(image, text, *negatives, mask=mask)[0] + positive_margin_loss(image, text, margin=margin)[0]
-    assert_same(two, one, tensors)
+    twice = multimodal(image, text, *negatives, mask=mask)[0] + positive_margin_loss(image, text, margin=margin)[0]
+    assert_same(twice, once, tensors)
 
 
 def test_without_a_valid_negative_the_pairs_remain():
     image, text, negative_image, negative_text, scale, margin = full_batch()
     nothing = (x.detach() * torch.nan for x in (negative_image, negative_text))
-    found, metrics = total(image, text, *nothing, scale, margin, mask=NOBODY)
+    actual, metrics = total(image, text, *nothing, scale, margin, mask=NOBODY)
     expected = (
         2 * info_nce_loss(image, text, logit_scale=scale)[0] + positive_margin_loss(image, text, margin=margin)[0]
     )
-    assert_same(found, expected, (image, text, scale, margin))
+    assert_same(actual, expected, (image, text, scale, margin))
     assert_metrics_detached(metrics, *METRICS, absent=OF_NEGATIVES)
 
 

@@ -119,8 +119,8 @@ def loops(image, text, negative, scale, mask, multimodal_weight, margin_weight, 
 @pytest.mark.parametrize("weights", [(0.2, 0.2), (0.0, 3.0), (1.0, 0.0)])
 def test_equals_loops(mask, weights):
     tensors = batch()
-    found, _ = loss(*tensors, mask, multimodal_weight=weights[0], margin_weight=weights[1])
-    assert_same(found, loops(*tensors, mask, *weights), tensors)
+    actual, _ = loss(*tensors, mask, multimodal_weight=weights[0], margin_weight=weights[1])
+    assert_same(actual, loops(*tensors, mask, *weights), tensors)
 
 
 def test_defaults_are_the_released_weights_and_no_mask_means_all_are_valid():
@@ -201,9 +201,9 @@ def test_the_shift_is_added_as_it_is():
     image = torch.tensor([[1.0, 0.0]], dtype=torch.float64, requires_grad=True)
     text = torch.tensor([[0.0, 1.0]], dtype=torch.float64, requires_grad=True)
     negative = torch.tensor([[[0.6, 0.8], [0.0, -1.0]]], dtype=torch.float64, requires_grad=True)
-    found = shifted_image(image, text, negative)
-    torch.testing.assert_close(found, torch.tensor([[[1.6, -0.2], [1.0, -2.0]]], dtype=torch.float64))
-    _, (by_image, by_text, by_negative) = value_and_gradients(found[0, 1, 0], (image, text, negative))
+    actual = shifted_image(image, text, negative)
+    torch.testing.assert_close(actual, torch.tensor([[[1.6, -0.2], [1.0, -2.0]]], dtype=torch.float64))
+    _, (by_image, by_text, by_negative) = value_and_gradients(actual[0, 1, 0], (image, text, negative))
     assert by_image.tolist() == [[1, 0]] and not by_text.any() and not by_negative.any()
 
 
@@ -279,21 +279,21 @@ def test_the_margin_grows_with_the_scale_where_the_papers_does_not():
     settings = {"negative_kind": KINDS, "negative_mask": MASK}
     for scale in (1.0, 100.0):
         paper, _ = negative_margin_loss(image, text, negative, threshold=THRESHOLD / scale, **settings)
-        found, _ = margin(image, text, negative, torch.tensor(scale))
-        assert_same(found, scale * paper / 3, (image, text, negative))
+        actual, _ = margin(image, text, negative, torch.tensor(scale))
+        assert_same(actual, scale * paper / 3, (image, text, negative))
 
 
 def test_thresholds_equal_loops():
     image, text, negative, scale = tensors = [x.detach() for x in batch()]
     own = [float(scale * (image[i] * text[i]).sum()) for i in range(4)]
     for mask in (MASK, EVERYONE, NOBODY):
-        found, expected = next_threshold(*tensors, mask), []
+        actual, expected = next_threshold(*tensors, mask), []
         for kind in range(4):
             places = [(i, k) for i in range(4) for k in range(3) if mask[i, k] and KINDS[i, k] == kind]
             scores = [float(scale * (image[i] * negative[i, k]).sum()) for i, k in places]
             # an absent kind keeps what it had
             expected.append(sum(own) / 4 - sum(scores) / len(scores) if scores else float(THRESHOLD[kind]))
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+        torch.testing.assert_close(actual, torch.tensor(expected, dtype=torch.float64))
     assert not next_threshold(*batch()).requires_grad
 
 
@@ -303,9 +303,9 @@ def test_thresholds_take_the_mean_over_all_rows_for_their_own_texts():
     negative = torch.tensor([[[0.6, 0.8]], [[0.0, 1.0]]], dtype=torch.float64)
     mask, kinds = torch.tensor([[True], [False]]), torch.zeros((2, 1), dtype=torch.long)
     previous = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    found = next_threshold(image, text, negative, torch.tensor(10.0), mask, kinds, previous)
+    actual = next_threshold(image, text, negative, torch.tensor(10.0), mask, kinds, previous)
     # the second image, without a negative, scores its text 0; the kind's own row alone would give 8 - 6 = 2
-    torch.testing.assert_close(found, torch.tensor([(8.0 + 0.0) / 2 - 6.0, 2.0], dtype=torch.float64))
+    torch.testing.assert_close(actual, torch.tensor([(8.0 + 0.0) / 2 - 6.0, 2.0], dtype=torch.float64))
 
 
 def test_an_overflow_does_not_outlive_its_step():
@@ -316,12 +316,12 @@ def test_an_overflow_does_not_outlive_its_step():
 
 def test_threshold_types():
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        found, exact = next_threshold(*batch(dtype)), next_threshold(*(x.double() for x in batch(dtype)))
-        assert found.dtype == torch.float32
+        actual, exact = next_threshold(*batch(dtype)), next_threshold(*(x.double() for x in batch(dtype)))
+        assert actual.dtype == torch.float32
         # a difference of two logits
-        torch.testing.assert_close(found.double(), exact, rtol=0, atol=2 * tolerances.logit(20, 5))
+        torch.testing.assert_close(actual.double(), exact, rtol=0, atol=2 * tolerances.logit(20, 5))
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert next_threshold(*batch(dtype)).equal(found)
+            assert next_threshold(*batch(dtype)).equal(actual)
 
 
 # Errors

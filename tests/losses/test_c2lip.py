@@ -207,23 +207,23 @@ def test_gradcheck(form):
 def test_chunks_change_nothing(form, monkeypatch):
     sizes = set()
 
-    def noted(rows, chunk):
+    def record_sizes(rows, chunk):
         for part in chunks.parts(rows, chunk):
             sizes.add(part.stop - part.start)
             yield part
 
-    monkeypatch.setattr(row_sums, "parts", noted)
-    monkeypatch.setattr(cross_attention, "parts", noted)
-    tensors, found = batch(form), []
+    monkeypatch.setattr(row_sums, "parts", record_sizes)
+    monkeypatch.setattr(cross_attention, "parts", record_sizes)
+    tensors, results = batch(form), []
     # a small batch is one chunk: 5 images, and in InfoNCE's second direction 8 concepts
     for elements, expected in ((chunks.CPU_ELEMENTS, {5, 8}), (200, {1, 2, 3, 5}), (1, {1})):
         sizes.clear()
         monkeypatch.setattr(chunks, "CPU_ELEMENTS", elements)
         value, metrics = run(form, *tensors, concept_id=CONCEPT_ID)
-        found.append((value_and_gradients(value, tensors), metrics))
+        results.append((value_and_gradients(value, tensors), metrics))
         assert sizes <= expected
         assert len(sizes) > 1 or elements != 200
-    torch.testing.assert_close(found[1:], found[:1] * 2)
+    torch.testing.assert_close(results[1:], results[:1] * 2)
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "info_nce", "attended_sigmoid"])
@@ -250,11 +250,11 @@ def test_padding_is_invisible(form):
     ids = CONCEPT_ID.clone()
     ids[OWNER < 0] = 3
     value, metrics = run(form, image, spoilt.requires_grad_(), *others, concept_id=ids)
-    found = value_and_gradients(value, (image, spoilt, *others))
-    assert (found[1][1][OWNER < 0] == 0).all()
+    actual = value_and_gradients(value, (image, spoilt, *others))
+    assert (actual[1][1][OWNER < 0] == 0).all()
     kept = OWNER >= 0
     short, short_metrics = run(form, image, concepts[kept], *others, owner=OWNER[kept], concept_id=CONCEPT_ID[kept])
-    torch.testing.assert_close(found, value_and_gradients(short, tensors))
+    torch.testing.assert_close(actual, value_and_gradients(short, tensors))
     torch.testing.assert_close(metrics, short_metrics)
 
 
@@ -306,14 +306,14 @@ def test_one_concept_an_image_is_its_text():
     form = FORMS["sigmoid"]
     tensors = image, text, scale, bias = batch(form, concepts=5)
     expected, known = sigmoid_loss(image, text, logit_scale=scale, logit_bias=bias)
-    found, metrics = run(form, image, text[order], scale, bias, owner=order)
-    assert_same(found, expected, tensors)
+    actual, metrics = run(form, image, text[order], scale, bias, owner=order)
+    assert_same(actual, expected, tensors)
     torch.testing.assert_close(metrics["loss_concept_positive"], known["loss_positive"])
     torch.testing.assert_close(metrics["loss_concept_negative"], known["loss_negative"])
     torch.testing.assert_close(metrics["concept_positive_accuracy"], known["positive_accuracy"])
     expected, known = info_nce_loss(image, text, logit_scale=scale)
-    found, metrics = run(FORMS["info_nce"], image, text[order], scale, owner=order)
-    assert_same(found, expected, (image, text, scale))
+    actual, metrics = run(FORMS["info_nce"], image, text[order], scale, owner=order)
+    assert_same(actual, expected, (image, text, scale))
     torch.testing.assert_close(metrics["loss_image_to_concept"], known["loss_image_to_text"])
     torch.testing.assert_close(metrics["accuracy_concept_to_image"], known["accuracy_text_to_image"])
 
@@ -364,7 +364,7 @@ def test_tokens_must_be_those_of_the_slice(name):
     arguments = {"logit_scale": others[0], "attention_temperature": TEMPERATURE}
     arguments |= {"logit_bias": others[1]} if form.binary else {}
     for rows in (slice(0, 3), slice(-5, None), slice(0, 10, 2)):
-        with pytest.raises(ValueError, match=r"tokens has 5 rows, expected .*the images slice"):
+        with pytest.raises(ValueError, match=r"tokens has 5 rows"):
             form.function(image, concepts, OWNER, rows=rows, **arguments)
     value = form.function(image[2:], concepts, OWNER, rows=slice(2, None), **arguments)[0]
     torch.testing.assert_close(value, form.function(image[2:], concepts, OWNER, rows=slice(2, 5), **arguments)[0])

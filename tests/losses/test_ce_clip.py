@@ -75,8 +75,8 @@ def loops(image, text, negative, scale, mask, rank_weight, intra_modal_weight, i
 @pytest.mark.parametrize("weights", [(5.0, 0.3), (0.0, 1.0), (2.0, 0.0)])
 def test_equals_loops(mask, weights):
     tensors = batch()
-    found = loss(*tensors, KINDS.clamp(max=1), mask, rank_weight=weights[0], intra_modal_weight=weights[1])[0]
-    assert_same(found, loops(*tensors, mask, *weights), tensors)
+    actual = loss(*tensors, KINDS.clamp(max=1), mask, rank_weight=weights[0], intra_modal_weight=weights[1])[0]
+    assert_same(actual, loops(*tensors, mask, *weights), tensors)
 
 
 def test_defaults_are_the_released_weights():
@@ -115,7 +115,7 @@ def test_weights_0_are_info_nce_with_negatives():
     value, metrics = loss(*tensors, rank_weight=0.0, intra_modal_weight=0.0)
     plain, plain_metrics = info_nce_loss(image, text, logit_scale=scale, negative_text=negative, negative_mask=MASK)
     assert_same(value, plain, tensors)
-    assert all(metrics[key].equal(one) for key, one in plain_metrics.items())
+    assert all(metrics[key].equal(metric) for key, metric in plain_metrics.items())
 
 
 def test_without_a_valid_negative_it_is_plain_info_nce():

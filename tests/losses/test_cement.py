@@ -63,8 +63,8 @@ def test_equals_loops(image_mask, text_mask):
         image_mask=everything if image_mask is None else image_mask,
         text_mask=everything if text_mask is None else text_mask,
     )
-    found = loss(*tensors, negative_image_mask=image_mask, negative_text_mask=text_mask)[0]
-    assert_same(found, expected, tensors)
+    actual = loss(*tensors, negative_image_mask=image_mask, negative_text_mask=text_mask)[0]
+    assert_same(actual, expected, tensors)
 
 
 @pytest.mark.parametrize("masks", [{}, MASKS], ids=["all", "masked"])
@@ -152,7 +152,7 @@ def test_gradients_of_an_anchors_logits_are_a_zero_sum(direction, value, monkeyp
     # texts = identity basis: the images are the 6 x 6 logits themselves, as free variables
     generator = torch.Generator().manual_seed(7)
     logits = torch.randn(6, 6, generator=generator, dtype=torch.float64, requires_grad=True)
-    basis, one = torch.eye(6, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
+    basis, scale = torch.eye(6, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
     margin = torch.full((3,), value, dtype=torch.float64)
     asked = []
 
@@ -161,7 +161,7 @@ def test_gradients_of_an_anchors_logits_are_a_zero_sum(direction, value, monkeyp
         return asked[-1] * (len(asked) - 1 == direction)
 
     monkeypatch.setattr(cement, "cross_entropy", one_direction)
-    half = loss(logits[:3], basis[:3], logits[3:], basis[3:], one, margin)[0]
+    half = loss(logits[:3], basis[:3], logits[3:], basis[3:], scale, margin)[0]
     gradient = torch.autograd.grad(half, logits)[0] * 2 * 6  # undo the mean of two directions and of six anchors
     gradient = gradient if direction == 0 else gradient.T
 

@@ -12,14 +12,14 @@ def inputs(dtype=torch.float64, images=4):
     return unit(images, 6, 5, seed=1, dtype=dtype), unit(3, 5, seed=2, dtype=dtype)
 
 
-def formed(tokens, concepts, temperature):
+def formed_cosines(tokens, concepts, temperature):
     """The same with a vector for every image and concept, which the package never makes."""
     weights = (torch.einsum("rpd,cd->rcp", tokens, concepts) / temperature).softmax(2)
     vectors = torch.einsum("rcp,rpd->rcd", weights, tokens)
     return (vectors * concepts).sum(2) / vectors.norm(dim=2)
 
 
-def weighted(cosines):
+def weighted_sum(cosines):
     """A loss that weighs every cosine differently."""
     return (cosines * torch.arange(1.0, 1 + cosines.numel()).view_as(cosines).cos().to(cosines.dtype)).sum()
 
@@ -28,9 +28,12 @@ def weighted(cosines):
 @pytest.mark.parametrize("chunk_size", [None, 1, 3])
 def test_equals_formed_vectors(temperature, chunk_size):
     tensors = inputs()
-    found, expected = attended_cosines(*tensors, temperature, chunk_size=chunk_size), formed(*tensors, temperature)
-    torch.testing.assert_close(found, expected)
-    assert_same(weighted(found), weighted(expected), tensors)
+    actual, expected = (
+        attended_cosines(*tensors, temperature, chunk_size=chunk_size),
+        formed_cosines(*tensors, temperature),
+    )
+    torch.testing.assert_close(actual, expected)
+    assert_same(weighted_sum(actual), weighted_sum(expected), tensors)
 
 
 def test_gradcheck():
@@ -58,9 +61,9 @@ def test_a_hot_attention_takes_the_mean():
 
 def test_one_token_is_the_vector():
     tokens, concepts = tensors = inputs()
-    one = tokens[:, 0]
-    expected = weighted(F.normalize(one, dim=1) @ concepts.T)
-    assert_same(weighted(attended_cosines(one.unsqueeze(1), concepts)), expected, tensors)
+    token = tokens[:, 0]
+    expected = weighted_sum(F.normalize(token, dim=1) @ concepts.T)
+    assert_same(weighted_sum(attended_cosines(token.unsqueeze(1), concepts)), expected, tensors)
 
 
 def test_cold_attention_is_finite_in_float32():
@@ -68,7 +71,7 @@ def test_cold_attention_is_finite_in_float32():
     tokens, concepts = tensors = inputs(torch.float32)
     cosines = attended_cosines(torch.cat([tokens, concepts.detach().expand(4, 3, 5)], 1), concepts, 1e-3)
     torch.testing.assert_close(cosines, torch.ones(4, 3))
-    assert all(g.isfinite().all() for g in torch.autograd.grad(weighted(cosines), tensors))
+    assert all(g.isfinite().all() for g in torch.autograd.grad(weighted_sum(cosines), tensors))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -87,16 +90,16 @@ def test_tokens_that_cancel_have_no_direction(dtype):
 def test_views_and_a_second_backward():
     tokens, concepts = inputs()
     view = tokens.transpose(0, 1)
-    cosines = weighted(attended_cosines(view, concepts, chunk_size=4))
+    cosines = weighted_sum(attended_cosines(view, concepts, chunk_size=4))
     first = torch.autograd.grad(cosines, (tokens, concepts), retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(cosines, (tokens, concepts)), first, rtol=0, atol=0)
-    expected = torch.autograd.grad(weighted(formed(view, concepts, 1.0)), (tokens, concepts))
+    expected = torch.autograd.grad(weighted_sum(formed_cosines(view, concepts, 1.0)), (tokens, concepts))
     torch.testing.assert_close(first, expected)
 
 
 def test_backward_inside_autocast():
     tensors = inputs(torch.float32)
-    cosines = weighted(attended_cosines(*tensors))
+    cosines = weighted_sum(attended_cosines(*tensors))
     first = torch.autograd.grad(cosines, tensors, retain_graph=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         second = torch.autograd.grad(cosines, tensors)
@@ -113,10 +116,10 @@ def test_no_images_or_no_concepts():
 
 def test_wrong_input_is_named():
     tokens, concepts = inputs()
-    with pytest.raises(ValueError, match=r"^concepts has shape \[3, 4\], expected \[C, D=5\]"):
+    with pytest.raises(ValueError, match=r"^concepts .*\[3, 4\], .*\[C, D=5\]"):
         attended_cosines(tokens, concepts[:, :4])
-    with pytest.raises(ValueError, match=r"^tokens has shape \[4, 0, 5\], expected .*at least one token"):
+    with pytest.raises(ValueError, match=r"^tokens .*\[4, 0, 5\], "):
         attended_cosines(tokens[:, :0], concepts)
     for temperature in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"^attention_temperature is .*expected a finite number above 0"):
+        with pytest.raises(ValueError, match=r"^attention_temperature .*above 0"):
             attended_cosines(tokens, concepts, temperature)

@@ -67,7 +67,7 @@ def loops(text, negative, root, start, negative_start, mask, negative_mask):
     nothing = sum(x.sum() for x in (text, negative, root, start, negative_start)) * 0
     if not triplets:
         return WEIGHTS["pullback_weight"] * sum(pullback) / max(len(pullback), 1) + nothing
-    terms = [one - other for one, other in triplets]
+    terms = [first - second for first, second in triplets]
     widest = max(range(len(triplets)), key=lambda i: triplets[i][0])
     narrowest = min(range(len(triplets)), key=lambda i: triplets[i][1])
     return (
@@ -85,8 +85,8 @@ def test_equals_loops(masks):
 
 def test_without_masks_all_are_texts():
     tensors = batch()
-    found, expected = (radial_entailment_loss(*tensors, **masks, **WEIGHTS)[0] for masks in ({}, ALL))
-    assert_same(found, expected, tensors)
+    actual, expected = (radial_entailment_loss(*tensors, **masks, **WEIGHTS)[0] for masks in ({}, ALL))
+    assert_same(actual, expected, tensors)
 
 
 def test_gradcheck():
@@ -116,23 +116,23 @@ def test_without_a_text_there_is_nothing():
 def test_masked_texts_are_nobody():
     text, negative, root, start, negative_start = tensors = batch()
 
-    def poisoned(x, mask):
+    def poison(x, mask):
         return x.detach().masked_fill(~mask.unsqueeze(-1), torch.nan).requires_grad_()
 
     masks = (MASK, NEGATIVE_MASK)
-    others = *map(poisoned, (text, negative), masks), root, *map(poisoned, (start, negative_start), masks)
+    others = *map(poison, (text, negative), masks), root, *map(poison, (start, negative_start), masks)
     expected = value_and_gradients(radial_entailment_loss(*tensors, **MASKED, **WEIGHTS)[0], tensors)
-    found = value_and_gradients(radial_entailment_loss(*others, **MASKED, **WEIGHTS)[0], others)
-    torch.testing.assert_close(found, expected)
-    assert all((found[1][i][~mask] == 0).all() for i, mask in enumerate(masks))
+    actual = value_and_gradients(radial_entailment_loss(*others, **MASKED, **WEIGHTS)[0], others)
+    torch.testing.assert_close(actual, expected)
+    assert all((actual[1][i][~mask] == 0).all() for i, mask in enumerate(masks))
 
 
 def test_angles_of_the_plane():
     chain, negative, there = at(60, 90).unsqueeze(0), at(30, 0).unsqueeze(0), torch.ones(1, 2).bool()
-    found = angles(chain, negative, at(0)[0], mask=there, negative_mask=there)
+    values = angles(chain, negative, at(0)[0], mask=there, negative_mask=there)
     # seen from 60 degrees, the way outward has the direction 120, that to 90 has 165, that back to 30 has -45
-    assert found.entailed.item() == pytest.approx(math.radians(45))
-    assert found.contradicted.item() == pytest.approx(math.radians(165))
+    assert values.entailed.item() == pytest.approx(math.radians(45))
+    assert values.contradicted.item() == pytest.approx(math.radians(165))
     _, metrics = radial_entailment_loss(chain, negative, at(0)[0], chain, negative, **WEIGHTS)
     assert metrics["loss_entailment"].item() == pytest.approx(math.radians(45 - 165))
     assert metrics["loss_hardest"].item() == pytest.approx(2 * math.radians(45 - 165))
@@ -175,9 +175,9 @@ def test_a_straight_chain_has_a_finite_gradient():
         for x in ([0.0, 0], [[[1.0, 0], [2, 0]]], [[[0.5, 0]] * 2])
     )
     there = torch.ones(1, 2).bool()
-    found = angles(chain, negative, root, mask=there, negative_mask=there)
-    assert (found.entailed.item(), found.contradicted.item()) == (0, pytest.approx(math.pi))
-    _, gradients = value_and_gradients((found.entailed - found.contradicted).sum(), (root, chain, negative))
+    values = angles(chain, negative, root, mask=there, negative_mask=there)
+    assert (values.entailed.item(), values.contradicted.item()) == (0, pytest.approx(math.pi))
+    _, gradients = value_and_gradients((values.entailed - values.contradicted).sum(), (root, chain, negative))
     assert all(x.isfinite().all() for x in gradients)
 
 
@@ -190,8 +190,8 @@ def test_accuracy_of_scorers():
     assert accuracy(back, on.flip(1)) == 0
     assert accuracy(on, on.flip(1)) == 0  # a tie
     drawn = [unit(500, 2, 6, seed=seed) for seed in (1, 2)]
-    found = radial_entailment_loss(*drawn, unit(6, seed=3), *drawn, **WEIGHTS)[1]["accuracy_entailment"]
-    assert 0.45 < found < 0.55
+    share = radial_entailment_loss(*drawn, unit(6, seed=3), *drawn, **WEIGHTS)[1]["accuracy_entailment"]
+    assert 0.45 < share < 0.55
 
 
 def test_each_weight_has_its_own_term():

@@ -52,22 +52,22 @@ def test_equals_autograd(case):
     arguments, margin = CASES[case], torch.tensor([0.0, 1.5, -1.0, 2.0], dtype=torch.float64)
     scale = torch.tensor(5.0, dtype=torch.float64)
     images, negatives, texts = free_logits(scale)
-    found = negative_logits(images, texts[:N], negatives, texts[N:], logit_scale=scale, **arguments)
-    hard, easy = found.magnitudes(margin)
-    assert found.counted.any()
+    logits = negative_logits(images, texts[:N], negatives, texts[N:], logit_scale=scale, **arguments)
+    hard, easy = logits.magnitudes(margin)
+    assert logits.counted.any()
     for row in range(N):
         gradient = logit_gradient(texts, images, negatives, scale, margin, row, arguments)
         pair = [row, row + N]
         others = [index for index in range(2 * N) if index not in pair]
         for way, own in enumerate((gradient, gradient.T)):
             for anchor in pair:
-                if found.counted[way, anchor]:
+                if logits.counted[way, anchor]:
                     torch.testing.assert_close(own[anchor, others].sum(), easy[way, anchor])
         # image i meets text i' as image to text of anchor i and as text to image of anchor i'
         for first, second in (pair, pair[::-1]):
             expected = hard[0, first] + hard[1, second]
             torch.testing.assert_close(gradient[first, second], expected)
-        if found.counted[:, pair].all():
+        if logits.counted[:, pair].all():
             total = (hard + easy)[:, pair].sum()
             torch.testing.assert_close(-gradient[pair, pair].sum(), total)
 
@@ -84,15 +84,15 @@ def test_limits():
     *embeddings, scale, _ = batch()
     logits = negative_logits(*embeddings, logit_scale=scale)
 
-    def share(one, margin):
-        hard, easy = one.magnitudes(margin)
+    def share(logits, margin):
+        hard, easy = logits.magnitudes(margin)
         return hard / (hard + easy)
 
     torch.testing.assert_close(share(logits, 0.7), torch.sigmoid(logits.hard + 0.7 - logits.easy))
     assert (share(logits, 60.0) > 1 - 1e-6).all()
     hard, easy = logits.magnitudes(-60.0)
     assert (hard < 1e-12).all() and (easy > 0).all()
-    alone = negative_logits(*(one[:1] for one in embeddings), logit_scale=scale)
+    alone = negative_logits(*(embedding[:1] for embedding in embeddings), logit_scale=scale)
     assert (alone.easy == -torch.inf).all() and (share(alone, -3.0) == 1).all()
 
 

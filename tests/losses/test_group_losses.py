@@ -100,18 +100,18 @@ def test_masked_members_are_nobody(loss, loops):
     out = ~RAGGED.unsqueeze(-1)
     poisoned = [x.detach().masked_fill(out, torch.nan).requires_grad_() for x in tensors]
     expected = value_and_gradients(loss(*tensors, mask=RAGGED, **SETTINGS)[0], tensors)
-    found = value_and_gradients(loss(*poisoned, mask=RAGGED, **SETTINGS)[0], poisoned)
-    torch.testing.assert_close(found, expected)
-    assert all((gradient[~RAGGED] == 0).all() and (gradient[RAGGED] != 0).all() for gradient in found[1])
+    actual = value_and_gradients(loss(*poisoned, mask=RAGGED, **SETTINGS)[0], poisoned)
+    torch.testing.assert_close(actual, expected)
+    assert all((gradient[~RAGGED] == 0).all() and (gradient[RAGGED] != 0).all() for gradient in actual[1])
 
 
 @LOSSES
 def test_an_empty_group_is_as_good_as_absent(loss, loops):
     tensors, there = batch(), RAGGED.any(1)
     fewer = loss(*(x[there] for x in tensors), mask=RAGGED[there], **SETTINGS)
-    found = loss(*tensors, mask=RAGGED, **SETTINGS)
-    assert_same(found[0], fewer[0], tensors)
-    torch.testing.assert_close(found[1], fewer[1])
+    actual = loss(*tensors, mask=RAGGED, **SETTINGS)
+    assert_same(actual[0], fewer[0], tensors)
+    torch.testing.assert_close(actual[1], fewer[1])
 
 
 @LOSSES

@@ -137,8 +137,8 @@ def test_a_constant_scorer_is_never_right():
 def test_dcl_is_info_nce_without_its_positive():
     # text = identity basis makes every logit a free variable
     logits = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
-    basis, one = torch.eye(4, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
-    gradient = torch.autograd.grad(dcl_loss(logits, basis, logit_scale=one)[0], logits)[0]
+    basis, scale = torch.eye(4, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
+    gradient = torch.autograd.grad(dcl_loss(logits, basis, logit_scale=scale)[0], logits)[0]
     # the positive pulls with full weight 1/N, whatever its probability
     torch.testing.assert_close(gradient.diagonal(), torch.full((4,), -1 / 4, dtype=torch.float64))
 
@@ -167,7 +167,7 @@ def test_wrong_shapes_are_named(loss, loops):
             "negative_mask": MASK.float(),
         },
     )
-    with pytest.raises(ValueError, match="negative_mask is given without negative_text"):
+    with pytest.raises(ValueError, match="negative_mask .*without negative_text"):
         loss(image, text, logit_scale=scale, negative_mask=MASK)
-    with pytest.raises(ValueError, match="at least one row"):
+    with pytest.raises(ValueError, match="one row"):
         loss(image[:0], text[:0], logit_scale=scale)

@@ -26,8 +26,8 @@ def test_equals_the_equation(setting):
 def test_defaults():
     torch.testing.assert_close(fermi_dirac_margin(RATINGS), fermi_dirac_margin(RATINGS, **DEFAULTS))
     torch.testing.assert_close(inverse_margin(RATINGS), inverse_margin(RATINGS, **DEFAULTS))
-    found = fermi_dirac_margin(torch.tensor([3.0, 4.0, 5.0]))
-    torch.testing.assert_close(found, torch.tensor([-1.995, 0.0, 1.995]), atol=1e-3, rtol=0)
+    margins = fermi_dirac_margin(torch.tensor([3.0, 4.0, 5.0]))
+    torch.testing.assert_close(margins, torch.tensor([-1.995, 0.0, 1.995]), atol=1e-3, rtol=0)
     assert static_margin(RATINGS).eq(1).all() and static_margin(RATINGS, value=-0.5).eq(-0.5).all()
 
 
@@ -67,9 +67,9 @@ def test_types_and_shapes(margin):
 
 @pytest.mark.parametrize("margin", [fermi_dirac_margin, inverse_margin])
 def test_wrong_settings(margin):
-    with pytest.raises(ValueError, match="temperature is 0"):
+    with pytest.raises(ValueError, match="temperature: found 0"):
         margin(RATINGS, temperature=0)
-    with pytest.raises(ValueError, match="maximum is -3.0, expected at least minimum, which is -2.0"):
+    with pytest.raises(ValueError, match="maximum is -3.0, .*-2.0"):
         margin(RATINGS, maximum=-3.0)
 
 
@@ -78,9 +78,9 @@ def test_wrong_settings(margin):
 )
 def test_learned_margin_has_a_gradient_above_its_floor_only(start, value, gradient):
     margin = LearnedMargin(start)
-    found = margin()
-    assert found.shape == () and found == torch.tensor(value)
-    assert torch.autograd.grad(found, margin.value)[0] == gradient
+    actual = margin()
+    assert actual.shape == () and actual == torch.tensor(value)
+    assert torch.autograd.grad(actual, margin.value)[0] == gradient
 
 
 def test_learned_margin_falls_to_its_floor_and_stays():
@@ -114,7 +114,7 @@ def test_learned_margin_is_saved():
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_learned_margin_refuses_what_is_no_cosine(number):
-    with pytest.raises(ValueError, match=f"start is {number}, expected a finite cosine"):
+    with pytest.raises(ValueError, match=f"start is {number},"):
         LearnedMargin(number)
-    with pytest.raises(ValueError, match=f"minimum is {number}, expected a finite cosine"):
+    with pytest.raises(ValueError, match=f"minimum is {number},"):
         LearnedMargin(0.5, minimum=number)

@@ -40,15 +40,15 @@ class Largest(TorchDispatchMode):
 
 def largest(function, rows):
     loss_of = LOSSES[function](Batch(rows, WIDTH))
-    with Largest() as found:
+    with Largest() as tracker:
         loss_of()[0].backward()
-    return found.elements
+    return tracker.elements
 
 
 def public_losses():
     for module in pkgutil.iter_modules(losses.__path__, losses.__name__ + "."):
-        found = importlib.import_module(module.name)
-        for name, function in inspect.getmembers(found, inspect.isfunction):
+        loaded_module = importlib.import_module(module.name)
+        for name, function in inspect.getmembers(loaded_module, inspect.isfunction):
             if name.endswith("_loss") and not name.startswith("_") and function.__module__ == module.name:
                 yield function
 
@@ -77,6 +77,6 @@ def test_freed_chunks_are_used_again():
 
 def test_a_whole_matrix_is_found():
     image = torch.randn(64, 4, requires_grad=True)
-    with Largest() as found:
+    with Largest() as tracker:
         (image @ image.T).logsumexp(1).sum().backward()
-    assert found.elements >= 64 * 64
+    assert tracker.elements >= 64 * 64

@@ -23,13 +23,13 @@ def product(image, text, *, scale, slots=None):
     ],
 )
 def test_embeddings_decide(image, text, scale, expected):
-    found = product(
+    actual = product(
         torch.ones(2, 3, dtype=image),
         torch.ones(2, 3, dtype=text),
         scale=torch.ones(1, dtype=scale),
         slots=torch.zeros(1, dtype=torch.long),
     )
-    assert found.dtype == expected
+    assert actual.dtype == expected
 
 
 def test_autocast_does_not_reach_inside():

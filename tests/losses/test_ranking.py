@@ -75,9 +75,9 @@ def test_units_are_cosines():
     value, metrics = loss(image, text, negative, threshold, kinds, None)
     torch.testing.assert_close(value.item(), (0.3 + 0.6 - 0.8) + (0.05 + 1.0 - 0.8))
     assert metrics["active_negative_margins"] == 1
-    found = next_threshold(image, text, negative, threshold, kinds, None)
-    torch.testing.assert_close(found, torch.tensor([0.2, -0.2], dtype=torch.float64))
-    value, metrics = loss(image, text, negative, found - 0.1, kinds, None)
+    thresholds = next_threshold(image, text, negative, threshold, kinds, None)
+    torch.testing.assert_close(thresholds, torch.tensor([0.2, -0.2], dtype=torch.float64))
+    value, metrics = loss(image, text, negative, thresholds - 0.1, kinds, None)
     assert value == 0 and metrics["active_negative_margins"] == 0
 
 
@@ -149,7 +149,7 @@ def test_wrong_shapes_are_named():
     bad = {"previous": THRESHOLD.unsqueeze(0), **wrong}
     assert_shape_errors(adaptive_threshold, {**good, "previous": THRESHOLD}, bad)
     assert_shape_errors(negative_margin_loss, good, {"threshold": THRESHOLD[:0]})
-    with pytest.raises(ValueError, match="negative_kind has type torch.int32, expected torch.long"):
+    with pytest.raises(ValueError, match="negative_kind .*torch.int32.*torch.long"):
         loss(image, text, negative, kinds=KINDS.int())
 
 
@@ -157,12 +157,12 @@ def test_threshold_equals_loops():
     tensors = batch()
     arguments = {"previous": THRESHOLD, "negative_kind": KINDS, "negative_mask": MASK}
     expected = reference.adaptive_threshold(*tensors, **arguments)
-    found = next_threshold(*tensors)
-    assert not found.requires_grad
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
-    assert found[2] == THRESHOLD[2]  # no negative of kind 2 in the batch
+    thresholds = next_threshold(*tensors)
+    assert not thresholds.requires_grad
+    torch.testing.assert_close(thresholds, torch.tensor(expected, dtype=torch.float64))
+    assert thresholds[2] == THRESHOLD[2]  # no negative of kind 2 in the batch
     p = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(next_threshold(*(x[p] for x in tensors), kinds=KINDS[p], mask=MASK[p]), found)
+    torch.testing.assert_close(next_threshold(*(x[p] for x in tensors), kinds=KINDS[p], mask=MASK[p]), thresholds)
 
 
 def test_threshold_survives_every_batch():
@@ -173,26 +173,26 @@ def test_threshold_survives_every_batch():
     # an overflow in row 2 must not outlive its step: kinds 0 and 1 occur there, kind 3 does not
     overflow = image.clone()
     overflow[2] = torch.nan
-    found = next_threshold(overflow, text, negative)
-    assert found[:3].equal(THRESHOLD[:3]) and found[3] == next_threshold(image, text, negative)[3]
+    thresholds = next_threshold(overflow, text, negative)
+    assert thresholds[:3].equal(THRESHOLD[:3]) and thresholds[3] == next_threshold(image, text, negative)[3]
 
 
 def test_threshold_types():
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        found, exact = next_threshold(*batch(dtype)), next_threshold(*(x.double() for x in batch(dtype)))
-        assert found.dtype == torch.float32
+        thresholds, exact = next_threshold(*batch(dtype)), next_threshold(*(x.double() for x in batch(dtype)))
+        assert thresholds.dtype == torch.float32
         # a difference of two cosines, and thresholds of up to 2
-        torch.testing.assert_close(found.double(), exact, rtol=0, atol=2 * tolerances.rounding(5 + 1))
+        torch.testing.assert_close(thresholds.double(), exact, rtol=0, atol=2 * tolerances.rounding(5 + 1))
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert next_threshold(*batch(dtype)).equal(found)
+            assert next_threshold(*batch(dtype)).equal(thresholds)
 
 
 def test_the_threshold_is_the_mean_lead_so_a_batch_just_meets_it_on_average():
     image, text, negative = (x.detach() for x in batch())
-    kinds, one = torch.zeros_like(KINDS), torch.zeros(1, dtype=torch.float64)
-    found = next_threshold(image, text, negative, one, kinds, None)
+    kinds, start = torch.zeros_like(KINDS), torch.zeros(1, dtype=torch.float64)
+    thresholds = next_threshold(image, text, negative, start, kinds, None)
     lead = (image * text).sum(-1, keepdim=True) - torch.einsum("nd,nkd->nk", image, negative)
-    torch.testing.assert_close((found - lead).mean().item(), 0.0, atol=1e-12, rtol=0)
+    torch.testing.assert_close((thresholds - lead).mean().item(), 0.0, atol=1e-12, rtol=0)
 
 
 def test_running_threshold():
@@ -240,13 +240,13 @@ def test_an_update_between_forward_and_backward_is_allowed():
 
 
 def test_wrong_settings():
-    with pytest.raises(ValueError, match="kinds is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="kinds is 0,.* 1"):
         RunningThreshold(0, maximum=1.0)
     for maximum in (0.0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="maximum is .*above 0"):
+        with pytest.raises(ValueError, match="maximum: found .*above 0"):
             RunningThreshold(2, maximum=maximum)
     for minimum, maximum in ((0.6, 0.5), (math.nan, 0.5), (math.inf, math.inf)):
-        with pytest.raises(ValueError, match="minimum is .*, expected below inf and at most maximum, which is"):
+        with pytest.raises(ValueError, match="minimum is .*, .*at most maximum"):
             RunningThreshold(2, minimum=minimum, maximum=maximum)
     with pytest.raises(ValueError, match="value has shape"):
         RunningThreshold(2, maximum=1.0).update(torch.zeros(3))

@@ -69,7 +69,7 @@ def info_nce(loss, i, t, ni, nt, s, b, c, *, negatives, **given):
     return loss(i, t, logit_scale=s, **negatives, **given)
 
 
-def replaced(loss, i, t, ni, nt, s, b, c, **given):
+def replaced_loss(loss, i, t, ni, nt, s, b, c, **given):
     return loss(i, t, nt, logit_scale=s, slots=SLOTS, **given)
 
 
@@ -106,7 +106,7 @@ def ahnpl(loss, i, t, ni, nt, s, b, c, **given):
     return loss(i, t, ni, nt, logit_scale=s, margin=torch.tensor(0.1, dtype=i.dtype), **shared, **given)
 
 
-def released(i, t, ni, nt, s, b, c, **given):
+def released_loss(i, t, ni, nt, s, b, c, **given):
     shared = {"threshold": LOGITS, "negative_kind": KINDS, "negative_mask": MASK}
     return ahnpl_released_loss(i, t, nt, logit_scale=s, **shared, **given)
 
@@ -156,12 +156,14 @@ WITH_NEGATIVES = {
     "dcl_negatives": Form(
         partial(info_nce, dcl_loss, negatives=True), partial(info_nce, reference.dcl, negatives=True)
     ),
-    "replaced": Form(partial(replaced, replaced_negative_loss), partial(replaced, reference.replaced_negative)),
+    "replaced": Form(
+        partial(replaced_loss, replaced_negative_loss), partial(replaced_loss, reference.replaced_negative)
+    ),
     "cement": Form(partial(cement, cement_loss, **MASKED), partial(cement, reference.cement, **LISTS)),
     "triplet": Form(partial(triplet, triplet_clip_loss, **MASKED), partial(triplet, reference.triplet_clip, **LISTS)),
     "ce_clip": Form(ce_clip, ce_clip_loops),
     "ahnpl": Form(partial(ahnpl, ahnpl_loss), partial(ahnpl, reference.ahnpl)),
-    "ahnpl_released": Form(released, released_loops),
+    "ahnpl_released": Form(released_loss, released_loops),
 }
 CONCEPTS = {
     f"concepts_{name}": Form(partial(concepts, name), partial(concepts_loops, name)) for name in test_c2lip.FORMS
@@ -187,11 +189,11 @@ def test_rows_of_one_image_change_the_loss(form):
 @LOSSES
 def test_images_of_their_own_change_nothing_to_the_last_bit(form):
     tensors = batch(torch.float32)
-    found, metrics = form.loss(*tensors, image_id=DISTINCT)
+    actual, metrics = form.loss(*tensors, image_id=DISTINCT)
     expected, others = form.loss(*tensors)
-    assert torch.equal(found, expected)
-    same = zip(value_and_gradients(found, tensors)[1], value_and_gradients(expected, tensors)[1], strict=True)
-    assert all(torch.equal(one, other) for one, other in same)
+    assert torch.equal(actual, expected)
+    same = zip(value_and_gradients(actual, tensors)[1], value_and_gradients(expected, tensors)[1], strict=True)
+    assert all(torch.equal(first, second) for first, second in same)
     counted = set(metrics) - set(others)
     assert len(counted) == 1 and metrics[counted.pop()] == 0
     assert all(torch.equal(metrics[name], others[name]) for name in others)
@@ -283,7 +285,7 @@ def test_wrong_ids_are_named(name):
         with pytest.raises(ValueError, match=r"^image_id has (shape|type) .*expected"):
             form.loss(*tensors, image_id=wrong)
     if "attended" not in name:  # which does not know N
-        with pytest.raises(ValueError, match=r"^image_id has shape \[5\], expected \[N=6\]"):
+        with pytest.raises(ValueError, match=r"^image_id .*\[5\].*\[N=6\]"):
             form.loss(*tensors, image_id=ID[:5])
 
 
@@ -341,10 +343,10 @@ def test_groups_without_common_images_change_nothing(loss, loops):
     tensors = groups.batch(torch.float32)
     # twice in one group: a positive of its own group as before
     apart = torch.tensor([[0, 1, 2], [3, 3, 5], [6, 7, 8], [9, 10, 9]])
-    found, metrics = loss(*tensors, mask=groups.RAGGED, image_id=apart, **groups.SETTINGS)
+    actual, metrics = loss(*tensors, mask=groups.RAGGED, image_id=apart, **groups.SETTINGS)
     expected = loss(*tensors, mask=groups.RAGGED, **groups.SETTINGS)[0]
     torch.testing.assert_close(
-        value_and_gradients(found, tensors), value_and_gradients(expected, tensors), rtol=0, atol=0
+        value_and_gradients(actual, tensors), value_and_gradients(expected, tensors), rtol=0, atol=0
     )
     assert metrics["same_image_pairs"] == 0
 

@@ -95,11 +95,11 @@ def test_gradcheck(name):
 def test_texts_of_their_own_change_nothing_to_the_last_bit(name):
     tensors = batch(torch.float32)
     apart = {"text_id": DISTINCT, "negative_text_id": torch.arange(12).reshape(6, 2) + 100}
-    found, metrics = run(name, tensors, apart)
+    actual, metrics = run(name, tensors, apart)
     expected, others = EVERY[name].loss(*tensors)
-    assert torch.equal(found, expected)
-    same = zip(value_and_gradients(found, tensors)[1], value_and_gradients(expected, tensors)[1], strict=True)
-    assert all(torch.equal(one, other) for one, other in same)
+    assert torch.equal(actual, expected)
+    same = zip(value_and_gradients(actual, tensors)[1], value_and_gradients(expected, tensors)[1], strict=True)
+    assert all(torch.equal(first, second) for first, second in same)
     counted = set(metrics) - set(others)
     assert all(metrics[key] == 0 for key in counted)
     assert all(torch.equal(metrics[key], others[key]) for key in others if key != "same_text_concepts")
@@ -169,9 +169,9 @@ def test_equal_captions_with_equal_phrases_need_ids_of_phrases_alone():
     image, concepts, scale, bias = unit(3, 4, seed=1), unit(6, 4, seed=2), torch.tensor(9.0), torch.tensor(-3.0)
     owner, phrase = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([7, 8, 7, 8, 9, 8])
     ids = {"owner": owner, "concept_id": phrase}
-    found = test_c2lip.run(form, image, concepts, scale, bias, **ids, text_id=torch.tensor([4, 4, 5]))
+    actual = test_c2lip.run(form, image, concepts, scale, bias, **ids, text_id=torch.tensor([4, 4, 5]))
     expected = test_c2lip.run(form, image, concepts, scale, bias, **ids)
-    assert_same(found[0], expected[0], (image, concepts))
+    assert_same(actual[0], expected[0], (image, concepts))
 
 
 @pytest.mark.parametrize("name", ["info_nce", "dcl", "info_nce_negatives", "dcl_negatives", "sigmoid", "replaced"])
@@ -237,21 +237,21 @@ def test_wrong_ids_are_named(name):
 
 def test_ids_of_negatives_need_negatives():
     image, text, *_ = batch()
-    with pytest.raises(ValueError, match="negative_text_id is given without negative_text"):
+    with pytest.raises(ValueError, match="negative_text_id .*without negative_text"):
         info_nce_loss(image, text, logit_scale=torch.tensor(2.0), text_id=TEXT, negative_text_id=NEGATIVE)
 
 
 @pytest.mark.parametrize("columns", [True, False])
 def test_the_primitive_leaves_out_what_is_equal_in_any_line(columns):
     query, keys, scale = unit(5, 4, seed=1), unit(7, 4, seed=2), torch.tensor(3.0, dtype=torch.float64)
-    one, other = (
+    query_groups, key_groups = (
         torch.tensor([[0, 1, 0, 2, 3], [5, 5, 6, 7, 8]]),
         torch.tensor([[1, 1, 4, 0, 9, 9, 9], [8, 4, 5, 5, 8, 9, 9]]),
     )
-    found = contrast(query, keys, scale, query_groups=one, key_groups=other, columns=columns)
-    logits = (scale * query @ keys.T).masked_fill((one[:, :, None] == other[:, None]).any(0), -torch.inf)
-    torch.testing.assert_close(found.row, logits.logsumexp(1))
-    torch.testing.assert_close(found.column, logits.logsumexp(0)[: 7 if columns else 0])
+    actual = contrast(query, keys, scale, query_groups=query_groups, key_groups=key_groups, columns=columns)
+    logits = (scale * query @ keys.T).masked_fill((query_groups[:, :, None] == key_groups[:, None]).any(0), -torch.inf)
+    torch.testing.assert_close(actual.row, logits.logsumexp(1))
+    torch.testing.assert_close(actual.column, logits.logsumexp(0)[: 7 if columns else 0])
 
 
 def test_memory_stays_linear(monkeypatch):
@@ -263,7 +263,7 @@ def test_memory_stays_linear(monkeypatch):
         negative = unit(rows, 2, 4, seed=3, dtype=torch.float32)
         ids = torch.arange(rows) % (rows // 2)
         scale = torch.tensor(3.0)
-        with test_memory.Largest() as found:
+        with test_memory.Largest() as tracker:
             loss, _ = info_nce_loss(
                 image,
                 text,
@@ -277,7 +277,7 @@ def test_memory_stays_linear(monkeypatch):
                 image, text, logit_scale=scale, logit_bias=-scale, image_id=ids, text_id=ids.flip(0)
             )
             (loss + more).backward()
-        return found.elements
+        return tracker.elements
 
     few, many = largest(64), largest(256)
     assert many <= max(test_memory.LIMITS["CPU_ELEMENTS"], 4 * few)

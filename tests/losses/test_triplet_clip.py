@@ -54,8 +54,8 @@ def test_equals_loops(image_mask, text_mask):
         image_mask=~NOBODY if image_mask is None else image_mask,
         text_mask=~NOBODY if text_mask is None else text_mask,
     )
-    found = loss(*tensors, negative_image_mask=image_mask, negative_text_mask=text_mask)[0]
-    assert_same(found, expected, tensors)
+    actual = loss(*tensors, negative_image_mask=image_mask, negative_text_mask=text_mask)[0]
+    assert_same(actual, expected, tensors)
 
 
 @pytest.mark.parametrize("masks", [{}, MASKS], ids=["all", "masked"])
@@ -97,8 +97,8 @@ def test_it_is_the_sum_of_two_info_nce_losses():
     for way, name in (("image_to_text", "negative_image_to_text"), ("text_to_image", "negative_text_to_image")):
         for part in ("loss", "accuracy"):
             torch.testing.assert_close(metrics[f"{part}_{name}"], second_metrics[f"{part}_{way}"])
-    found = metrics["hard_negative_accuracy_negative_image"]
-    torch.testing.assert_close(found, second_metrics["hard_negative_accuracy"])
+    accuracy = metrics["hard_negative_accuracy_negative_image"]
+    torch.testing.assert_close(accuracy, second_metrics["hard_negative_accuracy"])
 
 
 def test_all_masked_is_info_nce_on_the_originals_whatever_the_negatives():

@@ -16,12 +16,12 @@ def points(*scores: tuple[float, float]) -> list[Point]:
     return [Point(index / max(1, len(scores) - 1), *own) for index, own in enumerate(scores)]
 
 
-def dominated(one: Point, others: list[Point]) -> bool:
-    """As the definition has it, coordinate by coordinate."""
+def is_dominated(point: Point, others: list[Point]) -> bool:
+    """Applies the definition, coordinate by coordinate."""
     return any(
-        other.composition >= one.composition
-        and other.general >= one.general
-        and (other.composition > one.composition or other.general > one.general)
+        other.composition >= point.composition
+        and other.general >= point.general
+        and (other.composition > point.composition or other.general > point.general)
         for other in others
     )
 
@@ -34,14 +34,14 @@ def test_a_dominated_point_is_never_chosen(rule, tolerance):
         levels = draw.choice([2, 3, 5, 20, 10**6])  # few levels give many ties
         given = [Point(alpha, *(draw.randrange(levels) / levels for _ in range(2))) for alpha in ALPHAS]
         chosen = choose_point(draw.sample(given, len(given)), rule, tolerance)
-        assert not dominated(chosen, given)
-        assert [one for one in given if not dominated(one, given)] == non_dominated(given)
+        assert not is_dominated(chosen, given)
+        assert [point for point in given if not is_dominated(point, given)] == non_dominated(given)
         if rule == "mean":
-            assert math.isclose(sum(chosen[1:]), max(sum(one[1:]) for one in given))
+            assert math.isclose(sum(chosen[1:]), max(sum(point[1:]) for point in given))
             continue
-        kept = [one for one in given if one.general >= given[0].general - tolerance - 1e-9]
+        kept = [point for point in given if point.general >= given[0].general - tolerance - 1e-9]
         assert chosen in kept
-        assert chosen.composition == max(one.composition for one in kept)
+        assert chosen.composition == max(point.composition for point in kept)
 
 
 def test_the_best_composition_within_the_tolerance_is_chosen():
@@ -72,10 +72,10 @@ def test_a_base_that_nothing_betters_stays():
 @pytest.mark.parametrize(
     ("given", "rule", "tolerance", "said"),
     [
-        (points((0.1, 0.2)), "knee", 0.01, "rule: found 'knee', expected one of tolerance, mean"),
-        (points((0.1, 0.2)), "mean", 1.5, "tolerance: found 1.5, expected 0 to 1"),
-        ([Point(0.5, 0.1, 0.2)], "mean", 0.01, r"found alphas \[0.5\], expected 0, the base"),
-        (points((0.1, 0.2), (0.1, math.nan)), "mean", 0.01, "alpha 1 has the scores 0.1 and nan"),
+        (points((0.1, 0.2)), "knee", 0.01, "rule: found 'knee',.* tolerance, mean"),
+        (points((0.1, 0.2)), "mean", 1.5, "tolerance: found 1.5,.* 0 to 1"),
+        ([Point(0.5, 0.1, 0.2)], "mean", 0.01, r"alphas \[0.5\],.* 0"),
+        (points((0.1, 0.2), (0.1, math.nan)), "mean", 0.01, "alpha 1 .* 0.1 and nan"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused(given, rule, tolerance, said):

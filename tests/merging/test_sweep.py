@@ -42,7 +42,7 @@ def test_what_is_not_scored_judges_nothing():
         find_proxies(whole.select(aspect="composition"), {})
     with pytest.raises(ValueError, match="[Nn]o composition .*sugarcrepe"):
         find_proxies(whole.select(aspect="general"), {})
-    with pytest.raises(ValueError, match=r"general: 'COCO: recal@1' is not scored.*Did you mean 'COCO: recall@1'"):
+    with pytest.raises(ValueError, match=r"general: 'COCO: recal@1'.*'COCO: recall@1'"):
         find_proxies(whole, {}, general="COCO: recal@1")
 
 
@@ -50,10 +50,10 @@ def test_the_chosen_point_is_the_furthest_that_keeps_the_general_score():
     whole = swept_outcomes()
     swept = choose(whole, find_proxies(whole, {}))
     assert swept.chosen.alpha == 0.5
-    assert [one.alpha for one in swept.points] == list(ALPHAS)
+    assert [point.alpha for point in swept.points] == list(ALPHAS)
     facts = swept.facts()
     assert facts["alpha"] == 0.5 and facts["items"] == [60, 120]
-    assert [one["alpha"] for one in facts["points"] if one["dominated"]] == [0.0, 0.1, 0.2, 0.3, 0.4]
+    assert [point["alpha"] for point in facts["points"] if point["dominated"]] == [0.0, 0.1, 0.2, 0.3, 0.4]
     assert choose(whole, find_proxies(whole, {}), tolerance=0.5).chosen.alpha == 1.0
 
 
@@ -77,17 +77,17 @@ def test_a_photograph_of_coco_is_in_one_half_under_all_its_names():
 
 
 def test_too_few_images_cannot_be_halved():
-    with pytest.raises(ValueError, match="SugarCrepe / all / .* images cannot be split"):
+    with pytest.raises(ValueError, match="SugarCrepe / all / .*split"):
         split_halves(swept_outcomes(items=1))
 
 
 @pytest.mark.parametrize(("items", "warnings"), [(60, 2), (120, 0)])
 def test_a_point_that_few_images_choose_has_a_warning(items, warnings):
     swept = choose(swept_outcomes(items), find_proxies(swept_outcomes(items), {}))
-    found = few_images_warnings(swept)
-    assert len(found) == warnings == sum(line["images"] < 100 for line in swept.lines)
-    assert all("A single image counts for more than one percentage point" in one for one in found)
-    assert all(f"only {swept.lines[0]['images']} images choose the point" in one for one in found)
+    messages = few_images_warnings(swept)
+    assert len(messages) == warnings == sum(line["images"] < 100 for line in swept.lines)
+    assert all("A single image counts for more than one percentage point" in message for message in messages)
+    assert all(f"only {swept.lines[0]['images']} images choose the point" in message for message in messages)
 
 
 def test_the_table_and_the_figure_show_the_chosen_point():

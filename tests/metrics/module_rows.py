@@ -42,12 +42,12 @@ def rows_of(name: str, score: Scores, rows: int = ROWS) -> dict[str, list[Any]]:
     def column(right: bool) -> list[float]:
         return [score(right) for _ in range(rows)]
 
-    def ragged() -> list[list[float]]:
+    def ragged_scores() -> list[list[float]]:
         return [[score(False) for _ in range(1 + row % 4)] for row in range(rows)]
 
     right, wrong = True, False
     if name in ("caption_choice", "keyword_ranking"):
-        return {"true_score": column(right), "other_scores": ragged()}
+        return {"true_score": column(right), "other_scores": ragged_scores()}
     if name == "two_positive_choice":
         kinds = {"caption": right, "paraphrase": right, "negative": wrong}
         kinds |= {"caption_paraphrase": right, "caption_negative": wrong, "paraphrase_negative": wrong}
@@ -56,7 +56,7 @@ def rows_of(name: str, score: Scores, rows: int = ROWS) -> dict[str, list[Any]]:
         return {"c0_i0": column(right), "c0_i1": column(wrong), "c1_i0": column(wrong), "c1_i1": column(right)}
     if name == "brittleness":
         return {"caption": column(right), "hard_positive": column(right), "hard_negative": column(wrong)}
-    scores = [[*others, score(right)] for others in ragged()]
+    scores = [[*others, score(right)] for others in ragged_scores()]
     return {"scores": scores, "right": [[len(row) - 1] for row in scores]}
 
 

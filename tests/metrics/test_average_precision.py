@@ -17,7 +17,7 @@ def draw(images, classes, *, seed, signal=1.0, steps=None):
     return (np.round(scores * steps) / steps if steps else scores), labels
 
 
-def weighted(scores, labels, weights):
+def weighted_precision(scores, labels, weights):
     """AP of one class by plain loops, an image counted `weight` times."""
     total = 0.0
     for i in np.flatnonzero(labels):
@@ -38,9 +38,9 @@ def test_a_perfect_and_an_inverted_scorer():
 def test_a_constant_scorer_gets_0_whatever_the_rate_and_the_order(rate):
     labels = np.random.default_rng(0).random((300, 4)) < rate
     for order in (slice(None), np.argsort(labels[:, 0]), np.argsort(~labels[:, 0])):
-        found = average_precision(np.full((300, 4), 0.5), labels[order])
-        assert found.mean == 0.0
-        assert found.tied.tolist() == [1.0] * 4
+        precision = average_precision(np.full((300, 4), 0.5), labels[order])
+        assert precision.mean == 0.0
+        assert precision.tied.tolist() == [1.0] * 4
         assert map_influence(np.full((300, 4), 0.5), labels[order]).tolist() == [0.0] * 300
 
 
@@ -48,20 +48,20 @@ def test_a_random_scorer_is_at_chance():
     labels = np.zeros((40, 3), dtype=bool)
     labels[:2, 0] = labels[:10, 1] = labels[:39, 2] = True
     generator = np.random.default_rng(1)
-    found = np.mean([average_precision(generator.random((40, 3)), labels).per_class for _ in range(2000)], axis=0)
+    means = np.mean([average_precision(generator.random((40, 3)), labels).per_class for _ in range(2000)], axis=0)
     chance = average_precision(generator.random((40, 3)), labels).chance
-    np.testing.assert_allclose(found, chance, atol=0.01)
+    np.testing.assert_allclose(means, chance, atol=0.01)
     assert chance[0] > 2 / 40 and chance[1] > 10 / 40
-    one = np.array([[True], [False], [False]])  # first, second or third place: 1, 1/2, 1/3
-    assert average_precision(np.arange(3.0)[:, None], one).mean_chance == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    column = np.array([[True], [False], [False]])  # first, second or third place: 1, 1/2, 1/3
+    assert average_precision(np.arange(3.0)[:, None], column).mean_chance == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
 
 
 def test_a_positive_tied_with_a_negative_adds_nothing_and_stays_in_others_way():
     scores = np.array([[4.0], [3.0], [3.0], [2.0], [2.0], [1.0]])
     labels = np.array([[True], [True], [False], [True], [True], [False]])
-    found = average_precision(scores, labels)
-    assert found.mean == pytest.approx((1 + 0 + 4 / 5 + 4 / 5) / 4)
-    assert found.tied.tolist() == [1 / 4]
+    precision = average_precision(scores, labels)
+    assert precision.mean == pytest.approx((1 + 0 + 4 / 5 + 4 / 5) / 4)
+    assert precision.tied.tolist() == [1 / 4]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 100])
@@ -69,10 +69,10 @@ def test_without_ties_it_equals_scikit_learn(chunk):
     from sklearn.metrics import average_precision_score
 
     scores, labels = draw(200, 7, seed=2)
-    found = average_precision(scores, labels, chunk=chunk)
-    np.testing.assert_allclose(found.per_class, average_precision_score(labels, scores, average=None), rtol=1e-12)
-    assert found.mean == pytest.approx(average_precision_score(labels, scores))
-    assert not found.tied.any()
+    precision = average_precision(scores, labels, chunk=chunk)
+    np.testing.assert_allclose(precision.per_class, average_precision_score(labels, scores, average=None), rtol=1e-12)
+    assert precision.mean == pytest.approx(average_precision_score(labels, scores))
+    assert not precision.tied.any()
 
 
 def test_positives_tied_with_each_other_equal_scikit_learn_too():
@@ -80,17 +80,17 @@ def test_positives_tied_with_each_other_equal_scikit_learn_too():
 
     scores, labels = draw(200, 3, seed=3, steps=3)
     scores = scores + 1e-3 * labels  # ties inside each kind only
-    found = average_precision(scores, labels)
-    np.testing.assert_allclose(found.per_class, average_precision_score(labels, scores, average=None), rtol=1e-12)
+    precision = average_precision(scores, labels)
+    np.testing.assert_allclose(precision.per_class, average_precision_score(labels, scores, average=None), rtol=1e-12)
 
 
 def test_classes_without_positives_or_negatives_are_left_out_and_counted():
     scores, labels = draw(50, 4, seed=4)
     labels[:, 1], labels[:, 2] = False, True
-    found = average_precision(scores, labels)
-    assert found.left_out == 2
-    assert np.isnan(found.per_class).tolist() == [False, True, True, False]
-    assert found.mean == pytest.approx(average_precision(scores[:, [0, 3]], labels[:, [0, 3]]).mean)
+    precision = average_precision(scores, labels)
+    assert precision.left_out == 2
+    assert np.isnan(precision.per_class).tolist() == [False, True, True, False]
+    assert precision.mean == pytest.approx(average_precision(scores[:, [0, 3]], labels[:, [0, 3]]).mean)
     np.testing.assert_allclose(map_influence(scores, labels), map_influence(scores[:, [0, 3]], labels[:, [0, 3]]))
     assert np.isnan(average_precision(scores[:, 1:3], labels[:, 1:3]).mean)
 
@@ -99,23 +99,24 @@ def test_classes_without_positives_or_negatives_are_left_out_and_counted():
 @pytest.mark.parametrize("chunk", [1, 2, 100])
 def test_the_plain_mean_of_the_shares_is_the_map(steps, chunk):
     scores, labels = draw(300, 5, seed=5, steps=steps)
-    found = average_precision(scores, labels)
-    assert (found.tied > 0).any() == (steps is not None)
-    assert map_influence(scores, labels, chunk=chunk).mean() == pytest.approx(found.mean, abs=1e-12)
+    precision = average_precision(scores, labels)
+    assert (precision.tied > 0).any() == (steps is not None)
+    assert map_influence(scores, labels, chunk=chunk).mean() == pytest.approx(precision.mean, abs=1e-12)
 
 
 @pytest.mark.parametrize("steps", [None, 2])
 def test_the_shares_are_the_derivative_of_a_weighted_map(steps):
     scores, labels = draw(25, 3, seed=6, steps=steps)
-    found, small = map_influence(scores, labels), 1e-5
+    influence, small = map_influence(scores, labels), 1e-5
     for k in range(25):
         up, down = np.ones(25), np.ones(25)
         up[k], down[k] = 1 + small, 1 - small
         change = [
-            weighted(scores[:, c], labels[:, c], up) - weighted(scores[:, c], labels[:, c], down) for c in range(3)
+            weighted_precision(scores[:, c], labels[:, c], up) - weighted_precision(scores[:, c], labels[:, c], down)
+            for c in range(3)
         ]
         expected = average_precision(scores, labels).mean + 25 * np.mean(change) / (2 * small)
-        assert found[k] == pytest.approx(expected, abs=1e-7)
+        assert influence[k] == pytest.approx(expected, abs=1e-7)
 
 
 @pytest.mark.parametrize("steps", [None, 1024])
@@ -150,21 +151,21 @@ def test_a_paired_difference_has_the_spread_of_differences_of_drawn_images():
 def test_the_sign_flip_test_keeps_its_level_for_equal_models():
     p = []
     for seed in range(200):
-        one, labels = draw(150, 4, seed=seed)
-        other = np.random.default_rng(1000 + seed).normal(size=one.shape) + labels  # as good, with other errors
-        p.append(map_influence(one, labels) - map_influence(other, labels))
-    found = sign_flip_test(np.stack(p, axis=1), np.arange(150), permutations=500)
-    assert 0.01 <= np.mean(found < 0.05) <= 0.1
+        scores, labels = draw(150, 4, seed=seed)
+        other = np.random.default_rng(1000 + seed).normal(size=scores.shape) + labels  # as good, with other errors
+        p.append(map_influence(scores, labels) - map_influence(other, labels))
+    p_values = sign_flip_test(np.stack(p, axis=1), np.arange(150), permutations=500)
+    assert 0.01 <= np.mean(p_values < 0.05) <= 0.1
 
 
 def test_errors_name_what_was_found():
     scores, labels = np.zeros((3, 2)), np.ones((3, 2), dtype=bool)
     with pytest.raises(ValueError, match=r"scores \(3, 2\) and labels \(2, 2\)"):
         average_precision(scores, labels[:2])
-    with pytest.raises(ValueError, match="labels: found int64, expected bool"):
+    with pytest.raises(ValueError, match="labels: found int64.* bool"):
         average_precision(scores, labels.astype(int))
     scores[2, 1] = np.nan
-    with pytest.raises(ValueError, match="scores, image 2, class 1: found nan"):
+    with pytest.raises(ValueError, match="image 2, class 1: found nan"):
         map_influence(scores, labels)
-    with pytest.raises(ValueError, match="none of the 2 classes has both"):
+    with pytest.raises(ValueError, match="none of the 2 classes"):
         map_influence(np.zeros((3, 2)), labels)

@@ -58,7 +58,7 @@ def test_what_a_tie_is_worth(tie, expected):
 
 
 def test_an_unknown_rule_for_ties_is_refused():
-    with pytest.raises(ValueError, match="tie='lose': expected one of wrong, half, win"):
+    with pytest.raises(ValueError, match="tie: found 'lose'.* wrong, half, win"):
         credit(choose(np.zeros(1), np.zeros((1, 1))), "lose")
 
 
@@ -68,7 +68,7 @@ def test_a_tie_is_what_would_be_right_if_equal_scores_were_a_win():
     outcome = all_higher(first, second)
     assert outcome.correct.tolist() == [True, False, False, False, False]
     assert outcome.tie.tolist() == [False, True, True, False, False]
-    with pytest.raises(ValueError, match=r"scores of shapes \(1,\), \(2,\): expected \[n\], the same for all"):
+    with pytest.raises(ValueError, match=r"\(1,\), \(2,\).*\[n\]"):
         all_higher((np.zeros(1), np.zeros(2)))
 
 
@@ -79,11 +79,11 @@ def test_no_items_give_no_number():
 
 
 def test_an_item_without_candidates_and_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="item 1 has no other candidate"):
+    with pytest.raises(ValueError, match="item 1 .*other"):
         choose(np.zeros(2), np.zeros((2, 1)), np.array([[True], [False]]))
     with pytest.raises(ValueError, match=r"expected \[n\], \[n, K\]"):
         choose(np.zeros(2), np.zeros(2))
-    with pytest.raises(ValueError, match=r"true_score \(3,\) and other_scores \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"true_score \(3,\) .*other_scores \(2, 1\)"):
         choose(np.zeros(3), np.zeros((2, 1)))
 
 
@@ -105,7 +105,7 @@ def test_equal_embeddings_score_equal_to_the_last_bit(size, width, kind):
 
 
 def test_pairs_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"image \(2, 3\) and text \(4, 2, 3\): expected \[n, D\]"):
+    with pytest.raises(ValueError, match=r"image \(2, 3\) .*text \(4, 2, 3\).*\[n, D\]"):
         pair_scores(np.zeros((2, 3)), np.zeros((4, 2, 3)))
     with pytest.raises(ValueError, match=r"image \(2, 3\) and text \(2, 4\)"):
         pair_scores(np.zeros((2, 3)), np.zeros((2, 4)))

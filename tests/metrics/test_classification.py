@@ -30,21 +30,21 @@ def test_a_constant_scorer_is_never_right_and_always_tied(k):
 @pytest.mark.parametrize("k", [1, 5])
 def test_a_random_scorer_is_at_chance(k):
     generator = np.random.default_rng(0)
-    found = top_k(generator.random((20_000, 20)), generator.integers(20, size=20_000), k).accuracy
+    accuracy = top_k(generator.random((20_000, 20)), generator.integers(20, size=20_000), k).accuracy
     chance = k / 20
-    assert abs(found - chance) < 4 * math.sqrt(chance * (1 - chance) / 20_000)
+    assert abs(accuracy - chance) < 4 * math.sqrt(chance * (1 - chance) / 20_000)
 
 
 def test_ranks_and_ties_by_hand():
     scores = np.array([[0.9, 0.5, 0.5, 0.1]])
     by_class = {own: [top_k(scores, np.array([own]), k) for k in (1, 2, 3)] for own in range(4)}
-    assert [[bool(one.correct[0]) for one in row] for row in by_class.values()] == [
+    assert [[bool(outcome.correct[0]) for outcome in row] for row in by_class.values()] == [
         [True, True, True],
         [False, False, True],  # rank 3: one is ahead, one is tied
         [False, False, True],
         [False, False, False],
     ]
-    assert [[bool(one.tie[0]) for one in row] for row in by_class.values()] == [
+    assert [[bool(outcome.tie[0]) for outcome in row] for row in by_class.values()] == [
         [False, False, False],
         [False, True, False],
         [False, True, False],
@@ -57,10 +57,10 @@ def test_the_first_of_one_is_the_choice_among_all():
     labels = np.arange(200) % 5
     own = np.arange(5) == labels[:, None]
     expected = choose(scores[own], scores, ~own)
-    found = top_k(scores, labels)
-    assert found.correct.tolist() == expected.correct.tolist()
-    assert found.tie.tolist() == expected.tie.tolist()
-    assert found.tie.any() and found.correct.any()
+    actual = top_k(scores, labels)
+    assert actual.correct.tolist() == expected.correct.tolist()
+    assert actual.tie.tolist() == expected.tie.tolist()
+    assert actual.tie.any() and actual.correct.any()
 
 
 def test_nan_counts_against_the_model():
@@ -80,10 +80,10 @@ def test_rows_by_function_equal_the_matrix(chunk):
         asked.append(stop - start)
         return class_scores(image, classes)(start, stop)
 
-    found = top_k(rows, labels, 2, chunk=chunk)
+    actual = top_k(rows, labels, 2, chunk=chunk)
     expected = top_k(image.astype(np.float64) @ classes.T, labels, 2, chunk=3)
-    assert found.correct.tolist() == expected.correct.tolist()
-    assert 0 < found.accuracy < 1
+    assert actual.correct.tolist() == expected.correct.tolist()
+    assert 0 < actual.accuracy < 1
     assert max(asked) == min(chunk, 40) and sum(asked) == 40
 
 
@@ -98,17 +98,17 @@ def test_equal_class_embeddings_tie_whatever_the_shapes(size, width):
 
 def test_errors_name_what_was_found():
     scores, labels = np.zeros((4, 3)), np.array([0, 1, 2, 0])
-    with pytest.raises(ValueError, match="k: found 3 for 3 classes, expected 1 to 2"):
+    with pytest.raises(ValueError, match="k: found 3 .*3 classes, .* 1 to 2"):
         top_k(scores, labels, 3)
-    with pytest.raises(ValueError, match="labels, item 3: found 5, expected 0 to 2"):
+    with pytest.raises(ValueError, match="item 3: found 5, .* 0 to 2"):
         top_k(scores, np.array([0, 1, 2, 5]), chunk=2)
     with pytest.raises(ValueError, match="labels, item 1: found -1"):
         top_k(scores, np.array([0, -1, 2, 0]))
     with pytest.raises(ValueError, match="expected integers"):
         top_k(scores, np.zeros(4))
-    with pytest.raises(ValueError, match=r"scores have shape \(4, 3\), labels \(3,\)"):
+    with pytest.raises(ValueError, match=r"scores .*\(4, 3\), labels \(3,\)"):
         top_k(scores, labels[:3])
-    with pytest.raises(ValueError, match=r"shape \(1, 3\) for the items 2 to 4, expected 2 rows"):
+    with pytest.raises(ValueError, match=r"\(1, 3\) .*items 2 to 4, .* 2 rows"):
         top_k(lambda start, stop: scores[: 2 if start == 0 else 1], labels, chunk=2)
     with pytest.raises(ValueError, match=r"image \(2, 3\) and classes \(4, 2\)"):
         class_scores(np.zeros((2, 3)), np.zeros((4, 2)))

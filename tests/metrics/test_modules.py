@@ -46,7 +46,7 @@ def card(name: str) -> str:
 def test_every_folder_is_listed_and_an_unknown_name_is_refused():
     folders = {path.name for path in module_path("hierarchy").parent.iterdir() if (path / "README.md").is_file()}
     assert folders == set(MODULES)
-    with pytest.raises(ValueError, match="'accuracy' is not an.*metric: expected one of caption_choice"):
+    with pytest.raises(ValueError, match="'accuracy' .* caption_choice"):
         module_path("accuracy")
 
 
@@ -92,7 +92,7 @@ def test_what_a_tie_is_worth(name, tie, expected):
     result = metric(name).compute(**rows_of(name, scorers()["constant"], rows=8), tie=tie)
     assert {result[key] for key in LOWEST[name]} == {expected}
     assert result.get("brittleness", 0.0) == 0.0
-    with pytest.raises(ValueError, match="tie='lose': expected one of wrong, half, win"):
+    with pytest.raises(ValueError, match="tie: found 'lose'.* wrong, half, win"):
         metric(name).compute(**rows_of(name, scorers()["constant"], rows=8), tie="lose")
 
 
@@ -117,10 +117,10 @@ def test_arrays_are_taken_and_plain_numbers_returned(name):
         key: column if isinstance(column[0], list) and key != "image" else np.array(column)
         for key, column in columns.items()
     }
-    found = metric(name).compute(**arrays, **options)
-    assert found == expected
-    assert {type(value) for value in found.values()} <= {int, float}
-    assert json.loads(json.dumps(found)) == found
+    values = metric(name).compute(**arrays, **options)
+    assert values == expected
+    assert {type(value) for value in values.values()} <= {int, float}
+    assert json.loads(json.dumps(values)) == values
 
 
 def test_metrics_are_combined():
@@ -140,22 +140,22 @@ def test_two_processes_are_one(tmp_path):
     started = [processes.start([*words, number, 2], errors=True) for number in range(2)]
     printed = [process.communicate(timeout=100)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0]
-    found = json.loads(printed[0].splitlines()[-1])
+    values = json.loads(printed[0].splitlines()[-1])
     for name in MODULES:
         columns, options = columns_and_options(name)
-        assert found[name] == pytest.approx(metric(name).compute(**columns, **options)), name
+        assert values[name] == pytest.approx(metric(name).compute(**columns, **options)), name
 
 
 def test_one_score_of_two_positive_choice():
     columns = {"caption": [0.9, 0.9], "paraphrase": [0.8, 0.2], "negative": [0.3, 0.3]}
-    found = metric("two_positive_choice", "image_to_text").compute(**columns)
-    assert found["image_to_text_accuracy"] == 0.5 and not [key for key in found if key.startswith("text_only")]
+    values = metric("two_positive_choice", "image_to_text").compute(**columns)
+    assert values["image_to_text_accuracy"] == 0.5 and not [key for key in values if key.startswith("text_only")]
     names = ("caption_paraphrase", "caption_negative", "paraphrase_negative")
-    found = metric("two_positive_choice", "text_only").compute(**dict(zip(names, columns.values(), strict=True)))
-    assert found["text_only_accuracy"] == 1.0 and not [key for key in found if key.startswith("image")]
-    with pytest.raises(ValueError, match="configuration 'both': expected one of image_to_text, text_only, or none"):
+    values = metric("two_positive_choice", "text_only").compute(**dict(zip(names, columns.values(), strict=True)))
+    assert values["text_only_accuracy"] == 1.0 and not [key for key in values if key.startswith("image")]
+    with pytest.raises(ValueError, match="'both'.* image_to_text, text_only"):
         metric("two_positive_choice", "both")
-    with pytest.raises(TypeError, match="unexpected .*ties: the only option is tie"):
+    with pytest.raises(TypeError, match="ties: .* tie"):
         metric("two_positive_choice", "image_to_text").compute(**columns, ties="half")
 
 
@@ -164,13 +164,13 @@ def test_recall_of_several_right_keys_at_several_k():
     first, second = (metric("recall_at_k").compute(scores=scores, right=right, k=k) for k in (1, 2))
     assert (first["recall"], second["recall"]) == (0.0, 0.5)
     assert second["chance"] == pytest.approx((1 - 2 / 4 * 1 / 3 + 2 / 4) / 2) and second["k"] == 2
-    with pytest.raises(ValueError, match="query 0 has fewer than k=3 wrong keys"):
+    with pytest.raises(ValueError, match="query 0 .*k=3"):
         metric("recall_at_k").compute(scores=scores, right=right, k=3)
-    with pytest.raises(ValueError, match="k=0: expected .*at least 1"):
+    with pytest.raises(ValueError, match="k: found 0, expected .*at least 1"):
         metric("recall_at_k").compute(scores=scores, right=right, k=0)
-    with pytest.raises(ValueError, match=r"query 1 has 4 scores.*the right keys \[4\]: expected 0 to 3"):
+    with pytest.raises(ValueError, match=r"query 1 .*4 scores.*\[4\].* 0 to 3"):
         metric("recall_at_k").compute(scores=scores, right=[[1], [4]])
-    with pytest.raises(ValueError, match="query 1 has no positive key"):
+    with pytest.raises(ValueError, match="query 1 .*positive"):
         metric("recall_at_k").compute(scores=scores, right=[[1], []])
 
 
@@ -182,7 +182,7 @@ def test_no_rows_are_refused(name):
 
 
 def test_rows_that_cannot_be_scored_are_refused():
-    with pytest.raises(ValueError, match="item 1 has no other candidate"):
+    with pytest.raises(ValueError, match="item 1 .*other"):
         metric("caption_choice").compute(true_score=[0.1, 0.2], other_scores=[[0.1], []])
     with pytest.raises(ValueError, match=r"compute\(\) needs root="):
         metric("hierarchy").compute(**columns_and_options("hierarchy")[0])
@@ -194,7 +194,7 @@ def test_rows_that_cannot_be_scored_are_refused():
 
 def test_nan_is_refused_with_its_row():
     for true, others in (([0.5, math.nan], [[0.1], [0.1]]), ([0.5, 0.5], [[0.1], [0.1, math.nan]])):
-        with pytest.raises(ValueError, match="row 1: the score is NaN"):
+        with pytest.raises(ValueError, match="row 1: .*NaN"):
             metric("caption_choice").compute(true_score=true, other_scores=others)
 
 
@@ -237,8 +237,10 @@ def test_evaluate_can_read_the_imports(name):
     assert all(len(node.names) == 1 for node in imports if isinstance(node, ast.Import))
     assert not [node for node in imports if isinstance(node, ast.ImportFrom) and node.level]
     script = importlib.import_module(f"hfcomp.metrics.modules.{name}.{name}")
-    classes = [one for one in vars(script).values() if isinstance(one, type) and issubclass(one, evaluate.Metric)]
-    assert [camelcase_to_snakecase(one.__name__) for one in classes] == [name]
+    classes = [
+        member for member in vars(script).values() if isinstance(member, type) and issubclass(member, evaluate.Metric)
+    ]
+    assert [camelcase_to_snakecase(metric_class.__name__) for metric_class in classes] == [name]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hfcomp.metrics.retrieval import map_at_r_chance, precision_at_r, r_precisio
 
 
 def plain(order: list[int], right: set[int]) -> tuple[float, float]:
-    """As the authors of ECCV Caption count them: precision at each of the first R places."""
+    """Counts like the authors of ECCV Caption: precision at each of the first R places."""
     number = len(right)
     precisions = [len(right & set(order[:place])) / place for place in range(1, number + 1)]
     hits = [precision if order[place] in right else 0.0 for place, precision in enumerate(precisions)]
@@ -25,12 +25,12 @@ def test_equals_plain_loops():
         for vectors in (generator.standard_normal((30, 8)), generator.standard_normal((40, 8)))
     )
     positives = [generator.choice(40, size=size, replace=False) for size in generator.integers(1, 9, size=30)]
-    found = precision_at_r(queries, keys, positives, chunk=7)
+    precision = precision_at_r(queries, keys, positives, chunk=7)
     for row, right in enumerate(positives):
         order = list(np.argsort(-(keys @ queries[row])))
         expected = plain(order, set(right.tolist()))
-        assert (found.r_precision[row], found.map_at_r[row]) == pytest.approx(expected)
-        assert found.first.correct[row] == (order[0] in right)
+        assert (precision.r_precision[row], precision.map_at_r[row]) == pytest.approx(expected)
+        assert precision.first.correct[row] == (order[0] in right)
 
 
 def test_a_perfect_an_inverted_and_a_constant_scorer():
@@ -47,8 +47,8 @@ def test_a_perfect_an_inverted_and_a_constant_scorer():
 
 def test_the_second_of_three_right_keys_behind_a_wrong_one():
     scores = np.array([0.9, 0.8, 0.7, 0.6])
-    found = precision_at_r(np.ones((1, 1)), scores[:, None], [np.array([0, 2, 3])])
-    assert found.r_precision == pytest.approx(2 / 3) and found.map_at_r == pytest.approx((1 + 2 / 3) / 3)
+    precision = precision_at_r(np.ones((1, 1)), scores[:, None], [np.array([0, 2, 3])])
+    assert precision.r_precision == pytest.approx(2 / 3) and precision.map_at_r == pytest.approx((1 + 2 / 3) / 3)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
@@ -63,5 +63,5 @@ def test_chance_is_the_mean_of_all_orders(number):
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="1 queries, .*2"):
         precision_at_r(np.ones((1, 1)), np.ones((2, 1)), [np.array([0]), np.array([1])])
-    with pytest.raises(ValueError, match="query 0 has no right key"):
+    with pytest.raises(ValueError, match="query 0 .*right"):
         precision_at_r(np.ones((1, 1)), np.ones((2, 1)), [np.array([], dtype=int)])

@@ -53,34 +53,34 @@ def test_nan_is_never_first():
 def test_ties_are_known_at_every_k():
     # query 0 is beaten once and tied twice, query 1 tied once, query 2 first, query 3 last
     scores = np.array([[0.5, 0.9, 0.5, 0.5], [0.1, 0.4, 0.4, 0.2], [0.1, 0.1, 0.8, 0.1], [0.3, 0.2, 0.1, 0.0]])
-    found = rank_scores(scores, np.eye(4, dtype=bool))
-    assert found.worst.tolist() == [4, 2, 1, 4] and found.best.tolist() == [2, 1, 1, 4]
-    assert found.within(1).correct.tolist() == [False, False, True, False]
-    assert found.within(1).tie.tolist() == [False, True, False, False]
-    assert found.within(2).correct.tolist() == [False, True, True, False]
-    assert found.within(2).tie.tolist() == [True, False, False, False]
+    ranks = rank_scores(scores, np.eye(4, dtype=bool))
+    assert ranks.worst.tolist() == [4, 2, 1, 4] and ranks.best.tolist() == [2, 1, 1, 4]
+    assert ranks.within(1).correct.tolist() == [False, False, True, False]
+    assert ranks.within(1).tie.tolist() == [False, True, False, False]
+    assert ranks.within(2).correct.tolist() == [False, True, True, False]
+    assert ranks.within(2).tie.tolist() == [True, False, False, False]
 
 
 def test_a_constant_scorer_ties_for_the_first_place():
     queries, key = unit(33, 67, seed=0), unit(1, 67, seed=1)
-    found = rank_bounds(queries, np.repeat(key, 33, axis=0), chunk=5)
-    assert set(found.best) == {1} and set(found.worst) == {33}
-    assert found.within(1).accuracy == 0.0 and found.within(1).tie_rate == 1.0
+    ranks = rank_bounds(queries, np.repeat(key, 33, axis=0), chunk=5)
+    assert set(ranks.best) == {1} and set(ranks.worst) == {33}
+    assert ranks.within(1).accuracy == 0.0 and ranks.within(1).tie_rate == 1.0
 
 
 def test_nan_is_not_even_tied():
     scores = np.array([[math.nan, 0.1], [math.nan, 0.5]])
-    found = rank_scores(scores, np.eye(2, dtype=bool))
-    assert found.worst.tolist() == found.best.tolist() == [2, 2]
+    ranks = rank_scores(scores, np.eye(2, dtype=bool))
+    assert ranks.worst.tolist() == ranks.best.tolist() == [2, 2]
 
 
 def test_masked_keys_take_no_part():
     scores, mask = np.array([[0.5, 0.9, 0.1], [0.5, 0.1, 0.9]]), np.array([[True, False, True], [True, True, False]])
     positive = np.array([[True, False, False], [True, False, True]])
     assert rank_scores(scores, positive, mask).worst.tolist() == [1, 1]
-    with pytest.raises(ValueError, match="query 0 has no positive key"):
+    with pytest.raises(ValueError, match="query 0 .*positive"):
         rank_scores(scores[:1], ~mask[:1], mask[:1])
-    with pytest.raises(ValueError, match=r"scores \(2, 3\), positive \(2, 2\), mask \(2, 3\): expected \[Q, M\]"):
+    with pytest.raises(ValueError, match=r"scores \(2, 3\), positive \(2, 2\), mask \(2, 3\)"):
         rank_scores(scores, positive[:, :2], mask)
 
 
@@ -96,9 +96,9 @@ def test_chance_of_one_of_several_right_keys():
 
 @pytest.mark.parametrize("k", [1, 5])
 def test_a_random_scorer_is_at_chance(k):
-    found = [recall_at_k(unit(50, 16, seed=seed), unit(50, 16, seed=1000 + seed), k=k) for seed in range(40)]
+    recalls = [recall_at_k(unit(50, 16, seed=seed), unit(50, 16, seed=1000 + seed), k=k) for seed in range(40)]
     chance = k / 50
-    assert abs(np.mean(found) - chance) < 5 * math.sqrt(chance * (1 - chance) / 2000)
+    assert abs(np.mean(recalls) - chance) < 5 * math.sqrt(chance * (1 - chance) / 2000)
 
 
 def test_ranks_by_hand():
@@ -128,8 +128,8 @@ def test_positives_by_function_equal_the_matrix(chunk):
         asked.append(stop - start)
         return np.arange(start, stop)[:, None] == groups
 
-    found = retrieval_ranks(queries, keys, positive, chunk=chunk)
-    assert found.tolist() == retrieval_ranks(queries, keys, matrix).tolist()
+    ranks = retrieval_ranks(queries, keys, positive, chunk=chunk)
+    assert ranks.tolist() == retrieval_ranks(queries, keys, matrix).tolist()
     assert max(asked) == min(chunk, 20) and sum(asked) == 20
 
 
@@ -141,11 +141,11 @@ def test_chunks_change_nothing(chunk):
 
 
 def test_sets_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="2 queries and 3 keys: pass positive"):
+    with pytest.raises(ValueError, match="2 queries .*3 keys: .*positive"):
         retrieval_ranks(unit(2, 4, seed=0), unit(3, 4, seed=0))
-    with pytest.raises(ValueError, match="query 1 has no positive key"):
+    with pytest.raises(ValueError, match="query 1 .*positive"):
         retrieval_ranks(unit(2, 4, seed=0), unit(2, 4, seed=0), np.array([[True, False], [False, False]]))
-    with pytest.raises(ValueError, match="query 1 has no positive key"):
+    with pytest.raises(ValueError, match="query 1 .*positive"):
         retrieval_ranks(unit(2, 4, seed=0), unit(2, 4, seed=0), np.array([[True, False], [False, False]]), chunk=1)
-    with pytest.raises(ValueError, match=r"positive has shape \(2, 2\) for the queries 0 to 2, expected \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"positive .*\(2, 2\) .*queries 0 to 2, .*\(2, 3\)"):
         retrieval_ranks(unit(2, 4, seed=0), unit(3, 4, seed=0), np.eye(2, dtype=bool))

@@ -63,15 +63,15 @@ def norms() -> Path:
 
 
 @pytest.fixture(scope="module")
-def published(norms) -> ConcretenessRatings:
+def published_ratings(norms) -> ConcretenessRatings:
     return ConcretenessRatings.from_file(norms)
 
 
 # The published table
 
 
-def test_published_table_is_read_whole(published):
-    assert len(published) == 39_954
+def test_published_table_is_read_whole(published_ratings):
+    assert len(published_ratings) == 39_954
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_published_table_is_read_whole(published):
         ("stop signs", "sign", "head_lemma"),
     ],
 )
-def test_published_values(norms, published, expression, word, source):
+def test_published_values(norms, published_ratings, expression, word, source):
     """As the file has them: no value of the norms stands here, see NOTICE."""
-    found = published.match(expression)
-    assert found is not None
-    assert (found.rating, found.source) == (values_of(norms)[word], source)
+    match = published_ratings.match(expression)
+    assert match is not None
+    assert (match.rating, match.source) == (values_of(norms)[word], source)
 
 
 def values_of(norms: Path) -> dict[str, float]:
@@ -107,18 +107,21 @@ def test_no_published_value_stands_in_the_project(norms):
     said = re.compile(r"""([A-Za-z]+)["'`)]*\s*[:,|=(\t]?\s*[\[(]*([1-5]\.\d\d)\b""")
     files = [path for name in ("hfcomp", "tests", "docs", "recipes") for path in sorted((root / name).rglob("*"))]
     texts = [path for path in files if path.suffix in (".py", ".md", ".yaml") and "published" not in path.parts]
-    found = [
+    leaks = [
         f"{path.relative_to(root)}: {word} {value}"
         for path in texts
         for word, value in said.findall(path.read_text(encoding="utf-8"))
         if values.get(word.lower()) == float(value)
     ]
-    assert len(texts) > 500 and not found
+    assert len(texts) > 500 and not leaks
 
 
-def test_the_keywords_without_a_published_rating_are_known(published):
+def test_the_keywords_without_a_published_rating_are_known(published_ratings):
     keywords = {keyword for concept in CONCEPTS for keyword in REPLACEMENTS[concept]}
-    assert {keyword for keyword in keywords if published.lookup(keyword) is None} == {"aeroplane", "in front of"}
+    assert {keyword for keyword in keywords if published_ratings.lookup(keyword) is None} == {
+        "aeroplane",
+        "in front of",
+    }
 
 
 # Looking up
@@ -142,9 +145,9 @@ def test_the_keywords_without_a_published_rating_are_known(published):
     ],
 )
 def test_order_of_the_lookup(ratings, expression, rating, entry, source):
-    found = ratings.match(expression)
-    assert found is not None
-    assert (found.rating, found.entry, found.source) == (rating, entry, source)
+    match = ratings.match(expression)
+    assert match is not None
+    assert (match.rating, match.entry, match.source) == (rating, entry, source)
     assert ratings.lookup(expression) == rating
 
 
@@ -183,7 +186,7 @@ def test_a_missing_file_says_how_to_get_it(tmp_path):
 
 
 def test_a_wrong_header_names_what_was_found(write):
-    with pytest.raises(ValueError, match=r"lacks the column 'Conc\.M'.*\['Word', 'Mean', 'Dom_Pos'\]"):
+    with pytest.raises(ValueError, match=r"'Conc\.M'.*\['Word', 'Mean', 'Dom_Pos'\]"):
         ConcretenessRatings.from_file(write("Word\tMean\tDom_Pos", "dog\t4.5\tNoun"))
     with pytest.raises(ValueError, match=r"'Word', 'Conc\.M', 'Dom_Pos'.*\['Word,Conc\.M,Dom_Pos'\]"):
         ConcretenessRatings.from_file(write("Word,Conc.M,Dom_Pos", "dog,4.5,Noun"))
@@ -197,31 +200,31 @@ def test_an_empty_file_raises(write):
 @pytest.mark.parametrize("value", ["four", "", "nan", "0.5", "5.5", "4,5"])
 def test_a_bad_rating_names_its_row(write, value):
     bad = f"cat\t0\t{value}\t0.4\t0\t30\t1\t10\tNoun"
-    with pytest.raises(ValueError, match=rf"line 3: the Conc\.M of 'cat' is '{value}'; expected a number from 1 to 5"):
+    with pytest.raises(ValueError, match=rf"line 3: .*Conc\.M .*'cat' .*'{value}'; .* 1 to 5"):
         ConcretenessRatings.from_file(write(HEADER, ROWS[0], bad))
 
 
 def test_a_short_row_names_its_line(write):
-    with pytest.raises(ValueError, match="line 3 has 2 columns; expected 9"):
+    with pytest.raises(ValueError, match="line 3 .*2 columns.* 9"):
         ConcretenessRatings.from_file(write(HEADER, ROWS[0], "cat\t0"))
 
 
 def test_a_word_rated_twice_names_its_line(write):
-    with pytest.raises(ValueError, match="line 4: 'DOG' is rated twice"):
+    with pytest.raises(ValueError, match="line 4: 'DOG' .*twice"):
         ConcretenessRatings.from_file(write(HEADER, *ROWS[:2], ROWS[0].replace("dog", "DOG")))
 
 
 def test_a_spreadsheet_is_refused(tmp_path):
     path = tmp_path / "ratings.xlsx"
     path.write_bytes(b"PK\x03\x04\xff\xfe\x00")
-    with pytest.raises(ValueError, match="is not UTF-8 text"):
+    with pytest.raises(ValueError, match="not UTF-8"):
         ConcretenessRatings.from_file(path)
 
 
 def test_ratings_given_directly_are_checked():
-    with pytest.raises(ValueError, match="'dog' is rated twice"):
+    with pytest.raises(ValueError, match="'dog' .*twice"):
         ConcretenessRatings({"dog": 4.0, "Dog": 4.5})
-    with pytest.raises(ValueError, match="rating of 'dog' is 7"):
+    with pytest.raises(ValueError, match="'dog' .*7"):
         ConcretenessRatings({"dog": 7})
 
 
@@ -232,7 +235,7 @@ def test_the_column_is_aligned_and_everything_is_counted(ratings):
     column, coverage = concreteness_column([["dog", "cat", ""], ["dogs", "stop sign", "cat"], []], ratings)
     assert column == [[4.5, None, None], [4.5, 4.0, None], []]
     assert coverage == Coverage(sources={"surface": 1, "lemma": 1, "head": 1}, missing={"cat": 2}, empty=1)
-    assert (coverage.num_found, coverage.num_missing) == (3, 2)
+    assert (coverage.num_rated, coverage.num_missing) == (3, 2)
     assert str(coverage) == (
         "3 of 5 keywords have a concreteness rating (head 1, lemma 1, surface 1); missing: 'cat' 2; 1 empty keywords"
     )
@@ -247,7 +250,7 @@ def test_every_missing_word_is_named_as_long_as_they_are_few():
 
 @pytest.mark.parametrize("row", ["dog", None, ["dog", None]])
 def test_a_row_that_is_no_list_of_strings_is_named(ratings, row):
-    with pytest.raises(TypeError, match="column 'negative_keywords' has .* in row 1; expected a list of strings"):
+    with pytest.raises(TypeError, match="'negative_keywords' .* row 1"):
         concreteness_column([["dog"], row], ratings)
 
 
@@ -309,19 +312,19 @@ def test_a_damaged_file_is_downloaded_again(server, tmp_path):
 
 def test_another_file_is_not_kept(server, tmp_path):
     server.answer = (200, b"<html>not the table</html>")
-    with pytest.raises(ValueError, match=f"expected the table with sha256 {HASH}, found 26 bytes.*not kept"):
+    with pytest.raises(ValueError, match=f"{HASH}, .*26 bytes.*not kept"):
         download_ratings(tmp_path, log=lambda line: None, url=server.url, sha256=HASH)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_server_that_fails_is_named_with_the_other_way(server, tmp_path):
     server.answer = (404, b"")
-    with pytest.raises(OSError, match=r"ratings.txt could not be downloaded: .*404.*doi:10\.3758/s13428-013-0403-5"):
+    with pytest.raises(OSError, match=r"ratings.txt .*404.*doi:10\.3758/s13428-013-0403-5"):
         download_ratings(tmp_path, log=lambda line: None, url=server.url, sha256=HASH)
 
 
 def test_no_server_at_all(tmp_path):
-    with pytest.raises(OSError, match="could not be downloaded"):
+    with pytest.raises(OSError, match="not .*downloaded"):
         download_ratings(tmp_path, log=lambda line: None, url="http://127.0.0.1:9/x", sha256=HASH, timeout=2)
 
 

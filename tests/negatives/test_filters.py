@@ -166,13 +166,13 @@ def test_tolerance_is_per_token(gpt2, grammar):
 
 def test_model_that_sees_what_it_should_predict_is_refused(tmp_path):
     folder = language_models.roberta(tmp_path, {"Ġdog": 1.0}, noise=0.5)
-    with pytest.raises(ValueError, match="depend on later tokens"):
+    with pytest.raises(ValueError, match="later tokens"):
         GrammarFilter(folder)
 
 
 def test_model_that_cannot_be_found(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(OSError, match=r"'nobody/no-such-model' could not be loaded(.|\n)*Pass a folder .* or connect"):
+    with pytest.raises(OSError, match=r"'nobody/no-such-model'(.|\n)*folder .* connect"):
         GrammarFilter("nobody/no-such-model")
 
 

@@ -57,7 +57,7 @@ def parser():
 
 def text_functions(parser):
     """Every public text function, of a caption and its parse."""
-    found = {
+    functions = {
         "parse": lambda caption, doc: list(parser.parse([caption])),
         "keyword_negatives": lambda caption, doc: keyword_negatives(caption, num_negatives=3, matching=EXTENDED),
         "negative_columns": lambda caption, doc: negative_columns([caption], num_negatives=3),
@@ -76,10 +76,12 @@ def text_functions(parser):
         ),
     }
     for swap in SWAPS:
-        found[f"swap {swap}"] = lambda caption, doc, swap=swap: swap_negatives(doc, swaps=[swap], num_negatives=3)
+        functions[f"swap {swap}"] = lambda caption, doc, swap=swap: swap_negatives(doc, swaps=[swap], num_negatives=3)
     for rule in RULES:
-        found[f"positive {rule}"] = lambda caption, doc, rule=rule: hard_positives(doc, rules=[rule], num_positives=3)
-    return found
+        functions[f"positive {rule}"] = lambda caption, doc, rule=rule: hard_positives(
+            doc, rules=[rule], num_positives=3
+        )
+    return functions
 
 
 def seconds(function, *arguments):
@@ -117,16 +119,16 @@ def test_a_caption_over_the_limits_is_refused_by_its_length(parser):
         "words": ("a " * (MAX_WORDS + 1), "2,001 words"),
         "run": ("a" + "." * MAX_RUN, "1,001 characters without a space"),
     }
-    for caption, found in over.values():
+    for caption, reason in over.values():
         doc = next(iter(parser.parse([caption])))
         for function in (
             lambda caption=caption: keyword_negatives(caption),
             lambda doc=doc: swap_negatives(doc),
             lambda doc=doc: hard_positives(doc),
         ):
-            with pytest.raises(ValueError, match=f"{TOO_LONG}: {found}"):
+            with pytest.raises(ValueError, match=f"{TOO_LONG}: {reason}"):
                 function()
-        with pytest.raises(ValueError, match=f"row 1, .*{found}"):
+        with pytest.raises(ValueError, match=f"row 1, .*{reason}"):
             negative_columns(["a dog", caption])
         columns, counts = concept_columns(["a dog", caption], noun_phrase_extractor(parser), max_concepts=None)
         assert columns["concepts"] == [["a dog"], []]
@@ -140,7 +142,7 @@ def test_captions_within_the_limits_are_no_problem():
 
 
 def test_a_lone_surrogate_is_refused_by_its_place():
-    with pytest.raises(ValueError, match=r"lone surrogate '\\ud800' at character 6"):
+    with pytest.raises(ValueError, match=r"'\\ud800' .* 6"):
         keyword_negatives("a dog \ud800")
     assert caption_problem("a dog 🐕") is None
 

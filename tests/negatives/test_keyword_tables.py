@@ -34,7 +34,7 @@ def read(tmp_path):
     return table
 
 
-def found(caption: str, concept: str, table: KeywordTable, matching: Matching = PAPER) -> list[str]:
+def keywords_in(caption: str, concept: str, table: KeywordTable, matching: Matching = PAPER) -> list[str]:
     return [match.keyword for match in find_keywords(caption, concept, matching, table=table)]
 
 
@@ -71,9 +71,9 @@ def test_kinds_are_in_the_column_contract():
 def test_plurals_belong_to_the_table(read):
     words = "garment:\n  any_other: [dress, scarf, jeans, silk]\n  category: object\n"
     table = read(words + "  plurals: {irregular: {scarf: scarves}, always: [jeans], never: [silk]}\n")
-    assert found("two dresses, scarves", "garment", table) == []
-    assert found("two dresses, scarves", "garment", table, EXTENDED) == ["dress", "scarf"]
-    assert found("two dresses", "garment", read(words), EXTENDED) == []
+    assert keywords_in("two dresses, scarves", "garment", table) == []
+    assert keywords_in("two dresses, scarves", "garment", table, EXTENDED) == ["dress", "scarf"]
+    assert keywords_in("two dresses", "garment", read(words), EXTENDED) == []
     for caption, word, expected in [
         ("two dresses", "scarf", "two scarves"),
         ("blue jeans", "scarf", "blue scarves"),
@@ -107,8 +107,8 @@ def test_plurals_true_are_the_regular_ones(read):
         ("location: {pairs: [[left, right, up]]}", "pairs: entry 1: .*'up'.*expected at most 2"),
         ("location: {pairs: [left, right]}", "pairs: entry 1: found 'left', expected a list"),
         ("location: {pairs: [[on, under]]}", "pairs: entry 1: entry 1: found True.*yes, no, on and off.*in quotes"),
-        ("location: {one_way: [[1, two]]}", "one_way: entry 1: entry 1: found 1, expected a text. .* in quotes"),
-        ("color: {any_other: [red, null]}", "any_other: entry 2: found nothing, expected a text"),
+        ("location: {one_way: [[1, two]]}", "one_way: entry 1: entry 1: found 1, expected a string. .* in quotes"),
+        ("color: {any_other: [red, null]}", "any_other: entry 2: found nothing, expected a string"),
         ("color: {any_other: [Red, blue]}", "any_other: entry 1: found 'Red', expected lower case"),
         ("color: {any_other: [dark  red, blue]}", "found 'dark  red', expected single spaces"),
         ("color: {any_other: ['', blue]}", "any_other: entry 1: found '', expected a word"),
@@ -158,7 +158,7 @@ def test_concepts_whose_words_overlap_do_not_hide_each_other():
         "a red dress shirt shirt",
         "a blue dress shirt collar",
     }
-    assert found(caption, "part", table) == ["shirt", "collar"]
+    assert keywords_in(caption, "part", table) == ["shirt", "collar"]
 
 
 def test_all_functions_know_the_concepts_of_the_table_alone(read):
@@ -206,7 +206,7 @@ def test_the_sandbox_table_has_the_words_of_its_captions():
     relations = {word for phrases in RELATIONS.values() for phrase in phrases for word in phrase.split()}
     assert concepts["location"] == relations - {"of", "to", "the"}
     for shape, plural in PLURALS.items():
-        assert table.concepts["object"].plurals.of(shape) == plural
+        assert table.concepts["object"].plurals.plural_of(shape) == plural
 
 
 def test_size_and_place_of_the_sandbox_become_the_opposite_in_the_same_wording():
@@ -220,7 +220,7 @@ def test_size_and_place_of_the_sandbox_become_the_opposite_in_the_same_wording()
 def test_the_fashion_table_reads_fashion_captions():
     table = read_keyword_table(RECIPES / "fashion_keywords.yaml")
     caption = "black sleeveless floral print maxi dress"
-    names = {name: found(caption, name, table) for name in table.concepts}
+    names = {name: keywords_in(caption, name, table) for name in table.concepts}
     assert names == {
         "garment": ["maxi dress"],
         "color": ["black"],

@@ -22,7 +22,7 @@ from hfcomp.negatives.keywords.matching import (
     replace_keyword,
 )
 from hfcomp.negatives.keywords.tables import CATEGORIES, COLORS, CONCEPTS, OBJECTS, PAPER_TABLE, REPLACEMENTS
-from hfcomp.negatives.surface import starts_like_a_vowel
+from hfcomp.negatives.surface import starts_with_vowel_sound
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def words(caption: str, concept: str, matching: Matching = PAPER) -> list[str]:
     return [match.keyword for match in find_keywords(caption, concept, matching)]
 
 
-def replaced(caption: str, concept: str, replacement: str, matching: Matching = PAPER) -> str:
+def replace(caption: str, concept: str, replacement: str, matching: Matching = PAPER) -> str:
     (match,) = find_keywords(caption, concept, matching)
     return replace_keyword(caption, match, replacement, matching)
 
@@ -93,9 +93,9 @@ def test_counts_of_table_8(coco_captions):
 
 
 def test_parking_meter_accounts_for_the_difference_to_the_paper_in_objects(coco_captions):
-    found = [set(words(caption, "object")) for caption in coco_captions]
-    assert sum(bool(keywords - {"parking meter"}) for keywords in found) == 12_907
-    alone = Counter(next(iter(keywords)) for keywords in found if len(keywords) == 1)
+    keyword_sets = [set(words(caption, "object")) for caption in coco_captions]
+    assert sum(bool(keywords - {"parking meter"}) for keywords in keyword_sets) == 12_907
+    alone = Counter(next(iter(keywords)) for keywords in keyword_sets if len(keywords) == 1)
     assert [keyword for keyword, count in alone.items() if count == 12_969 - 12_907] == ["parking meter"]
 
 
@@ -117,7 +117,11 @@ def test_negatives_of_real_captions_are_distinct_and_differ_from_the_caption(coc
 @pytest.mark.parametrize("matching", [PAPER, EXTENDED])
 def test_all_concepts_together_draw_from_what_each_finds_alone(coco_captions, matching):
     for caption in coco_captions[:600]:
-        alone = [(one.start, one.end, one.keyword) for c in CONCEPTS for one in find_keywords(caption, c, matching)]
+        alone = [
+            (keyword.start, keyword.end, keyword.keyword)
+            for c in CONCEPTS
+            for keyword in find_keywords(caption, c, matching)
+        ]
         together = matcher(CONCEPTS, matching, PAPER_TABLE).find(caption)
         assert sorted(alone) == [place[:3] for place in together]
 
@@ -253,7 +257,7 @@ def test_orange_is_a_color_and_an_object():
 
 def test_tiny_is_written_but_never_replaced():
     assert words("a tiny dog", "size") == words("a Tiny dog", "size", EXTENDED) == []
-    assert replaced("a huge dog", "size", "tiny") == "a tiny dog"
+    assert replace("a huge dog", "size", "tiny") == "a tiny dog"
     (negative,) = keyword_negatives("a giant dog", concepts=("size",), num_negatives=5)
     assert negative.text == "a tiny dog"
 
@@ -267,8 +271,8 @@ def test_long_becomes_short_and_short_becomes_tall():
 
 
 def test_paper_leaves_grammar_alone():
-    assert replaced("a white cat", "color", "orange") == "a orange cat"
-    assert replaced("an orange sofa", "color", "red") == "an red sofa"
+    assert replace("a white cat", "color", "orange") == "a orange cat"
+    assert replace("an orange sofa", "color", "red") == "an red sofa"
 
 
 def test_only_the_matched_place_changes():
@@ -280,21 +284,21 @@ def test_only_the_matched_place_changes():
 
 def test_a_match_of_another_caption_raises():
     (match,) = find_keywords("a dog runs", "object")
-    with pytest.raises(ValueError, match="characters 2 to 5 of caption 'a cat runs' are 'cat', not the keyword 'd"):
+    with pytest.raises(ValueError, match="2 to 5 .*'a cat runs' .*'cat', .*'d"):
         replace_keyword("a cat runs", match, "bird")
 
 
 def test_a_match_of_another_matching_raises():
     (match,) = find_keywords("two Dogs", "object", EXTENDED)
-    with pytest.raises(ValueError, match="'Dogs', not the keyword 'dog'"):
+    with pytest.raises(ValueError, match="'Dogs', .*'dog'"):
         replace_keyword("two Dogs", match, "cat", PAPER)
-    with pytest.raises(ValueError, match="'Dog', not the keyword 'dog'"):
+    with pytest.raises(ValueError, match="'Dog', .*'dog'"):
         replace_keyword("a Dog", KeywordMatch("dog", 2, 5, "object"), "cat", PAPER)
 
 
 def test_an_empty_replacement_raises():
     with pytest.raises(ValueError, match="replacement of 'dog'"):
-        replaced("a dog", "object", "")
+        replace("a dog", "object", "")
 
 
 @pytest.mark.parametrize(
@@ -339,24 +343,24 @@ def test_an_empty_replacement_raises():
     ],
 )
 def test_extended_mends_number_case_and_article(caption, concept, replacement, expected):
-    assert replaced(caption, concept, replacement, EXTENDED) == expected
+    assert replace(caption, concept, replacement, EXTENDED) == expected
 
 
 def test_flags_of_a_matching_are_independent():
     assert words("Dogs", "object", Matching(plurals=True)) == []
     assert words("Dogs", "object", Matching(any_case=True)) == []
     assert words("Dog", "object", Matching(any_case=True)) == ["dog"]
-    assert replaced("a dog", "object", "elephant", Matching(articles=True)) == "an elephant"
-    assert replaced("a dog", "object", "elephant", Matching(any_case=True, plurals=True)) == "a elephant"
-    assert replaced("sheep", "object", "cow", Matching(any_case=True, articles=True)) == "cow"
+    assert replace("a dog", "object", "elephant", Matching(articles=True)) == "an elephant"
+    assert replace("a dog", "object", "elephant", Matching(any_case=True, plurals=True)) == "a elephant"
+    assert replace("sheep", "object", "cow", Matching(any_case=True, articles=True)) == "cow"
 
 
 def test_articles_go_by_sound():
     articles = Matching(articles=True)
-    assert replaced("a dog", "object", "hour glass", articles) == "an hour glass"
-    assert replaced("an orange", "object", "unicorn", articles) == "a unicorn"
+    assert replace("a dog", "object", "hour glass", articles) == "an hour glass"
+    assert replace("an orange", "object", "unicorn", articles) == "a unicorn"
     keywords = [keyword for concept in CONCEPTS for keyword in REPLACEMENTS[concept]]
-    assert [word for word in keywords if starts_like_a_vowel(word) != (word[0] in "aeiou")] == []
+    assert [word for word in keywords if starts_with_vowel_sound(word) != (word[0] in "aeiou")] == []
 
 
 def test_extended_keeps_boundaries_and_ascii():
@@ -534,7 +538,7 @@ def test_another_match_can_be_chosen():
 
 
 def test_a_caption_without_keyword_has_no_concept_test():
-    with pytest.raises(ValueError, match="'a room' has no keyword of concept 'size'"):
+    with pytest.raises(ValueError, match="'a room' .*'size'"):
         all_keyword_permutations("a room", "size")
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from hfcomp.negatives.negative import draw_by_sort
+from hfcomp.negatives.negative import sample_by_kind
 
 
 def draw(candidates, number, seed=0, make=lambda sort, candidate: candidate):
-    return draw_by_sort(candidates, make, number, random.Random(seed))
+    return sample_by_kind(candidates, make, number, random.Random(seed))
 
 
 def test_a_sort_with_many_candidates_does_not_crowd_out_another():

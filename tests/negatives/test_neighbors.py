@@ -15,22 +15,22 @@ RNG = np.random.default_rng(0)
 
 
 def plain(vectors: np.ndarray, number: int, groups) -> list[list[int]]:
-    """By a loop; equal similarities are decided by the index."""
+    """Neighbors by a loop; equal similarities are decided by the index."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    found = []
+    rows = []
     for row, unit in enumerate(units):
         others = [other for other in range(len(units)) if groups[other] != groups[row]]
         order = sorted(others, key=lambda other: (-round(float(unit @ units[other]), 6), other))
-        found.append((order + [-1] * number)[:number])
-    return found
+        rows.append((order + [-1] * number)[:number])
+    return rows
 
 
 def test_known_neighbors_on_a_circle():
     angles = np.radians([0, 10, 25, 90, 200])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.array([[1], [5], [0.1], [3], [2]])
-    found = nearest_neighbors(vectors, number=2)
-    assert found.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1], [3, 0]]
-    assert found.dtype == np.int64
+    indices = nearest_neighbors(vectors, number=2)
+    assert indices.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1], [3, 0]]
+    assert indices.dtype == np.int64
 
 
 @pytest.mark.parametrize("method", ["exact", "faiss"])
@@ -41,14 +41,14 @@ def test_as_a_plain_loop_with_groups_and_many_equal_rows(method):
     groups = np.arange(150) // 5
     expected = plain(vectors, 3, groups)
     for batch_size in (1, 7, 64, 1000):
-        found = nearest_neighbors(vectors, number=3, groups=groups, method=method, batch_size=batch_size)
-        assert found.tolist() == expected
+        indices = nearest_neighbors(vectors, number=3, groups=groups, method=method, batch_size=batch_size)
+        assert indices.tolist() == expected
 
 
 def test_blocks_of_columns_do_not_change_the_result(monkeypatch):
     vectors = RNG.normal(size=(20, 5))[RNG.integers(20, size=90)]  # few directions, many ties
     whole = nearest_neighbors(vectors, number=4)
-    monkeypatch.setattr(neighbors, "_COLUMNS", 13)
+    monkeypatch.setattr(neighbors, "_BLOCK_COLUMNS", 13)
     assert (nearest_neighbors(vectors, number=4) == whole).all()
     assert whole.tolist() == plain(vectors, 4, range(90))
 
@@ -59,7 +59,7 @@ def test_similarities_are_exact_so_that_no_order_of_adding_matters():
     vectors[5] = 4 * vectors[4]
     units = neighbors._units(vectors)
     whole = [[int(value) for value in row] for row in units.tolist()]
-    expected = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in whole] for one in whole]
+    expected = [[sum(a * b for a, b in zip(row, other, strict=True)) for other in whole] for row in whole]
     assert [[int(value) for value in row] for row in (units @ units.T).tolist()] == expected
     assert (units[4] == units[5]).all()
 
@@ -72,14 +72,14 @@ def test_fewer_rows_than_asked_for_are_filled_up(method):
         [0, 2, -1, -1],
         [0, 1, -1, -1],
     ]
-    found = nearest_neighbors(vectors, number=2, groups=["a", "a", "b"], method=method)
-    assert found.tolist() == [[2, -1], [2, -1], [0, 1]]
+    indices = nearest_neighbors(vectors, number=2, groups=["a", "a", "b"], method=method)
+    assert indices.tolist() == [[2, -1], [2, -1], [0, 1]]
     assert (nearest_neighbors(vectors, number=2, groups=[1, 1, 1], method=method) == -1).all()
     assert nearest_neighbors(np.empty((0, 4)), number=2).shape == (0, 2)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(np.nan, "row 2: NaN or infinite"), (np.inf, "row 2: NaN or inf"), (0.0, "row 2: all 0")]
+    ("value", "said"), [(np.nan, "row 2: NaN"), (np.inf, "row 2: NaN or inf"), (0.0, "row 2: all 0")]
 )
 def test_rows_without_direction_are_named(value, said):
     vectors = np.ones((4, 3))
@@ -91,11 +91,11 @@ def test_rows_without_direction_are_named(value, said):
 def test_other_wrong_input_is_refused():
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \[n, D\]"):
         nearest_neighbors(np.ones(3), number=1)
-    with pytest.raises(ValueError, match="groups: found the shape"):
+    with pytest.raises(ValueError, match="groups: found .*shape"):
         nearest_neighbors(np.ones((3, 2)), number=1, groups=[1, 2])
-    with pytest.raises(ValueError, match="number=0: expected at least 1"):
+    with pytest.raises(ValueError, match="number: found 0:.* 1"):
         nearest_neighbors(np.ones((3, 2)), number=0)
-    with pytest.raises(ValueError, match="method='ivf': expected one of exact, faiss"):
+    with pytest.raises(ValueError, match="method: found 'ivf'.* exact, faiss"):
         nearest_neighbors(np.ones((3, 2)), number=1, method="ivf")
 
 
@@ -122,5 +122,5 @@ def test_copies_under_other_ids_are_no_neighbors():
     vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     columns = neighbor_columns(vectors, ["a", "copy", "c"], number=2, groups=[0, 0, 1])
     assert columns["neighbor_ids"] == [["c"], ["c"], ["a", "copy"]]
-    with pytest.raises(ValueError, match="image_ids: found 2, expected 3"):
+    with pytest.raises(ValueError, match="image_ids: found 2,.* 3"):
         neighbor_columns(vectors, ["a", "b"], number=1)

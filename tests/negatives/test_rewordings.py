@@ -7,16 +7,16 @@ from hfcomp.negatives.rewordings import RULES, hard_positives
 from hfcomp.sandbox.captions import RELATIONS
 from tests.parsing.gold import gold
 
-from .test_swaps import coco_captions, parsed, sandbox_captions
+from .test_swaps import coco_captions, parse, sandbox_captions
 
 
-def reworded(tagged, *rules):
-    return {one.text for one in hard_positives(gold(tagged), rules=rules or RULES, num_positives=100)}
+def reword(tagged, *rules):
+    return {rewording.text for rewording in hard_positives(gold(tagged), rules=rules or RULES, num_positives=100)}
 
 
 @pytest.fixture(scope="module", params=[sandbox_captions, coco_captions], ids=["sandbox", "coco"])
 def docs(request):
-    return parsed(request.param(150))
+    return parse(request.param(150))
 
 
 # Coordination
@@ -33,7 +33,7 @@ def docs(request):
     ],
 )
 def test_coordination(caption, other):
-    assert reworded(caption, "coordination") == {other}
+    assert reword(caption, "coordination") == {other}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_coordination(caption, other):
     ],
 )
 def test_coordination_that_could_change_the_meaning_stays(caption):
-    assert not reworded(caption, "coordination")
+    assert not reword(caption, "coordination")
 
 
 # Converse relations
@@ -71,7 +71,7 @@ def test_coordination_that_could_change_the_meaning_stays(caption):
     ],
 )
 def test_converse(caption, other):
-    assert reworded(caption, "converse") == {other}
+    assert reword(caption, "converse") == {other}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_converse(caption, other):
     ],
 )
 def test_what_says_more_than_the_relation_stays(caption):
-    assert not reworded(caption, "converse")
+    assert not reword(caption, "converse")
 
 
 def test_the_converse_of_the_converse_is_the_relation_where_both_are_listed():
@@ -101,19 +101,19 @@ def test_the_converse_of_the_converse_is_the_relation_where_both_are_listed():
 
 
 def test_a_bare_noun_phrase_gets_a_prefix():
-    assert reworded("A/DT dog/NN on/IN a/DT mat/NN", "prefix") == {
+    assert reword("A/DT dog/NN on/IN a/DT mat/NN", "prefix") == {
         "A photo of a dog on a mat",
         "A picture of a dog on a mat",
         "An image of a dog on a mat",
         "There is a dog on a mat",
     }
-    assert "there are two dogs" in reworded("two/CD dogs/NNS", "prefix")
-    assert not any("here is" in text for text in reworded("the/DT dogs/NNS", "prefix"))
+    assert "there are two dogs" in reword("two/CD dogs/NNS", "prefix")
+    assert not any("here is" in text for text in reword("the/DT dogs/NNS", "prefix"))
 
 
 def test_prefixes_change_and_go():
-    assert reworded("a/DT photo/NN of/IN a/DT dog/NN", "prefix") == {"a picture of a dog", "an image of a dog"}
-    assert reworded("There/EX is/VBZ an/DT owl/NN", "prefix") == {"An owl"}
+    assert reword("a/DT photo/NN of/IN a/DT dog/NN", "prefix") == {"a picture of a dog", "an image of a dog"}
+    assert reword("There/EX is/VBZ an/DT owl/NN", "prefix") == {"An owl"}
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ def test_prefixes_change_and_go():
     ],
 )
 def test_no_prefix_before_a_sentence(caption):
-    assert not reworded(caption, "prefix")
+    assert not reword(caption, "prefix")
 
 
 def test_capitals_stay_capitals():
     shouted = "A/DT DOG/NN NEXT/JJ|ADV TO/IN A/DT CAT/NN"
-    assert reworded(shouted, "converse") == {"A CAT NEXT TO A DOG"}
-    assert "A PHOTO OF A DOG NEXT TO A CAT" in reworded(shouted, "prefix")
+    assert reword(shouted, "converse") == {"A CAT NEXT TO A DOG"}
+    assert "A PHOTO OF A DOG NEXT TO A CAT" in reword(shouted, "prefix")
 
 
 # Synonyms
@@ -158,7 +158,7 @@ def test_capitals_stay_capitals():
     ],
 )
 def test_synonyms(caption, others):
-    assert reworded(caption, "synonym") == others
+    assert reword(caption, "synonym") == others
 
 
 @pytest.mark.parametrize(
@@ -177,18 +177,18 @@ def test_synonyms(caption, others):
     ],
 )
 def test_synonyms_out_of_their_sense_stay(caption):
-    assert not reworded(caption, "synonym")
+    assert not reword(caption, "synonym")
 
 
 def test_no_synonym_leads_to_itself():
-    assert all(" ".join(one.words) != one.other.lower() for one in SYNONYMS)
+    assert all(" ".join(synonym.words) != synonym.other.lower() for synonym in SYNONYMS)
 
 
 # Adjectives and contraction
 
 
 def test_adjectives():
-    assert reworded("an/DT orange/JJ and/CC white/JJ cat/NN", "adjectives") == {"a white and orange cat"}
+    assert reword("an/DT orange/JJ and/CC white/JJ cat/NN", "adjectives") == {"a white and orange cat"}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_adjectives():
     ],
 )
 def test_adjectives_of_one_order_stay(caption):
-    assert not reworded(caption, "adjectives")
+    assert not reword(caption, "adjectives")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_adjectives_of_one_order_stay(caption):
     ],
 )
 def test_contraction(caption, other):
-    assert reworded(caption, "contraction") == {other}
+    assert reword(caption, "contraction") == {other}
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_contraction(caption, other):
     ],
 )
 def test_contraction_that_would_leave_no_english_stays(caption):
-    assert not reworded(caption, "contraction")
+    assert not reword(caption, "contraction")
 
 
 # Properties
@@ -243,17 +243,17 @@ def test_spans_say_what_was_changed():
 def test_all_outside_the_spans_stays(docs):
     number = 0
     for doc in docs:
-        for one in hard_positives(doc, num_positives=5):
+        for rewording in hard_positives(doc, num_positives=5):
             number += 1
-            before = doc.text[: one.spans[0][0]].casefold().removesuffix("an ").removesuffix("a ")
-            assert one.text.casefold().startswith(before)
-            assert one.text.endswith(doc.text[one.spans[-1][1] :][1:])
+            before = doc.text[: rewording.spans[0][0]].casefold().removesuffix("an ").removesuffix("a ")
+            assert rewording.text.casefold().startswith(before)
+            assert rewording.text.endswith(doc.text[rewording.spans[-1][1] :][1:])
     assert number > 300
 
 
 def test_never_the_caption_and_never_twice(docs):
     for doc in docs:
-        texts = [" ".join(one.text.casefold().split()) for one in hard_positives(doc, num_positives=50)]
+        texts = [" ".join(rewording.text.casefold().split()) for rewording in hard_positives(doc, num_positives=50)]
         assert len({" ".join(doc.text.casefold().split()), *texts}) == len(texts) + 1
 
 
@@ -262,7 +262,7 @@ def test_seed_and_caption_alone_decide_and_fewer_are_the_first_of_more(docs):
     forwards = [hard_positives(doc, num_positives=4, seed=2) for doc in few]
     assert forwards == [hard_positives(doc, rules=RULES[::-1], num_positives=4, seed=2) for doc in few[::-1]][::-1]
     assert forwards != [hard_positives(doc, num_positives=4, seed=3) for doc in few]
-    assert [found[:1] for found in forwards] == [hard_positives(doc, seed=2) for doc in few]
+    assert [rewordings[:1] for rewordings in forwards] == [hard_positives(doc, seed=2) for doc in few]
 
 
 @pytest.mark.parametrize("caption", ["", "🐕/SYM", "./.", "running/VBG", " ".join(["the/DT"] * 300)])
@@ -271,8 +271,8 @@ def test_captions_without_another_wording(caption):
 
 
 def test_one_word_and_letters_beyond_ascii():
-    assert reworded("couch/NN", "synonym") == {"sofa"}
-    assert reworded("🐕/SYM Äpfelchen/NN auf/IN der/DT couch/NN", "synonym") == {"🐕 Äpfelchen auf der sofa"}
+    assert reword("couch/NN", "synonym") == {"sofa"}
+    assert reword("🐕/SYM Äpfelchen/NN auf/IN der/DT couch/NN", "synonym") == {"🐕 Äpfelchen auf der sofa"}
 
 
 @pytest.mark.parametrize("rules", [(), "prefix", ("prefix", "back_translation")])

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.negatives.surface import fit_article, rewrite, starts_like_a_vowel, without_capital_of_place
+from hfcomp.negatives.surface import fit_article, rewrite, starts_with_vowel_sound, without_initial_capital
 
 
 @pytest.mark.parametrize(
     "word", ["apple", "orange", "hour", "umbrella", "8 ball", "LG phone", "'old' sign", "Unimportant"]
 )
 def test_an_stands_before(word):
-    assert starts_like_a_vowel(word)
+    assert starts_with_vowel_sound(word)
 
 
 @pytest.mark.parametrize(
     "word", ["dog", "unicorn", "one way sign", "urinal", "European city", "TV", "USB", "180 turn", "", "…"]
 )
 def test_a_stands_before(word):
-    assert not starts_like_a_vowel(word)
+    assert not starts_with_vowel_sound(word)
 
 
 def test_only_an_article_that_does_not_fit_is_changed():
@@ -29,16 +29,16 @@ def test_only_an_article_that_does_not_fit_is_changed():
 
 def test_the_capital_stays_at_the_start():
     caption = "Dogs chase cats."
-    moved = without_capital_of_place(caption, (0, 4))
+    moved = without_initial_capital(caption, (0, 4))
     assert rewrite(caption, ((0, 4), (11, 15)), ("cats", moved)) == "Cats chase dogs."
 
 
 def test_names_and_acronyms_keep_their_capital():
-    assert without_capital_of_place("TV on a shelf", (0, 2)) == "TV"
-    assert without_capital_of_place("Anna waves", (0, 4), is_name=True) == "Anna"
-    assert without_capital_of_place("A DOG ON A MAT", (0, 5)) == "A DOG"
-    assert without_capital_of_place("A dog", (0, 5)) == "a dog"
-    assert without_capital_of_place("a Dog", (2, 5)) == "Dog"
+    assert without_initial_capital("TV on a shelf", (0, 2)) == "TV"
+    assert without_initial_capital("Anna waves", (0, 4), is_name=True) == "Anna"
+    assert without_initial_capital("A DOG ON A MAT", (0, 5)) == "A DOG"
+    assert without_initial_capital("A dog", (0, 5)) == "a dog"
+    assert without_initial_capital("a Dog", (2, 5)) == "Dog"
 
 
 def test_spans_can_insert_and_remove():

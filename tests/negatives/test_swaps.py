@@ -16,8 +16,8 @@ from hfcomp.sandbox.scenes import draw_scene
 from tests.parsing.gold import gold
 
 
-def swapped(tagged, *swaps):
-    return {one.text for one in swap_negatives(gold(tagged), swaps=swaps or SWAPS, num_negatives=1000)}
+def swap_texts(tagged, *swaps):
+    return {negative.text for negative in swap_negatives(gold(tagged), swaps=swaps or SWAPS, num_negatives=1000)}
 
 
 def sandbox_captions(number):
@@ -42,7 +42,7 @@ def coco_captions(number):
     return [annotation["caption"] for annotation in annotations[:: len(annotations) // number]]
 
 
-def parsed(captions):
+def parse(captions):
     pytest.importorskip("textblob")
     from hfcomp.parsing import RuleParser
 
@@ -51,7 +51,7 @@ def parsed(captions):
 
 @pytest.fixture(scope="module", params=[sandbox_captions, coco_captions], ids=["sandbox", "coco"])
 def docs(request):
-    return parsed(request.param(300))
+    return parse(request.param(300))
 
 
 # What changes places
@@ -60,30 +60,30 @@ ON = "A/DT man/NN on/IN a/DT red/JJ bench/NN ./."
 
 
 def test_nouns():
-    assert swapped(ON, "nouns") == {"A bench on a red man ."}
+    assert swap_texts(ON, "nouns") == {"A bench on a red man ."}
 
 
 def test_noun_phrases_take_their_determiner_and_modifiers_along():
-    assert swapped(ON, "noun_phrases") == {"A red bench on a man ."}
-    assert swapped("two/CD small/JJ cubes/NNS above/IN the/DT red/JJ balls/NNS", "noun_phrases") == {
+    assert swap_texts(ON, "noun_phrases") == {"A red bench on a man ."}
+    assert swap_texts("two/CD small/JJ cubes/NNS above/IN the/DT red/JJ balls/NNS", "noun_phrases") == {
         "the red balls above two small cubes"
     }
 
 
 def test_adjectives():
-    assert swapped("a/DT red/JJ cube/NN above/IN a/DT blue/JJ ball/NN", "adjectives") == {
+    assert swap_texts("a/DT red/JJ cube/NN above/IN a/DT blue/JJ ball/NN", "adjectives") == {
         "a blue cube above a red ball"
     }
 
 
 def test_verbs():
     sitting = "A/DT man/NN is/VBZ sitting/VBG on/IN a/DT bench/NN while/IN|SCONJ a/DT dog/NN is/VBZ standing/VBG ./."
-    assert swapped(sitting, "verbs") == {"A man is standing on a bench while a dog is sitting ."}
+    assert swap_texts(sitting, "verbs") == {"A man is standing on a bench while a dog is sitting ."}
 
 
 def test_verb_groups_of_unlike_form():
     caption = "A/DT man/NN is/VBZ sitting/VBG in/IN a/DT car/NN and/CC a/DT dog/NN stands/VBZ in/IN a/DT field/NN"
-    assert swapped(caption, "verbs") == {"A man stands in a car and a dog is sitting in a field"}
+    assert swap_texts(caption, "verbs") == {"A man stands in a car and a dog is sitting in a field"}
 
 
 def test_a_negative_says_what_it_changed():
@@ -106,8 +106,8 @@ def test_kinds(swap, kind, category):
     caption = (
         "a/DT big/JJ man/NN riding/VBG a/DT red/JJ horse/NN behind/IN a/DT tall/JJ woman/NN pulling/VBG a/DT cart/NN"
     )
-    found = swap_negatives(gold(caption), swaps=(swap,), num_negatives=3)
-    assert found and {(one.kind, one.category) for one in found} == {(kind, category)}
+    negatives = swap_negatives(gold(caption), swaps=(swap,), num_negatives=3)
+    assert negatives and {(negative.kind, negative.category) for negative in negatives} == {(kind, category)}
     assert kind in NEGATIVE_KINDS
 
 
@@ -115,58 +115,60 @@ def test_kinds(swap, kind, category):
 
 
 def test_compounds_move_as_one():
-    assert swapped("a/DT fire/NN hydrant/NN on/IN a/DT street/NN", "nouns") == {"a street on a fire hydrant"}
-    assert swapped("a/DT hot/JJ dog/NN on/IN a/DT plate/NN", "nouns") == {"a plate on a hot dog"}
-    assert swapped("a/DT t/NN ~-/HYPH ~shirt/NN on/IN a/DT bed/NN", "nouns") == {"a bed on a t-shirt"}
+    assert swap_texts("a/DT fire/NN hydrant/NN on/IN a/DT street/NN", "nouns") == {"a street on a fire hydrant"}
+    assert swap_texts("a/DT hot/JJ dog/NN on/IN a/DT plate/NN", "nouns") == {"a plate on a hot dog"}
+    assert swap_texts("a/DT t/NN ~-/HYPH ~shirt/NN on/IN a/DT bed/NN", "nouns") == {"a bed on a t-shirt"}
 
 
 def test_nothing_moves_out_of_a_fixed_pair_or_a_word_with_a_hyphen():
-    assert not swapped("a/DT hot/JJ dog/NN on/IN a/DT red/JJ plate/NN", "adjectives")
-    assert not swapped("a/DT blue/JJ ~-/HYPH ~green/JJ ball/NN on/IN a/DT red/JJ plate/NN", "adjectives")
+    assert not swap_texts("a/DT hot/JJ dog/NN on/IN a/DT red/JJ plate/NN", "adjectives")
+    assert not swap_texts("a/DT blue/JJ ~-/HYPH ~green/JJ ball/NN on/IN a/DT red/JJ plate/NN", "adjectives")
 
 
 def test_a_shade_moves_with_its_color():
-    assert swapped("a/DT dark/JJ blue/JJ ball/NN on/IN a/DT small/JJ plate/NN", "adjectives") == {
+    assert swap_texts("a/DT dark/JJ blue/JJ ball/NN on/IN a/DT small/JJ plate/NN", "adjectives") == {
         "a small ball on a dark blue plate"
     }
 
 
 def test_phrases_joined_by_of_move_as_one():
     caption = "a/DT group/NN of/IN people/NNS on/IN a/DT bench/NN"
-    assert swapped(caption, "noun_phrases") == {"a bench on a group of people"}
-    assert not swapped(caption, "nouns")
+    assert swap_texts(caption, "noun_phrases") == {"a bench on a group of people"}
+    assert not swap_texts(caption, "nouns")
 
 
 def test_places_and_pictures_are_no_things():
-    assert swapped("a/DT photo/NN of/IN a/DT dog/NN in/IN the/DT middle/NN of/IN a/DT field/NN", "noun_phrases") == {
-        "a photo of a field in the middle of a dog"
-    }
+    assert swap_texts(
+        "a/DT photo/NN of/IN a/DT dog/NN in/IN the/DT middle/NN of/IN a/DT field/NN", "noun_phrases"
+    ) == {"a photo of a field in the middle of a dog"}
     close_up = "a/DT close/JJ up/NN of/IN a/DT dog/NN on/IN a/DT mat/NN"
-    assert swapped(close_up, "noun_phrases", "nouns") == {"a close up of a mat on a dog"}
+    assert swap_texts(close_up, "noun_phrases", "nouns") == {"a close up of a mat on a dog"}
 
 
 def test_words_that_lack_a_space_between_stay():
-    assert not swapped("a/DT horse/NN pulling/VBG a/DT carriage.on/NN", "nouns", "noun_phrases")
-    assert swapped("a/DT dog/NN under/IN a/DT 3.5mm/NN")
+    assert not swap_texts("a/DT horse/NN pulling/VBG a/DT carriage.on/NN", "nouns", "noun_phrases")
+    assert swap_texts("a/DT dog/NN under/IN a/DT 3.5mm/NN")
 
 
 def test_possessive_phrases_stay_where_their_owner_is():
-    assert not swapped("a/DT man/NN wearing/VBG his/PRP$ hat/NN", "noun_phrases")
-    assert not swapped("a/DT dog/NN ~'s/POS tail/NN", "nouns")
+    assert not swap_texts("a/DT man/NN wearing/VBG his/PRP$ hat/NN", "noun_phrases")
+    assert not swap_texts("a/DT dog/NN ~'s/POS tail/NN", "nouns")
 
 
 # Grammar
 
 
 def test_articles_are_mended():
-    assert swapped("An/DT orange/JJ ball/NN on/IN a/DT red/JJ box/NN", "adjectives") == {"A red ball on an orange box"}
-    assert swapped("an/DT owl/NN on/IN a/DT roof/NN", "nouns") == {"a roof on an owl"}
+    assert swap_texts("An/DT orange/JJ ball/NN on/IN a/DT red/JJ box/NN", "adjectives") == {
+        "A red ball on an orange box"
+    }
+    assert swap_texts("an/DT owl/NN on/IN a/DT roof/NN", "nouns") == {"a roof on an owl"}
 
 
 def test_capitals_stay_at_the_start_and_names_keep_theirs():
-    assert swapped("Dogs/NNS behind/IN cats/NNS", "nouns") == {"Cats behind dogs"}
-    assert swapped("Anna/NNP behind/IN Paul/NNP", "nouns") == {"Paul behind Anna"}
-    assert swapped("TV/NN behind/IN glass/NN", "nouns") == {"Glass behind TV"}
+    assert swap_texts("Dogs/NNS behind/IN cats/NNS", "nouns") == {"Cats behind dogs"}
+    assert swap_texts("Anna/NNP behind/IN Paul/NNP", "nouns") == {"Paul behind Anna"}
+    assert swap_texts("TV/NN behind/IN glass/NN", "nouns") == {"Glass behind TV"}
 
 
 @pytest.mark.parametrize(
@@ -179,33 +181,33 @@ def test_capitals_stay_at_the_start_and_names_keep_theirs():
     ],
 )
 def test_nouns_that_do_not_fit_stay(caption):
-    assert not swapped(caption, "nouns")
+    assert not swap_texts(caption, "nouns")
 
 
 def test_phrases_keep_the_number_of_the_verb():
-    assert not swapped("A/DT dog/NN is/VBZ behind/IN two/CD cats/NNS", "noun_phrases")
-    assert not swapped("A/DT group/NN of/IN people/NNS are/VBP behind/IN a/DT dog/NN", "noun_phrases")
+    assert not swap_texts("A/DT dog/NN is/VBZ behind/IN two/CD cats/NNS", "noun_phrases")
+    assert not swap_texts("A/DT group/NN of/IN people/NNS are/VBP behind/IN a/DT dog/NN", "noun_phrases")
 
 
 def test_no_second_color_or_size():
-    assert not swapped("a/DT big/JJ red/JJ ball/NN on/IN a/DT blue/JJ box/NN", "adjectives") & {
+    assert not swap_texts("a/DT big/JJ red/JJ ball/NN on/IN a/DT blue/JJ box/NN", "adjectives") & {
         "a blue red ball on a big box"
     }
-    assert swapped("a/DT black/JJ and/CC white/JJ cat/NN on/IN a/DT red/JJ box/NN", "adjectives") == {
+    assert swap_texts("a/DT black/JJ and/CC white/JJ cat/NN on/IN a/DT red/JJ box/NN", "adjectives") == {
         "a red and white cat on a black box",
         "a black and red cat on a white box",
     }
-    assert not swapped("a/DT black/JJ and/CC white/JJ cat/NN on/IN a/DT big/JJ box/NN", "adjectives")
+    assert not swap_texts("a/DT black/JJ and/CC white/JJ cat/NN on/IN a/DT big/JJ box/NN", "adjectives")
     # not "a white and white bus"
-    assert not swapped("an/DT orange/JJ and/CC white/JJ bus/NN behind/IN a/DT white/JJ car/NN", "adjectives")
+    assert not swap_texts("an/DT orange/JJ and/CC white/JJ bus/NN behind/IN a/DT white/JJ car/NN", "adjectives")
 
 
 def test_verbs_with_an_object_do_not_change_with_verbs_without():
-    assert not swapped("A/DT man/NN sitting/VBG on/IN a/DT bench/NN eating/VBG a/DT sandwich/NN", "verbs")
+    assert not swap_texts("A/DT man/NN sitting/VBG on/IN a/DT bench/NN eating/VBG a/DT sandwich/NN", "verbs")
 
 
 def test_participles_before_nouns_are_no_verbs():
-    assert not swapped("a/DT parked/VBN car/NN behind/IN a/DT running/VBG dog/NN", "verbs")
+    assert not swap_texts("a/DT parked/VBN car/NN behind/IN a/DT running/VBG dog/NN", "verbs")
 
 
 # Swaps that would leave the caption true
@@ -233,38 +235,40 @@ def test_participles_before_nouns_are_no_verbs():
     ],
 )
 def test_nothing_that_keeps_the_meaning(caption):
-    assert not swapped(caption)
+    assert not swap_texts(caption)
 
 
 def test_parts_of_coordinated_phrases_do_change_the_meaning():
-    assert swapped("a/DT black/JJ cat/NN and/CC a/DT white/JJ dog/NN") == {
+    assert swap_texts("a/DT black/JJ cat/NN and/CC a/DT white/JJ dog/NN") == {
         "a white cat and a black dog",
         "a black dog and a white cat",
     }
-    assert swapped("two/CD cats/NNS and/CC three/CD dogs/NNS") == {"two dogs and three cats"}
+    assert swap_texts("two/CD cats/NNS and/CC three/CD dogs/NNS") == {"two dogs and three cats"}
 
 
 def test_adjectives_of_equal_nouns_where_order_does_not_matter():
-    assert not swapped("a/DT red/JJ ball/NN and/CC a/DT blue/JJ ball/NN")
-    assert swapped("a/DT red/JJ ball/NN above/IN a/DT blue/JJ ball/NN") == {"a blue ball above a red ball"}
+    assert not swap_texts("a/DT red/JJ ball/NN and/CC a/DT blue/JJ ball/NN")
+    assert swap_texts("a/DT red/JJ ball/NN above/IN a/DT blue/JJ ball/NN") == {"a blue ball above a red ball"}
 
 
 def test_parallel_parts():
-    assert not swapped("a/DT man/NN in/IN a/DT hat/NN and/CC a/DT woman/NN in/IN a/DT hat/NN", "noun_phrases") & {
+    assert not swap_texts("a/DT man/NN in/IN a/DT hat/NN and/CC a/DT woman/NN in/IN a/DT hat/NN", "noun_phrases") & {
         "a woman in a hat and a man in a hat"
     }
 
 
 def test_what_stands_between_decides_and_not_the_last_word():
-    assert "a dog has a cat in a box" in swapped("a/DT cat/NN has/VBZ a/DT dog/NN in/IN a/DT box/NN", "nouns")
-    assert "a dog on a mat and a cat" in swapped("a/DT cat/NN on/IN a/DT mat/NN and/CC a/DT dog/NN", "nouns")
-    assert "a bike running next to a dog" in swapped("a/DT dog/NN running/VBG next/JJ|ADV to/IN a/DT bike/NN", "nouns")
-    assert "fruit filled with a bowl" in swapped("a/DT bowl/NN filled/VBN with/IN fruit/NN", "noun_phrases")
+    assert "a dog has a cat in a box" in swap_texts("a/DT cat/NN has/VBZ a/DT dog/NN in/IN a/DT box/NN", "nouns")
+    assert "a dog on a mat and a cat" in swap_texts("a/DT cat/NN on/IN a/DT mat/NN and/CC a/DT dog/NN", "nouns")
+    assert "a bike running next to a dog" in swap_texts(
+        "a/DT dog/NN running/VBG next/JJ|ADV to/IN a/DT bike/NN", "nouns"
+    )
+    assert "fruit filled with a bowl" in swap_texts("a/DT bowl/NN filled/VBN with/IN fruit/NN", "noun_phrases")
 
 
 def test_verbs_of_one_subject_side_by_side():
-    assert not swapped("a/DT man/NN sitting/VBG and/CC reading/VBG", "verbs")
-    assert not swapped("a/DT man/NN sitting/VBG at/IN a/DT table/NN smiling/VBG", "verbs")
+    assert not swap_texts("a/DT man/NN sitting/VBG and/CC reading/VBG", "verbs")
+    assert not swap_texts("a/DT man/NN sitting/VBG at/IN a/DT table/NN smiling/VBG", "verbs")
 
 
 # Properties
@@ -278,12 +282,12 @@ def test_two_spans_change_places_and_all_else_stays(docs):
     number = 0
     for doc in docs:
         caption = doc.text
-        for one in swap_negatives(doc, num_negatives=5):
-            (start, end), (second_start, second_end) = one.spans
+        for negative in swap_negatives(doc, num_negatives=5):
+            (start, end), (second_start, second_end) = negative.spans
             assert end <= second_start
             first, second = caption[start:end], caption[second_start:second_end]
-            assert (one.keyword, one.replacement) == (first, second)
-            assert plain(one.text) == plain(
+            assert (negative.keyword, negative.replacement) == (first, second)
+            assert plain(negative.text) == plain(
                 caption[:start] + second + caption[end:second_start] + first + caption[second_end:]
             )
             number += 1
@@ -292,14 +296,14 @@ def test_two_spans_change_places_and_all_else_stays(docs):
 
 def test_never_the_caption_and_never_twice(docs):
     for doc in docs:
-        texts = [plain(one.text) for one in swap_negatives(doc, num_negatives=50)]
+        texts = [plain(negative.text) for negative in swap_negatives(doc, num_negatives=50)]
         assert len({plain(doc.text), *texts}) == len(texts) + 1
 
 
 def test_words_stay_the_same_but_for_articles(docs):
     for doc in docs:
-        for one in swap_negatives(doc, swaps=("nouns", "adjectives"), num_negatives=5):
-            assert Counter(re.findall(r"\w+", plain(one.text))) == Counter(re.findall(r"\w+", plain(doc.text)))
+        for negative in swap_negatives(doc, swaps=("nouns", "adjectives"), num_negatives=5):
+            assert Counter(re.findall(r"\w+", plain(negative.text))) == Counter(re.findall(r"\w+", plain(doc.text)))
 
 
 def test_seed_and_caption_alone_decide(docs):
@@ -338,8 +342,8 @@ def test_captions_without_a_swap(caption):
 
 
 def test_the_same_noun_twenty_times():
-    assert not swapped(" ".join(["a/DT dog/NN behind/IN"] * 20 + ["a/DT dog/NN"]))
-    with_a_cat = swapped(" ".join(["a/DT dog/NN behind/IN"] * 20 + ["a/DT cat/NN"]), "nouns")
+    assert not swap_texts(" ".join(["a/DT dog/NN behind/IN"] * 20 + ["a/DT dog/NN"]))
+    with_a_cat = swap_texts(" ".join(["a/DT dog/NN behind/IN"] * 20 + ["a/DT cat/NN"]), "nouns")
     assert len(with_a_cat) == 20
 
 
@@ -352,8 +356,8 @@ def test_letters_beyond_ascii_and_emoji():
 
 def test_a_caption_of_300_words():
     words = " ".join(f"a/DT red{index}/JJ thing{index}/NN above/IN" for index in range(75))
-    found = swap_negatives(gold(words), num_negatives=20)
-    assert len(found) == 20
+    negatives = swap_negatives(gold(words), num_negatives=20)
+    assert len(negatives) == 20
 
 
 def test_odd_strings_parsed():
@@ -368,9 +372,9 @@ def test_odd_strings_parsed():
         "dog " * 20,
         "a\tcat  on a  mat.",
     ]
-    for doc in parsed(captions):
-        for one in swap_negatives(doc, num_negatives=3):
-            assert one.text != doc.text
+    for doc in parse(captions):
+        for negative in swap_negatives(doc, num_negatives=3):
+            assert negative.text != doc.text
 
 
 # Requests

@@ -116,7 +116,7 @@ def train_pipeline(folder: Path) -> list[Any]:
 
 
 def annotations(doc) -> list[tuple]:
-    """What a parser promises of a `Doc`, comparable."""
+    """The annotations that a parser promises for a `Doc`, in a comparable form."""
     rows = [(token.text, token.idx, token.pos_, token.tag_, token.lemma_, token.head.i, token.dep_) for token in doc]
     return [*rows, *((chunk.start, chunk.end) for chunk in doc.noun_chunks)]
 
@@ -129,5 +129,5 @@ def annotated_captions(split: str) -> list[tuple[str, dict]]:
     rows = json.loads((Path(data) / "coco" / "captions_val2017.json").read_text(encoding="utf-8"))["annotations"]
     captions = {row["id"]: row["caption"] for row in rows}
     lines = (Path(__file__).parent / "annotated_captions.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [row for row in map(json.loads, lines) if row["split"] == split]
-    return [(captions[row["id"]], row) for row in found]
+    records = [row for row in map(json.loads, lines) if row["split"] == split]
+    return [(captions[row["id"]], row) for row in records]

@@ -48,11 +48,11 @@ def test_english_and_keywords_are_left_alone(captions):
 
 
 def test_a_fifth_is_reported_and_less_is_not():
-    def mixed(foreign: int) -> list[str]:
+    def mix_captions(foreign: int) -> list[str]:
         return ["ein roter Hund"] * foreign + ["a red dog"] * (100 - foreign)
 
-    assert language_note(mixed(19)) is None
-    assert language_note(mixed(20)).startswith("20 of 100 ")
+    assert language_note(mix_captions(19)) is None
+    assert language_note(mix_captions(20)).startswith("20 of 100 ")
 
 
 def test_of_many_captions_some_are_looked_at_from_first_to_last():
@@ -64,7 +64,7 @@ def test_of_many_captions_some_are_looked_at_from_first_to_last():
 @pytest.mark.skipif(REAL is None, reason="HFCOMP_REAL_DATA is not set")
 def test_no_slice_of_coco_is_reported():
     file = json.loads((Path(REAL) / "coco" / "captions_val2017.json").read_text())
-    captions = [one["caption"] for one in file["annotations"]]
+    captions = [annotation["caption"] for annotation in file["annotations"]]
     foreign = [is_foreign(caption) for caption in captions]
     assert len(captions) == 25_014 and sum(foreign) <= 3
     assert not any(language_note(captions[start : start + 100]) for start in range(0, len(captions), 50))

@@ -252,7 +252,7 @@ def test_reasons_are_counted():
     assert left_out == {"picture": 1, "pronoun": 1, "denied": 1, "region": 1, "place": 1, "time": 1}
 
 
-@pytest.mark.parametrize("reason", [one.name for one in fields(EXCLUDED_WORDS)])
+@pytest.mark.parametrize("reason", [field.name for field in fields(EXCLUDED_WORDS)])
 def test_a_field_without_words_keeps_its_kind(reason):
     noun = {"picture": "photo", "region": "side", "place": "street", "time": "night", "empty": "thing"}[reason]
     doc = tree(f"the {noun}", "DT NN", "1 1", "det ROOT")
@@ -261,7 +261,7 @@ def test_a_field_without_words_keeps_its_kind(reason):
 
 
 def test_an_unparsed_caption_is_refused():
-    with pytest.raises(ValueError, match="'a dog' has no dependency tree"):
+    with pytest.raises(ValueError, match="'a dog' .*tree"):
         noun_phrases(tokenizer().make_doc("a dog"))
     assert noun_phrases(tokenizer().make_doc("")) == []
 
@@ -298,16 +298,16 @@ def test_ordinary_captions(rules, caption, expected):
 
 def test_the_sandboxs_own_concepts_are_found(rules):
     generator = np.random.default_rng(5)
-    found = Counter()
+    counts = Counter()
     for index in range(150):
         scene = draw_scene(generator, 1 + index % 3, counted=index % 6 == 0)
         caption = draw_caption(
             generator, scene, relation=0.7, size=0.5, texture=0.3, background=0.2, place=0.5, three=0.5
         )
         (doc,) = rules.parse([caption.text(scene)])
-        found[texts(doc) == list(dict.fromkeys(caption.concepts(scene)[0]))] += 1
+        counts[texts(doc) == list(dict.fromkeys(caption.concepts(scene)[0]))] += 1
     # the parser takes "cross" for a verb now and then
-    assert found[True] >= 147
+    assert counts[True] >= 147
 
 
 def test_phrases_of_real_captions_lie_where_they_say(rules):
@@ -320,7 +320,9 @@ def test_phrases_of_real_captions_lie_where_they_say(rules):
         phrases = noun_phrases(doc)
         without += not phrases
         plain = [phrase for phrase in phrases if len(phrase.spans) == 1]
-        assert [" ".join(doc.text[slice(*phrase.spans[0])].split()) for phrase in plain] == [one.text for one in plain]
+        assert [" ".join(doc.text[slice(*phrase.spans[0])].split()) for phrase in plain] == [
+            phrase.text for phrase in plain
+        ]
         ends = [0, *(end for phrase in plain for end in phrase.spans[0])]
         assert ends == sorted(ends)
         assert not {"it", "his", "her", "their", "them"} & {phrase.text.split()[0].lower() for phrase in phrases}
@@ -330,7 +332,7 @@ def test_phrases_of_real_captions_lie_where_they_say(rules):
 # Columns
 
 
-def listed(**phrases_of):
+def make_extractor(**phrases_of):
     """An extractor that knows its captions: phrases as texts, found in the caption."""
 
     def extract(captions):
@@ -345,7 +347,7 @@ def listed(**phrases_of):
 
 
 def test_columns_of_any_extractor():
-    extract = listed(a_dog_a_cat_a_cow=["a dog", "a cat", "a cow"], here=[])
+    extract = make_extractor(a_dog_a_cat_a_cow=["a dog", "a cat", "a cow"], here=[])
     columns, counts = concept_columns(["a dog a cat a cow", "here"], extract, max_concepts=2)
     assert columns == {"concepts": [["a dog", "a cat"], []], "concept_spans": [[[[0, 5]], [[6, 11]]], []]}
     assert counts == ConceptCounts(captions=2, without_phrase=1, concepts=2, cut=1, left_out=Counter(place=2))
@@ -353,15 +355,15 @@ def test_columns_of_any_extractor():
 
 
 def test_columns_hold_no_phrase_twice():
-    extract = listed(a_dog_A_DOG_a_cat=["a dog", "A DOG", "a cat"])
+    extract = make_extractor(a_dog_A_DOG_a_cat=["a dog", "A DOG", "a cat"])
     columns, counts = concept_columns(["a dog A DOG a cat"], extract, max_concepts=2)
     assert columns["concepts"] == [["a dog", "a cat"]]
     assert (counts.concepts, counts.cut, counts.left_out["repeated"]) == (2, 0, 1)
 
 
 def test_counts_add_up():
-    one, other = ConceptCounts(2, 1, 3, 1, Counter(place=1)), ConceptCounts(1, 0, 2, 0, Counter(place=1, time=2))
-    assert one + other == ConceptCounts(3, 1, 5, 1, Counter(place=2, time=2))
+    first, second = ConceptCounts(2, 1, 3, 1, Counter(place=1)), ConceptCounts(1, 0, 2, 0, Counter(place=1, time=2))
+    assert first + second == ConceptCounts(3, 1, 5, 1, Counter(place=2, time=2))
 
 
 def test_columns_by_a_parser(rules):
@@ -376,7 +378,7 @@ def test_columns_by_a_parser(rules):
 
 
 @pytest.mark.parametrize(
-    ("phrase", "found"),
+    ("phrase", "reason"),
     [
         (NounPhrase(" ", ((0, 1),), "x"), r"the phrase ' ' at \[\(0, 1\)\]"),
         (NounPhrase("a cow", (), "cow"), r"the phrase 'a cow' at \[\]"),
@@ -384,8 +386,8 @@ def test_columns_by_a_parser(rules):
         (NounPhrase("a cow", ((3, 3),), "cow"), "within the 5 characters"),
     ],
 )
-def test_what_an_extractor_makes_up_is_refused(phrase, found):
-    with pytest.raises(ValueError, match=f"caption 1, 'a dog'.*{found}"):
+def test_what_an_extractor_makes_up_is_refused(phrase, reason):
+    with pytest.raises(ValueError, match=f"caption 1, 'a dog'.*{reason}"):
         concept_columns(
             ["a", "a dog"],
             lambda captions: [Extracted([], Counter()), Extracted([phrase], Counter())],
@@ -394,9 +396,9 @@ def test_what_an_extractor_makes_up_is_refused(phrase, found):
 
 
 def test_wrong_calls():
-    with pytest.raises(TypeError, match="captions is the string 'a dog'"):
-        concept_columns("a dog", listed(), max_concepts=None)
+    with pytest.raises(TypeError, match="captions .*'a dog'"):
+        concept_columns("a dog", make_extractor(), max_concepts=None)
     with pytest.raises(ValueError, match="max_concepts is 0"):
-        concept_columns([], listed(), max_concepts=0)
+        concept_columns([], make_extractor(), max_concepts=0)
     with pytest.raises(ValueError, match="0 results for 1 captions"):
         concept_columns(["a"], lambda captions: [], max_concepts=None)

@@ -15,14 +15,14 @@ CAPTIONS = ["a red dog chases a cat near a blue house", "", "dog", "two  dogs\n\
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained_pipeline(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pipeline") / "en"
     return folder, train_pipeline(folder)
 
 
 @pytest.fixture(scope="module")
-def parser(trained):
-    return load_parser(f"spacy:{trained[0]}")
+def parser(trained_pipeline):
+    return load_parser(f"spacy:{trained_pipeline[0]}")
 
 
 def test_gold_docs_have_what_generators_read():
@@ -39,19 +39,19 @@ def test_gold_docs_have_what_generators_read():
     assert doc[3].lemma_ == "chase" and doc[5].head.text == "chasing"
 
 
-def test_pipeline_finds_its_grammar(trained, parser):
-    held_out = trained[1]
+def test_pipeline_finds_its_grammar(trained_pipeline, parser):
+    held_out = trained_pipeline[1]
     docs = list(parser.parse([doc.text for doc in held_out]))
-    right = [annotations(found) == annotations(doc) for found, doc in zip(docs, held_out, strict=True)]
+    right = [annotations(prediction) == annotations(doc) for prediction, doc in zip(docs, held_out, strict=True)]
     assert sum(right) >= 0.98 * len(right)
 
 
-def test_pipeline_reads_as_with_all_its_components(trained, parser):
+def test_pipeline_reads_as_with_all_its_components(trained_pipeline, parser):
     import spacy
 
-    whole = spacy.load(trained[0])
+    whole = spacy.load(trained_pipeline[0])
     assert "ner" in whole.pipe_names
-    captions = [doc.text for doc in trained[1][:20]] + CAPTIONS
+    captions = [doc.text for doc in trained_pipeline[1][:20]] + CAPTIONS
     docs = list(parser.parse(captions))
     assert list(map(annotations, docs)) == [annotations(whole(caption)) for caption in captions]
     assert not any(doc.ents for doc in docs) and whole(captions[0]).ents
@@ -59,9 +59,9 @@ def test_pipeline_reads_as_with_all_its_components(trained, parser):
 
 @pytest.mark.parametrize("kind", ["spacy", "rules"])
 @pytest.mark.parametrize("num_processes, batch_size", [(1, 1), (2, 3), (2, 1000)])
-def test_processes_and_batches_change_nothing(trained, parser, kind, num_processes, batch_size):
+def test_processes_and_batches_change_nothing(trained_pipeline, parser, kind, num_processes, batch_size):
     parser = parser if kind == "spacy" else load_parser("rules")
-    captions = CAPTIONS + [doc.text for doc in trained[1][:10]]
+    captions = CAPTIONS + [doc.text for doc in trained_pipeline[1][:10]]
     docs = list(parser.parse(iter(captions), num_processes=num_processes, batch_size=batch_size))
     assert [doc.text for doc in docs] == captions
     assert list(map(annotations, docs)) == [annotations(next(parser.parse([caption]))) for caption in captions]
@@ -81,10 +81,10 @@ def test_captions_are_read_as_needed():
 
 
 def test_parsers_can_be_pickled(parser):
-    for one in (parser, load_parser("rules")):
-        again = pickle.loads(pickle.dumps(one))
-        assert again.name == one.name
-        assert annotations(next(again.parse(CAPTIONS))) == annotations(next(one.parse(CAPTIONS)))
+    for original in (parser, load_parser("rules")):
+        again = pickle.loads(pickle.dumps(original))
+        assert again.name == original.name
+        assert annotations(next(again.parse(CAPTIONS))) == annotations(next(original.parse(CAPTIONS)))
 
 
 def test_names_hold_parser_and_version(parser):
@@ -96,7 +96,7 @@ def test_names_hold_parser_and_version(parser):
 
 
 def test_missing_pipeline_says_how_to_get_it():
-    with pytest.raises(OSError, match=r"'en_no_such_model' .*: python -m spacy download en_no_such_model "):
+    with pytest.raises(OSError, match=r"spacy download en_no_such_model "):
         load_parser("spacy:en_no_such_model")
 
 
@@ -120,16 +120,16 @@ def test_unknown_spec(spec):
         load_parser(spec)
 
 
-def test_pipeline_without_what_is_needed(trained, tmp_path):
+def test_pipeline_without_what_is_needed(trained_pipeline, tmp_path):
     import spacy
 
-    nlp = spacy.load(trained[0])
+    nlp = spacy.load(trained_pipeline[0])
     nlp.remove_pipe("parser")
     nlp.to_disk(tmp_path / "part")
-    with pytest.raises(ValueError, match="lacks a dependency parser; it has tok2vec"):
+    with pytest.raises(ValueError, match="dependency parser; .* tok2vec"):
         load_parser(f"spacy:{tmp_path / 'part'}")
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(ValueError, match="lacks a tagger and .* and a lemmatizer; it has no components"):
+    with pytest.raises(ValueError, match="tagger and .* lemmatizer; .*no components"):
         load_parser(f"spacy:{tmp_path / 'blank'}")
 
 

@@ -45,7 +45,7 @@ def parse(parser):
 
 
 def scores(parser, rows) -> dict[str, float]:
-    tags, heads, both, found, expected = [], [], 0, 0, 0
+    tags, heads, both, actual, expected = [], [], 0, 0, 0
     docs = parser.parse(caption for caption, _ in rows)
     for doc, (_, row) in zip(docs, rows, strict=True):
         for token, pos, head in zip(doc, row["pos"], row["heads"], strict=True):
@@ -54,11 +54,11 @@ def scores(parser, rows) -> dict[str, float]:
                 heads.append(token.head.i == head)
         chunks = {(chunk.start, chunk.end) for chunk in doc.noun_chunks}
         right = set(map(tuple, row["chunks"]))
-        both, found, expected = both + len(chunks & right), found + len(chunks), expected + len(right)
+        both, actual, expected = both + len(chunks & right), actual + len(chunks), expected + len(right)
     return {
         "tags": sum(tags) / len(tags),
         "heads": sum(heads) / len(heads),
-        "chunks": 2 * both / (found + expected),
+        "chunks": 2 * both / (actual + expected),
     }
 
 

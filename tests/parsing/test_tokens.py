@@ -51,8 +51,8 @@ def test_captions_with_a_problem_are_passed_over_unless_all_have_one():
 
 @pytest.mark.parametrize("text", ["", "a dog", "," * 10_000, "a " + "x" * 450 + " b"])
 def test_what_the_tokenizer_sees_is_short_and_loses_nothing(text):
-    found = list(pieces(text))
-    assert "".join(found) == text and all(len(word) <= 400 for one in found for word in one.split())
+    parts = list(pieces(text))
+    assert "".join(parts) == text and all(len(word) <= 400 for part in parts for word in part.split())
 
 
 def test_without_spacy_several_captions_say_what_to_install_and_one_needs_nothing():
@@ -64,7 +64,7 @@ def test_without_spacy_several_captions_say_what_to_install_and_one_needs_nothin
         "except ModuleNotFoundError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "counting a caption's tokens requires spacy" in done.stdout and 'pip install "hfcomp[text]"' in done.stdout
+    assert "requires spacy" in done.stdout and 'pip install "hfcomp[text]"' in done.stdout
 
 
 def test_white_space_would_choose_another_caption_for_12_percent_of_coco():
@@ -72,7 +72,7 @@ def test_white_space_would_choose_another_caption_for_12_percent_of_coco():
         pytest.skip("HFCOMP_REAL_DATA is not set; it names a folder with COCO's captions")
     file = Path(os.environ["HFCOMP_REAL_DATA"], "coco", "captions_val2017.json")
     captions = defaultdict(list)
-    for one in json.loads(file.read_text(encoding="utf-8"))["annotations"]:
-        captions[one["image_id"]].append(one["caption"])
+    for annotation in json.loads(file.read_text(encoding="utf-8"))["annotations"]:
+        captions[annotation["image_id"]].append(annotation["caption"])
     other = sum(longest_text(texts) != max(texts, key=lambda text: len(text.split())) for texts in captions.values())
     assert (other, len(captions)) == (604, 5000)

@@ -4,8 +4,8 @@ from hfcomp.parsing.word_changes import changed_words, word_changes
 
 
 def test_runs_lead_from_one_text_to_the_other():
-    found = word_changes("a red car and a dog", "a blue car and a big dog")
-    assert found == [
+    changes = word_changes("a red car and a dog", "a blue car and a big dog")
+    assert changes == [
         ("same", "a"),
         ("removed", "red"),
         ("added", "blue"),
@@ -23,7 +23,7 @@ def test_capitals_and_stops_are_no_change_and_the_second_text_s_words_are_given(
 
 
 def test_a_word_of_signs_alone_is_a_word():
-    assert [one.kind for one in word_changes("red & blue", "red - blue")] == ["same", "removed", "added", "same"]
+    assert [change.kind for change in word_changes("red & blue", "red - blue")] == ["same", "removed", "added", "same"]
 
 
 def test_numbers_of_changed_words():

@@ -65,19 +65,19 @@ class Process:
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """All output and errors, once it has ended; for one of whose output nothing was read yet."""
-        found = {stream: b"" for stream in (self.stdout, self.stderr) if stream}
-        left = {stream.fileno(): stream for stream in found}
+        output = {stream: b"" for stream in (self.stdout, self.stderr) if stream}
+        left = {stream.fileno(): stream for stream in output}
         while left:
             ready, _, _ = select.select([*left], [], [], timeout)
             if not ready:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
             for number in ready:
                 if piece := os.read(number, 65536):
-                    found[left[number]] += piece
+                    output[left[number]] += piece
                 else:
                     left.pop(number).close()
         self.wait(timeout)
-        said = [found.get(stream, b"").decode("utf-8", "replace") for stream in (self.stdout, self.stderr)]
+        said = [output.get(stream, b"").decode("utf-8", "replace") for stream in (self.stdout, self.stderr)]
         return said[0], said[1]
 
 
@@ -123,9 +123,9 @@ def interpreter() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def share(env: Mapping[str, str]) -> None:

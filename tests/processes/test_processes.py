@@ -19,7 +19,7 @@ def run_both(words: list[str], **options) -> list[tuple[int, str, str]]:
     """Status, output and errors of a fork and of an interpreter of its own."""
     fork = processes.run(words, **options)
     own = subprocess.run([sys.executable, *words], capture_output=True, text=True, **options)
-    return [(one.returncode, one.stdout, one.stderr) for one in (fork, own)]
+    return [(process.returncode, process.stdout, process.stderr) for process in (fork, own)]
 
 
 @pytest.mark.parametrize("form", ["-c", "script", "-m"])
@@ -48,7 +48,7 @@ def test_a_process_can_be_killed_and_waited_for():
 def test_a_group_has_the_variables_of_torchrun():
     code = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_PORT'])"
     said = [process.communicate(60)[0].split() for process in processes.launch(2, ["-c", code], env=os.environ)]
-    assert [one[:2] for one in said] == [["0", "2"], ["1", "2"]] and said[0][2] == said[1][2]
+    assert [words[:2] for words in said] == [["0", "2"], ["1", "2"]] and said[0][2] == said[1][2]
 
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
@@ -57,7 +57,7 @@ def test_what_launchers_start_is_forked_and_ends_as_an_interpreter_does(end, tmp
         subprocess.run([program, "-u", "-c", f"{CODE}; {end}", "a"], capture_output=True, text=True, cwd=tmp_path)
         for program in (processes.interpreter(), sys.executable)
     ]
-    fork, own = ((one.returncode, one.stdout, one.stderr) for one in said)
+    fork, own = ((process.returncode, process.stdout, process.stderr) for process in said)
     assert fork == own == (3 if "exit" in end else -9, f"__main__ ['a'] {tmp_path} None\n", "e\n")
 
 

@@ -12,7 +12,7 @@ from hfcomp.experiments.recipe_files import recipes_folder
 FOLDER = recipes_folder() / "accelerate"
 
 
-def launched(name: str, *options: str) -> Any:
+def launch_settings(name: str, *options: str) -> Any:
     """The settings that `accelerate launch` has with a file and options."""
     words = ["--config_file", str(FOLDER / f"{name}.yaml"), *options, "recipes/slipform.py"]
     return _validate_launch_command(launch_command_parser().parse_args(words))[0]
@@ -20,5 +20,5 @@ def launched(name: str, *options: str) -> Any:
 
 def fsdp_environment() -> dict[str, str]:
     """The variables with which it starts each process for FSDP."""
-    made = prepare_multi_gpu_env(launched("fsdp"))
+    made = prepare_multi_gpu_env(launch_settings("fsdp"))
     return {key: value for key, value in made.items() if key.startswith(("FSDP_", "ACCELERATE_USE_FSDP"))}

@@ -47,7 +47,7 @@ def run(data, tmp_path, monkeypatch):
     return run
 
 
-def written(out: str) -> dict[str, str]:
+def written_files(out: str) -> dict[str, str]:
     """The list at the end, by what of the folder was written."""
     return dict(re.findall(r"^\S*/out/(\S+): (.+)$", out.rpartition("\nWritten\n")[2], re.MULTILINE))
 
@@ -64,7 +64,7 @@ def test_photographs_go_all_the_way_and_the_output_says_that_they_are_plumbing(r
     folder = run("--only", "photographs")
     out = capsys.readouterr().out
     assert out.count("plumbing, not quality") == 2
-    assert written(out)["photographs/evaluation/report.md"] == "a random CLIP on this set"
+    assert written_files(out)["photographs/evaluation/report.md"] == "a random CLIP on this set"
     built = folder / "photographs" / "inpaintcoco"
     rows = load_dataset(str(built), split="test")
     assert len(rows) >= PHOTOGRAPHS and {*rows["license"]} == {"Attribution License"}
@@ -86,9 +86,9 @@ def test_the_sandbox_needs_no_data_and_its_scores_are_those_of_its_own_evaluatio
 
 
 def test_what_is_missing_is_named(run, tmp_path):
-    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA is not set"):
+    with pytest.raises(ValueError, match="HFCOMP_REAL_DATA"):
         run("--only", "photographs", has_data=False)
-    with pytest.raises(ValueError, match="base is missing.*accelerate launch"):
+    with pytest.raises(ValueError, match="base .*missing.*accelerate launch"):
         run("--only", "sandbox", "--run", str(tmp_path / "nothing"), has_data=False)
     with pytest.raises(ValueError, match="scenes: found 0"):
         run("--only", "sandbox", "--scenes", "0", has_data=False)

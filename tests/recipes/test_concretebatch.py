@@ -41,7 +41,7 @@ def test_each_row_of_table_2_is_a_run_on_its_configuration(sweep, setting, varia
 
 
 def test_the_plan_shows_what_its_recipe_evaluates(sweep):
-    scored = [one.title for one in find_benchmarks(sweep.recipe.experiment.evaluation_benchmarks)]
+    scored = [benchmark.title for benchmark in find_benchmarks(sweep.recipe.experiment.evaluation_benchmarks)]
     assert set(sweep.plan.benchmarks) <= set(scored)
     assert len(sweep.parts) == 36
 
@@ -49,13 +49,15 @@ def test_the_plan_shows_what_its_recipe_evaluates(sweep):
 def test_the_recipe_is_judged_by_the_mean_of_table_2_whose_parts_it_evaluates():
     config = read_recipe("slipform/vit_b32_coco").experiment
     source, _, name = config.primary.partition(": ")
-    (mean,) = [one for one in MEANS[source] if one.name == name]
+    (mean,) = [entry for entry in MEANS[source] if entry.name == name]
     assert {title for title, _, _ in mean.parts} <= {
-        one.title for one in find_benchmarks(config.evaluation_benchmarks)
+        benchmark.title for benchmark in find_benchmarks(config.evaluation_benchmarks)
     }
 
 
 def test_the_readme_s_command_scores_all_of_table_3():
     (names,) = re.findall(r"--benchmarks (\S*probe\S*)", README)
     mean, _ = MEANS["Im et al. 2026, Table 3"]  # the other one is of all of Flickr30k
-    assert {one.title for one in find_benchmarks(names.split(","))} == {title for title, _, _ in mean.parts}
+    assert {benchmark.title for benchmark in find_benchmarks(names.split(","))} == {
+        title for title, _, _ in mean.parts
+    }

@@ -24,7 +24,7 @@ NAMES = ["--column_names", "image=filepath,caption=title"]
 
 @pytest.fixture
 def table(tmp_path):
-    """As open_clip reads it, with a test split beside it."""
+    """A table as open_clip reads it, with a test split next to it."""
     rows = tiny.pairs(12)
     (tmp_path / "photos").mkdir()
     for row, image in enumerate(rows["image"]):

@@ -29,7 +29,7 @@ def folder(clip, tmp_path_factory):
 def test_it_trains_on_the_photographs_outside_sugarcrepe_with_keyword_negatives(folder):
     notes = json.loads((folder / "results.json").read_text())["notes"]
     assert any(re.match("296 .*in_sugarcrepe=false; 153 .*left out", note) for note in notes)
-    assert "215 captions have a keyword and got a negative; 81 take part without" in notes
+    assert "215 captions have a keyword and got a negative; 81 are used without one" in notes
     assert any(
         re.match(r"none .* 296 rows .* CementTrainer .*allow_missing_negative_images\): not its paper's", note)
         for note in notes

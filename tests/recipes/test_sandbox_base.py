@@ -47,5 +47,5 @@ def test_the_shipped_bases_are_plain_small_and_what_their_facts_say(architecture
 
 
 def test_an_unknown_architecture_is_refused():
-    with pytest.raises(ValueError, match="'bert', expected one of clip, siglip"):
+    with pytest.raises(ValueError, match="'bert'.* clip, siglip"):
         base_folder("bert")

@@ -17,33 +17,33 @@ SCENES = 12
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def sandbox_project(tmp_path_factory):
     lines = []
-    found = annotate_sandbox(tmp_path_factory.mktemp("sandbox") / "project", SCENES, seed=3, log=lines.append)
-    return found, lines
+    summary = annotate_sandbox(tmp_path_factory.mktemp("sandbox") / "project", SCENES, seed=3, log=lines.append)
+    return summary, lines
 
 
-def test_every_accepted_edit_is_the_exact_counterfactual(made):
+def test_every_accepted_edit_is_the_exact_counterfactual(sandbox_project):
     """The mask has all pixels that differ, so the feathered border of the composition mixes equal pixels."""
-    found, _ = made
+    summary, _ = sandbox_project
     rows = {row[IMAGE_ID]: row for row in edited_pairs_set(SCENES, 3)}
-    project = Project(found.folder)
+    project = Project(summary.folder)
     accepted = list(project.decisions.accepted())
-    assert found.differing == 0 and found.accepted == len(accepted) and found.scenes == 3 * SCENES
-    for one in accepted:
-        row = rows[one.item.facts[IMAGE_ID]]
-        edited, mask = project.read(one.edit.image), read_mask(project.read(one.edit.mask))
+    assert summary.differing == 0 and summary.accepted == len(accepted) and summary.scenes == 3 * SCENES
+    for decision in accepted:
+        row = rows[decision.item.facts[IMAGE_ID]]
+        edited, mask = project.read(decision.edit.image), read_mask(project.read(decision.edit.mask))
         assert np.array_equal(np.asarray(edited), np.asarray(row["inpaint_image"].convert("RGB")))
         assert np.array_equal(mask, read_mask(row["mask"]))
-        assert changed_outside(project.read(one.item.image), edited, mask, feather=0) == 0
-        assert (one.item.concept, one.edit.caption) == (row["concept"], row["inpaint_caption"])
-        assert (one.annotator, one.reviewer) == (ANNOTATOR, REVIEWER)
+        assert changed_outside(project.read(decision.item.image), edited, mask, feather=0) == 0
+        assert (decision.item.concept, decision.edit.caption) == (row["concept"], row["inpaint_caption"])
+        assert (decision.annotator, decision.reviewer) == (ANNOTATOR, REVIEWER)
     project.decisions.close()
 
 
-def test_scenes_without_a_keyword_of_their_concept_are_left_out_and_logged(made):
-    found, lines = made
-    project = Project(found.folder)
+def test_scenes_without_a_keyword_of_their_concept_are_left_out_and_logged(sandbox_project):
+    summary, lines = sandbox_project
+    project = Project(summary.folder)
     counts = {name: sum(project.decisions.counts(concept=name).values()) for name in ("object", "color", "size")}
     project.decisions.close()
     assert counts["object"] == counts["size"] == SCENES and counts["color"] < SCENES
@@ -51,6 +51,6 @@ def test_scenes_without_a_keyword_of_their_concept_are_left_out_and_logged(made)
     assert any(re.match(rf"{left} images.*keyword", line) for line in lines), lines
 
 
-def test_a_second_call_changes_nothing(made):
-    found, _ = made
-    assert annotate_sandbox(found.folder, SCENES, seed=3, log=lambda line: None) == found
+def test_a_second_call_changes_nothing(sandbox_project):
+    summary, _ = sandbox_project
+    assert annotate_sandbox(summary.folder, SCENES, seed=3, log=lambda line: None) == summary

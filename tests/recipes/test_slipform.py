@@ -42,7 +42,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
         "PYTHON_EXEC": processes.interpreter(),
         "PATH": os.pathsep.join([str(scripts), os.environ["PATH"]]),
     }
-    found = {}
+    folders = {}
     for launcher in LAUNCHERS:
         wanted = folder / launcher.split()[0] / "run"
         program, *words = readme_command(launcher)
@@ -51,8 +51,8 @@ def runs(tmp_path_factory) -> dict[str, Path]:
         # judged by what it wrote: an interpreter may abort at exit after all work is done
         assert (wanted / "results.json").exists(), done.stderr[-4000:]
         (wanted / "terminal.txt").write_text(done.stdout)
-        found[launcher] = wanted
-    return found
+        folders[launcher] = wanted
+    return folders
 
 
 def test_processes_share_one_folder_and_say_how_many_they_are(runs):

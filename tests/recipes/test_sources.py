@@ -26,11 +26,11 @@ CLIP_NOTHING = {
 }
 
 
-def named(path: Path) -> str:
+def recipe_name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=named)
+@pytest.mark.parametrize("path", RECIPES, ids=recipe_name)
 def test_every_value_says_paper_code_or_ours(path):
     comments = value_sources(path)
     assert set(comments) == set(yaml.safe_load(path.read_text()))
@@ -38,7 +38,7 @@ def test_every_value_says_paper_code_or_ours(path):
     assert unsaid == []
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=named)
+@pytest.mark.parametrize("path", RECIPES, ids=recipe_name)
 def test_gradient_clipping_is_never_a_default_of_transformers(path):
     given = yaml.safe_load(path.read_text())
     assert "max_grad_norm" in given
@@ -58,18 +58,18 @@ OWN_CHOICE = {"negclip/own", "clear_glass/factory", "slipform/factory", "slipfor
 OWN_CHOICE |= {"clear_glass/vit_b32_concept_alignment"}
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=named)
+@pytest.mark.parametrize("path", RECIPES, ids=recipe_name)
 def test_it_says_whether_equal_texts_are_negatives(path):
     """In a paper's recipe they are what its code makes of them, and no code masks them."""
     given = yaml.safe_load(path.read_text())
-    if named(path) not in NOTHING_CONTRASTED:
-        assert given["mask_equal_texts"] == (named(path) in OWN_CHOICE)
+    if recipe_name(path) not in NOTHING_CONTRASTED:
+        assert given["mask_equal_texts"] == (recipe_name(path) in OWN_CHOICE)
 
 
 @pytest.mark.follows("hfcomp/trainers/_support/row_report.py", "(--mask_equal_texts false)")
 def test_the_plain_loss_is_restored_on_the_command_line():
-    found = read_recipe("negclip/own", ["--use_cpu", "true", "--mask_equal_texts", "false"])
-    assert found.trainer_arguments["mask_equal_texts"] is False
+    loaded_recipe = read_recipe("negclip/own", ["--use_cpu", "true", "--mask_equal_texts", "false"])
+    assert loaded_recipe.trainer_arguments["mask_equal_texts"] is False
 
 
 def test_c2lip_clamps_the_scale_as_its_code_does():

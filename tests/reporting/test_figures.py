@@ -36,20 +36,25 @@ def texts(monkeypatch: pytest.MonkeyPatch, figure: Figure) -> tuple[list[str], C
     with Image.open(io.BytesIO(content)) as picture:
         assert picture.format == "PNG"
     (canvas,) = drawn
-    found = [one.get_text() for one in canvas.findobj(lambda artist: hasattr(artist, "get_text"))]
-    return found, canvas
+    labels = [element.get_text() for element in canvas.findobj(lambda artist: hasattr(artist, "get_text"))]
+    return labels, canvas
 
 
 def test_a_run_s_figure_names_method_data_counts_and_what_is_synthetic(monkeypatch):
     title = figure_title("Slipform: composition", "Synthetic: a drawn world.")
     figure = figure_of_lines("figure.png", title, all_lines(), reference="base", main="Slipform")
-    found, canvas = texts(monkeypatch, figure)
-    text = " ".join(" ".join(found).split())
-    assert "Slipform: composition (synthetic)" in text and "400 items of 400 images" in text
-    assert "500 items of 500 images" in text and all(name in found for name in MODELS)
+    labels, canvas = texts(monkeypatch, figure)
+    text = " ".join(" ".join(labels).split())
+    assert "Slipform: composition (synthetic)" in text and "400 items from 400 images" in text
+    assert "500 items from 500 images" in text and all(name in labels for name in MODELS)
     assert "dotted: chance" in text and "left of 0: forgotten" in text
     assert figure_title("Slipform", "One seed.") == "Slipform"
-    dotted = [one for axes in canvas.axes for one in axes.collections if one.get_linestyle()[0][1] is not None]
+    dotted = [
+        collection
+        for axes in canvas.axes
+        for collection in axes.collections
+        if collection.get_linestyle()[0][1] is not None
+    ]
     assert dotted
 
 
@@ -60,8 +65,8 @@ def test_the_lead_is_as_wide_as_the_figure_and_has_a_note_beside_each_row(monkey
     ]
     lead = Points("Gain and cost", "points", rows, ["Slipform", "plain"], differences=True, notes=["+10.0", "none"])
     figure = figure_of_lines("figure.png", "t", all_lines(), reference="base", main="Slipform", lead=lead)
-    found, canvas = texts(monkeypatch, figure)
-    assert {"gain: a minus b", "+10.0", "none", "Gain and cost"} <= {*found}
+    labels, canvas = texts(monkeypatch, figure)
+    assert {"gain: a minus b", "+10.0", "none", "Gain and cost"} <= {*labels}
     first, *others = [axes for axes in canvas.axes if axes.axison]
     assert first.get_title(loc="left") == "Gain and cost" and len(others) == 2
     assert first.get_position().width > 1.2 * max(axes.get_position().width for axes in others)
@@ -109,17 +114,17 @@ def test_a_figure_of_one_model_has_values_alone():
     ids=["points", "curves", "paths", "plot"],
 )
 def test_any_name_is_drawn_as_it_is(monkeypatch, panel):
-    found, _ = texts(monkeypatch, Figure("f.png", ODD, [panel], caption=ODD))
-    assert any("$x_{1$ <b> |a model" in text for text in found)
+    labels, _ = texts(monkeypatch, Figure("f.png", ODD, [panel], caption=ODD))
+    assert any("$x_{1$ <b> |a model" in text for text in labels)
 
 
 def test_paths_mark_epochs_and_draw_chance_where_it_is_near(monkeypatch):
     stops = [Stop(estimate(0.3), estimate(0.4)), Stop(estimate(0.5), estimate(0.6), "1", bars=True)]
     for chance, lines in ((0.35, 1), (0.0, 0)):
         panel = Paths("color", ("recall", "accuracy"), {"plain": stops, "base": stops[:1]}, chance)
-        found, canvas = texts(monkeypatch, Figure("f.png", "t", [panel]))
-        assert "1" in found
-        dotted = [one for axes in canvas.axes for one in axes.lines if one.get_linestyle() == ":"]
+        labels, canvas = texts(monkeypatch, Figure("f.png", "t", [panel]))
+        assert "1" in labels
+        dotted = [line for axes in canvas.axes for line in axes.lines if line.get_linestyle() == ":"]
         assert len(dotted) == lines
 
 

@@ -51,9 +51,9 @@ def test_the_floor_is_two_points_above_chance_and_the_ceiling_at_98(shares, chan
 def test_the_parts_of_a_mean_are_the_lines_that_it_is_made_of():
     lines = [line(kind, "group", row) for kind, row in GROUP.items()]
     mean = average_of(lines)
-    assert parts_of(mean, lines) == [[one] for one in lines]
+    assert parts_of(mean, lines) == [[entry] for entry in lines]
     pooled = {**mean, "groups": [["swap_att"], ["replace_att", "replace_size"]]}
     assert parts_of(pooled, lines) == [[lines[0]], lines[1:3]]
-    keys = [[one["benchmark"], one["subset"], one["metric"]] for one in lines[:2]]
-    assert parts_of({**mean, "lines": keys, "average": False}, lines) == [[one] for one in lines[:2]]
+    keys = [[entry["benchmark"], entry["subset"], entry["metric"]] for entry in lines[:2]]
+    assert parts_of({**mean, "lines": keys, "average": False}, lines) == [[entry] for entry in lines[:2]]
     assert parts_of(lines[0], lines) == [[lines[0]]]

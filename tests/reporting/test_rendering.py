@@ -53,7 +53,7 @@ def report_of(models: list[str], *, brief: bool = True, **changes: Any) -> Repor
     return Report("A title", sections=sections, legend=[tables.legend(lines, brief=brief)])
 
 
-def printed(report: Report) -> str:
+def printed_report(report: Report) -> str:
     console = Console(file=io.StringIO(), width=WIDTH)
     render_terminal(report, console)
     return console.file.getvalue()
@@ -61,7 +61,7 @@ def printed(report: Report) -> str:
 
 @pytest.mark.parametrize("number", [1, 2, 6, 20])
 def test_tables_of_long_names_fit_80_columns_with_every_name_and_every_number_whole(number):
-    text = printed(report_of(LONG[:number]))
+    text = printed_report(report_of(LONG[:number]))
     assert max(map(len, text.splitlines())) <= WIDTH and "…" not in text
     for index, name in enumerate(LONG[:number]):
         assert all(piece in text for piece in re.split(r"[-/_ ]", name) if len(piece) < 12)
@@ -71,13 +71,13 @@ def test_tables_of_long_names_fit_80_columns_with_every_name_and_every_number_wh
 
 @pytest.mark.parametrize("names", [["a", "b", "c"], LONG[:6]])
 def test_models_are_rows_only_where_their_names_do_not_fit(names):
-    text = printed(report_of(names))
+    text = printed_report(report_of(names))
     assert bool(re.search(r"^model +add_att", text, re.M)) == (names != ["a", "b", "c"])
 
 
 def test_numbers_of_a_table_too_wide_are_continued_below_with_their_names():
     rows = [[f"run {row}", *(f"{1_000_000 * column + row:,}" for column in range(1, 13))] for row in range(3)]
-    text = printed(Report("r", sections=[Section("s", [Table("", ["run", *map(str, range(1, 13))], rows)])]))
+    text = printed_report(Report("r", sections=[Section("s", [Table("", ["run", *map(str, range(1, 13))], rows)])]))
     assert max(map(len, text.splitlines())) <= WIDTH and "(continued)" in text
     assert all(cell in text for row in rows for cell in row)
     assert text.count("run 2") == text.count("(continued)") + 1
@@ -100,7 +100,7 @@ def test_names_are_broken_at_their_joints(text, width, lines):
 def test_odd_characters_show_as_they_are_and_break_no_table():
     report = report_of([ODD, "b"], benchmark=ODD)
     report = Report(ODD, ODD, [ODD], [*report.sections, Section(ODD, [Lines([ODD])])], [ODD], [ODD])
-    assert "[bold]_*" in printed(report) and "$x$" in printed(report)
+    assert "[bold]_*" in printed_report(report) and "$x$" in printed_report(report)
     text = render_markdown(report)
     assert "<img" not in text and "&lt;img" in text
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
@@ -111,14 +111,14 @@ def test_no_text_controls_a_terminal_or_turns_the_words_around_it():
     turning = "a \x1b[2J\u202eb"
     parts = [Table(turning, [turning, turning], [[turning, turning]]), Lines([turning], turning)]
     report = Report(turning, turning, [turning], [Section(turning, parts)], [turning], closing={turning: turning})
-    for text in (printed(report), render_markdown(report)):
+    for text in (printed_report(report), render_markdown(report)):
         assert not {"\x1b", "\u202e"} & set(text) and text.count("\\x1b[2J\\u202eb") >= 7
 
 
 def test_nothing_empty_is_shown():
     empty = [Table("no rows", ["a"], []), Lines([], "no lines"), Figure("f.png", "no panel", [])]
     report = Report("r", sections=[Section("empty", empty), Section("full", [*empty, Lines(["text"], "lines")])])
-    for text in (printed(report), render_markdown(report, ["f.png"])):
+    for text in (printed_report(report), render_markdown(report, ["f.png"])):
         assert "no rows" not in text and "no lines" not in text and "empty" not in text and "no panel" not in text
         assert "full" in text and "text" in text and "Notes" not in text
 
@@ -135,7 +135,7 @@ def test_ties_are_shown_by_benchmark_and_model():
 def test_what_is_to_be_copied_is_not_broken():
     command = "hfcomp evaluate " + "a/very/long/path/of/a/model " * 5
     report = Report("r", verdict=["It is so. " * 20], sections=[Section("s", [Lines([command], whole=True)])])
-    text = printed(Report(report.title, "", report.verdict, report.sections, closing={"next": command.strip()}))
+    text = printed_report(Report(report.title, "", report.verdict, report.sections, closing={"next": command.strip()}))
     assert f"\n{command.strip()}\n" in re.sub(" +\n", "\n", text)
     assert f"\nnext: {command.strip()}\n" in text
     assert text.rstrip().endswith("It is so.") and text.index("It is so.") > text.index("next: ")

@@ -18,9 +18,9 @@ def test_what_is_filled_comes_back_and_what_is_not_known_is_left_out(tmp_path):
     write_results(tmp_path / "results.json", record.contents())
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["general_average"] is None and written["skipped"] == [] and "command" not in written
-    found = RunRecord.read(tmp_path)
-    assert {**found.contents(), "versions": None} == {**record.contents(), "versions": None}
-    assert found.guarded_points == {"Slipform guarded": {"alpha": 0.5, "on": "scenes"}}
+    loaded_record = RunRecord.read(tmp_path)
+    assert {**loaded_record.contents(), "versions": None} == {**record.contents(), "versions": None}
+    assert loaded_record.guarded_points == {"Slipform guarded": {"alpha": 0.5, "on": "scenes"}}
     with pytest.raises(TypeError, match="typo"):
         RunRecord(**facts(), results=[], typo=1)
 

@@ -6,5 +6,5 @@ import pytest
 
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
-    """What is made under it is made anew."""
+    """An empty cache of datasets: everything under it is built again."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")

@@ -46,6 +46,6 @@ def drawn_negatives():
 
 
 def same_looks(scene):
-    """What a scene shows, whatever the order of its things, jitter, specks and noise."""
+    """The content of a scene, regardless of the order of its things, jitter, specks and noise."""
     things = {(thing.shape, thing.color, thing.size, thing.texture, frozenset(thing.cells)) for thing in scene.things}
     return scene.background, frozenset(things)

@@ -80,7 +80,7 @@ def is_true(caption, scene):
         return False
     return any(
         all(mention.fits(thing) for mention, thing in zip(reading.mentions, things, strict=True))
-        and all(_linked(link, things[0], thing) for link, thing in zip(reading.links, things[1:], strict=True))
+        and all(_is_linked(link, things[0], thing) for link, thing in zip(reading.links, things[1:], strict=True))
         and _is_at(reading.place, things[0])
         for things in permutations(scene.things, len(reading.mentions))
     )
@@ -97,7 +97,7 @@ def read(caption):
         colors = [word for word in content.split() if word in COLORS]
         mentions = tuple(Mention(None, frozenset({color}), frozenset(SHAPES), None, None) for color in colors)
         return Reading(mentions, ("and",), match["place"], match["background"])
-    places = [(found.start(), found.end()) for found in _MENTION.finditer(content)]
+    places = [(match.start(), match.end()) for match in _MENTION.finditer(content)]
     between = [content[end + 1 : start - 1] for (_, end), (start, _) in zip(places, places[1:], strict=False)]
     assert places and places[0][0] == 0 and places[-1][1] == len(content), f"not in the grammar: {caption!r}"
     for position, link in enumerate(between):
@@ -133,7 +133,7 @@ def _is_at(place, thing):
     return thing.count == 1 and place.split()[2:] == (expected or ["middle"])
 
 
-def _linked(link, first, other):
+def _is_linked(link, first, other):
     if link in ("and", "with"):
         return True
     if first.count > 1 or other.count > 1:

@@ -150,7 +150,7 @@ def test_paraphrases_are_true_and_worded_differently():
 
 
 def content(text):
-    """What is said, whatever the order and the words."""
+    """The statements of a caption, regardless of order and words."""
     reading = read(text)
     return frozenset(reading.mentions), bool(reading.place), reading.background
 

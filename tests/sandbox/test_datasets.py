@@ -251,9 +251,9 @@ def test_retrieval_captions_name_different_things():
 
 def test_default_weights_are_of_kinds_that_change_and_do_not_add():
     attributes = ("replace_size", "replace_texture", "replace_count")
-    found = {row["negative_kinds"][0] for row in training_rows()}
-    assert found <= {"replace_att" if kind in attributes else kind for kind in KIND_WEIGHTS}
-    assert set(KIND_WEIGHTS) <= set(KINDS) - set(ADDING) and len(found) > 3
+    kinds = {row["negative_kinds"][0] for row in training_rows()}
+    assert kinds <= {"replace_att" if kind in attributes else kind for kind in KIND_WEIGHTS}
+    assert set(KIND_WEIGHTS) <= set(KINDS) - set(ADDING) and len(kinds) > 3
 
 
 def test_kind_weights_choose_the_kinds():

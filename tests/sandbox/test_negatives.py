@@ -129,8 +129,8 @@ def test_labels():
         labels.setdefault(negative.kind, set()).add((negative.column_kind, negative.category))
         assert negative.drawability == DRAWABILITY[negative.keyword]
         assert 1 <= negative.drawability <= 5
-    assert all(len(found) == 1 for found in labels.values())
-    by_kind = {kind: found.pop() for kind, found in labels.items()}
+    assert all(len(label_set) == 1 for label_set in labels.values())
+    by_kind = {kind: label_set.pop() for kind, label_set in labels.items()}
     assert {kind: category for kind, (_, category) in by_kind.items()} == {
         "swap_att": "attribute",
         "swap_obj": "relation",

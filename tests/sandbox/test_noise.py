@@ -45,9 +45,9 @@ def spoiled_tuples(noise, times=1):
     return [add_noise(generator, row, noise) for _ in range(times) for row in drawn_tuples()]
 
 
-def is_likely(found, rate):
+def is_likely(failures, rate):
     """Whether so many of these outcomes are no surprise: within four standard deviations."""
-    return abs(np.mean(found) - rate) <= 4 * np.sqrt(rate * (1 - rate) / len(found))
+    return abs(np.mean(failures) - rate) <= 4 * np.sqrt(rate * (1 - rate) / len(failures))
 
 
 @pytest.mark.parametrize("name", ["edit", "caption", "false_negative"])
@@ -76,9 +76,9 @@ def test_edits_fail_as_often_as_their_words_ask(rate):
         return row.negatives[0].drawability
 
     groups = groupby(sorted(spoiled_tuples(noise, times=3), key=drawability), drawability)
-    found = {rating: [bool(row.noise) for row in rows] for rating, rows in groups}
-    assert len(found) > 3
-    for rating, failed in found.items():
+    failures = {rating: [bool(row.noise) for row in rows] for rating, rows in groups}
+    assert len(failures) > 3
+    for rating, failed in failures.items():
         assert is_likely(failed, noise.edit_probability(rating)), rating
 
 
@@ -97,11 +97,11 @@ def test_a_true_negative_has_no_failed_edit():
 
 @pytest.mark.parametrize("knob", KNOBS)
 def test_other_rows_are_those_of_the_clean_set(knob):
-    expected, found = clean(), raw(noisy(knob))
-    kept = [i for i, noise in enumerate(found["noise"]) if not noise]
+    expected, actual = clean(), raw(noisy(knob))
+    kept = [i for i, noise in enumerate(actual["noise"]) if not noise]
     assert 0 < len(kept) < ROWS and not any(expected["noise"])
     for name in expected:
-        assert [found[name][i] for i in kept] == [expected[name][i] for i in kept], name
+        assert [actual[name][i] for i in kept] == [expected[name][i] for i in kept], name
 
 
 @pytest.mark.parametrize("knob", KNOBS)
@@ -111,11 +111,11 @@ def test_noise_spoils_what_it_names_and_nothing_else(knob):
         "caption_noise": {"caption", "concepts", "concept_spans", "generalized_caption"},
         "false_negatives": {"negative_captions", "negative_image", "mask"},
     }[knob]
-    expected, found = clean(), raw(noisy(knob))
-    wrong = [i for i, noise in enumerate(found["noise"]) if noise == [KNOBS[knob]]]
-    assert [i for i, noise in enumerate(found["noise"]) if noise] == wrong
-    assert all(found["image_id"][i] == expected["image_id"][i] for i in wrong)
-    changed = {name for name in expected for i in wrong if found[name][i] != expected[name][i]}
+    expected, actual = clean(), raw(noisy(knob))
+    wrong = [i for i, noise in enumerate(actual["noise"]) if noise == [KNOBS[knob]]]
+    assert [i for i, noise in enumerate(actual["noise"]) if noise] == wrong
+    assert all(actual["image_id"][i] == expected["image_id"][i] for i in wrong)
+    changed = {name for name in expected for i in wrong if actual[name][i] != expected[name][i]}
     assert changed - {"noise"} <= spoiled and min(spoiled) in changed
 
 

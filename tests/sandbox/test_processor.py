@@ -95,9 +95,9 @@ def test_round_trip(processor, rows, tmp_path, cls):
     processor.save_pretrained(tmp_path)
     loaded = cls.from_pretrained(tmp_path)
     arguments = {"text": rows["caption"], "images": rows["image"], "padding": True, "return_tensors": "pt"}
-    expected, found = processor(**arguments), loaded(**arguments)
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(expected[key], found[key]) for key in expected)
+    expected, actual = processor(**arguments), loaded(**arguments)
+    assert expected.keys() == actual.keys()
+    assert all(torch.equal(expected[key], actual[key]) for key in expected)
     assert isinstance(loaded, CLIPProcessor)
     assert loaded.tokenizer.model_max_length == processor.tokenizer.model_max_length
     assert loaded.tokenizer.get_vocab() == processor.tokenizer.get_vocab()

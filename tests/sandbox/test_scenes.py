@@ -28,7 +28,7 @@ from .drawn import LAYOUTS, draw_scenes, same_looks
 from .eyes import differing_cells, see
 
 
-def in_line(first, other):
+def are_in_line(first, other):
     return (first.cell[0] == other.cell[0]) != (first.cell[1] == other.cell[1])
 
 
@@ -41,9 +41,9 @@ def test_things_are_distinct_and_the_first_two_are_in_line():
         cells = [cell for t in things for cell in t.cells] + list(scene.specks)
         for values in ([t.shape for t in things], [t.color for t in things], cells):
             assert len(set(values)) == len(values)
-        assert len(things) == 1 or in_line(*things[:2])
+        assert len(things) == 1 or are_in_line(*things[:2])
         if layout.get("corner"):
-            assert in_line(things[0], things[2])
+            assert are_in_line(things[0], things[2])
             assert (things[0].cell[0] == things[1].cell[0]) != (things[0].cell[0] == things[2].cell[0])
 
 

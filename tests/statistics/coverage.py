@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hfcomp.statistics import ImageBootstrap
 
 TAKEN = (0.9, 0.7, 0.5, 0.5, 0.4, 0.3, 0.3)
-"""How many of the images each subset has."""
+"""Share of the images in each subset."""
 SPREAD = (-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3)
 """How much easier each subset is, in standard deviations."""
 OF_IMAGE, OF_IMAGE_IN_SUBSET, OF_MODEL_ON_IMAGE, OF_ITEM, OF_MODEL_ON_ITEM = 0.6, 0.2, 0.3, 0.5, 0.4
@@ -50,7 +50,7 @@ class Coverage:
     independent: float
 
 
-def simulated(images: int, accuracy: float, *, sets: int, seed: int = 0, resamples: int = 2000) -> Iterator[Coverage]:
+def simulate(images: int, accuracy: float, *, sets: int, seed: int = 0, resamples: int = 2000) -> Iterator[Coverage]:
     """Coverage of the average of a model, and of the difference of two.
 
     Args:
@@ -61,18 +61,18 @@ def simulated(images: int, accuracy: float, *, sets: int, seed: int = 0, resampl
         resamples: of a bootstrap.
     """
     generator = np.random.default_rng([seed, images, round(1000 * accuracy)])
-    found: dict[str, list[tuple[Bounds, Bounds, float]]] = {"average": [], "difference": []}
+    intervals: dict[str, list[tuple[Bounds, Bounds, float]]] = {"average": [], "difference": []}
     for _ in range(sets // SETS_OF_A_DESIGN):
         models, truths = _set(generator, images, accuracy)
         bootstrap = ImageBootstrap(np.concatenate([names for _, names in models[0]]), resamples=resamples)
-        pairs = [(other - one, names) for (one, names), (other, _) in zip(*models, strict=True)]
+        pairs = [(second - first, names) for (first, names), (second, _) in zip(*models, strict=True)]
         gain = bootstrap.macro_difference(pairs)
         alone = bootstrap.macro_interval(models[0]), _apart(bootstrap.interval, models[0])
         both = (gain["low"], gain["high"]), _apart(partial(bootstrap.interval, difference=True), pairs)
-        found["average"].append((*alone, truths[0]))
-        found["difference"].append((*both, truths[1] - truths[0]))
-    for designs in found.values():
-        held_by = ([_holds(one[way], one[2]) for one in designs] for way in (0, 1))
+        intervals["average"].append((*alone, truths[0]))
+        intervals["difference"].append((*both, truths[1] - truths[0]))
+    for designs in intervals.values():
+        held_by = ([_holds(design[way], design[2]) for design in designs] for way in (0, 1))
         yield Coverage(*(float(np.mean(sets_held)) for sets_held in held_by))
 
 
@@ -83,7 +83,7 @@ def _holds(bounds: Bounds, truth: float) -> NDArray[np.bool_]:
 def _set(generator: np.random.Generator, images: int, accuracy: float) -> tuple[list[Subsets], list[float]]:
     """Two models' subsets, values `[n, SETS_OF_A_DESIGN]`, and their true averages."""
     normal, spread = NormalDist(), TOTAL**0.5
-    means = [spread * normal.inv_cdf(one) for one in (accuracy, accuracy + GAIN[accuracy])]
+    means = [spread * normal.inv_cdf(share) for share in (accuracy, accuracy + GAIN[accuracy])]
     columns = (SETS_OF_A_DESIGN,)
 
     def draw(variance: float, *size: int) -> NDArray[np.float64]:
@@ -98,7 +98,7 @@ def _set(generator: np.random.Generator, images: int, accuracy: float) -> tuple[
         for index, mean in enumerate(means):
             latent = mean + easier * spread + shared + own[index, chosen[place]] + draw(OF_MODEL_ON_ITEM, len(place))
             models[index].append(((latent > 0).astype(float), chosen[place]))
-    return models, [float(np.mean([normal.cdf(mean / spread + one) for one in SPREAD])) for mean in means]
+    return models, [float(np.mean([normal.cdf(mean / spread + offset) for offset in SPREAD])) for mean in means]
 
 
 def _apart(interval: Callable[..., Bounds], subsets: Subsets) -> Bounds:
@@ -115,8 +115,12 @@ def main(sets: int) -> None:
     print(f"| images | accuracy | {' | '.join(names)} |\n|---|---|---|---|---|---|")
     for images in IMAGES:
         for accuracy in ACCURACIES:
-            found = [share for one in simulated(images, accuracy, sets=sets) for share in (one.independent, one.joint)]
-            cells = [f"{100 * share:.1f} %" for share in found]
+            shares = [
+                share
+                for coverage in simulate(images, accuracy, sets=sets)
+                for share in (coverage.independent, coverage.joint)
+            ]
+            cells = [f"{100 * share:.1f} %" for share in shares]
             print(f"| {images:,} | {100 * accuracy:.0f} % | {' | '.join(cells)} |", flush=True)
 
 

@@ -42,7 +42,7 @@ class Studies:
     width: float
 
 
-def simulated(seeds: int, points: float, *, studies: int, gain: float = 0.0, resamples: int = 1000) -> Studies:
+def simulate(seeds: int, points: float, *, studies: int, gain: float = 0.0, resamples: int = 1000) -> Studies:
     """Coverage and rejections of `difference_over_seeds`.
 
     Args:
@@ -57,7 +57,7 @@ def simulated(seeds: int, points: float, *, studies: int, gain: float = 0.0, res
     bootstrap = ImageBootstrap(names, resamples=resamples)
     total = (OF_IMAGE + OF_VARIANT_ON_IMAGE + OF_ITEM + (points / POINT) ** 2) ** 0.5
     truth = NormalDist().cdf(gain / total) - 0.5
-    found = []
+    intervals = []
     for _ in range(studies):
         image = OF_IMAGE**0.5 * generator.standard_normal(IMAGES)
         right = []
@@ -67,20 +67,22 @@ def simulated(seeds: int, points: float, *, studies: int, gain: float = 0.0, res
             items = OF_ITEM**0.5 * generator.standard_normal((seeds, len(names)))
             right.append(mean + own[names] + of_seed + items > 0)
         differences = right[0].astype(float) - right[1]
-        found.append(difference_over_seeds(bootstrap, [[one] for one in differences], [names]))
-    value, low, high, p = (np.array([one[key] for one in found]) for key in ("value", "low", "high", "p"))
+        intervals.append(difference_over_seeds(bootstrap, [[difference] for difference in differences], [names]))
+    value, low, high, p = (
+        np.array([interval[key] for interval in intervals]) for key in ("value", "low", "high", "p")
+    )
     width = np.mean(high - low) / (2 * NormalDist().inv_cdf(0.975) * np.std(value))
     return Studies(float(np.mean((low <= truth) & (truth <= high))), float(np.mean(p < 0.05)), float(width))
 
 
 def main(studies: int) -> None:
     """Prints the table of docs/statistics.md."""
-    print("| seeds | a seed's effect | coverage | false alarms | width |\n|---|---|---|---|---|")
+    print("| seeds | seed effect | coverage | false alarms | width |\n|---|---|---|---|---|")
     for seeds in SEEDS:
         for points in SEED_POINTS:
-            found = simulated(seeds, points, studies=studies)
-            cells = f"{100 * found.coverage:.1f}% | {100 * found.alarms:.1f}% | {found.width:.2f}"
-            print(f"| {seeds} | {points:g} points | {cells} |", flush=True)
+            summary = simulate(seeds, points, studies=studies)
+            cells = f"{100 * summary.coverage:.1f}% | {100 * summary.alarms:.1f}% | {summary.width:.2f}"
+            print(f"| {seeds} | {points:g} point{'s' * (points != 1)} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def outcomes(generator, names, *, share, correlation, sets):
     return (generator.random((len(names), sets)) < rates[names]).astype(float)
 
 
-def clustered(generator, *, images, **facts):
+def cluster_outcomes(generator, *, images, **facts):
     names = image_ids(generator, images)
     return names, outcomes(generator, names, **facts)
 
@@ -45,7 +45,7 @@ def coverage(bounds, truth):
 )
 def test_the_interval_covers_the_truth_as_often_as_it_says(images, share, correlation):
     generator = np.random.default_rng(0)
-    names, values = clustered(generator, images=images, share=share, correlation=correlation, sets=1000)
+    names, values = cluster_outcomes(generator, images=images, share=share, correlation=correlation, sets=1000)
     covered = coverage(ImageBootstrap(names, resamples=1000).interval(values, names), share)
     assert 0.93 <= covered <= 0.97
     items = np.arange(len(names))  # items drawn as if each had its own image
@@ -53,7 +53,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(images, share, correl
 
 
 def test_percentiles_of_the_drawn_means_would_cover_too_seldom():
-    names, values = clustered(np.random.default_rng(1), images=60, share=0.95, correlation=0.6, sets=1000)
+    names, values = cluster_outcomes(np.random.default_rng(1), images=60, share=0.95, correlation=0.6, sets=1000)
     sums = np.stack([np.bincount(names, column) for column in values.T], axis=1)
     draws = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), size=1000).astype(float)
     means = draws @ sums / (draws @ np.bincount(names))[:, None]
@@ -115,18 +115,18 @@ def test_a_weighted_mean_of_subsets_that_share_images_is_covered():
 def test_a_weight_of_two_is_a_subset_named_twice():
     generator = np.random.default_rng(12)
     names = [generator.integers(0, 50, size=size) for size in (80, 30)]
-    one, other = ((generator.random(len(own)) < 0.7, own) for own in names)
+    first, second = ((generator.random(len(own)) < 0.7, own) for own in names)
     bootstrap = ImageBootstrap(np.arange(50))
-    twice = bootstrap.macro_interval([one, one, other])
-    np.testing.assert_allclose(bootstrap.macro_interval([one, other], weights=[2, 1]), twice)
-    np.testing.assert_allclose(bootstrap.macro_interval([one, other], weights=[1, 0.5]), twice)
-    one, other = ((2.0 * values - 1, own) for values, own in (one, other))
+    twice = bootstrap.macro_interval([first, first, second])
+    np.testing.assert_allclose(bootstrap.macro_interval([first, second], weights=[2, 1]), twice)
+    np.testing.assert_allclose(bootstrap.macro_interval([first, second], weights=[1, 0.5]), twice)
+    first, second = ((2.0 * values - 1, own) for values, own in (first, second))
     for test in (macro_sign_flip_test, macro_smallest_difference):
-        assert test([one, other], [2, 1]) == pytest.approx(test([one, one, other]))
+        assert test([first, second], [2, 1]) == pytest.approx(test([first, first, second]))
 
 
 def test_a_mean_of_one_subset_is_tested_as_its_items_are():
-    names, values = clustered(np.random.default_rng(13), images=40, share=0.6, correlation=0.5, sets=2)
+    names, values = cluster_outcomes(np.random.default_rng(13), images=40, share=0.6, correlation=0.5, sets=2)
     values -= 0.5
     np.testing.assert_allclose(macro_sign_flip_test([(values, names)]), sign_flip_test(values, names))
     np.testing.assert_allclose(macro_smallest_difference([(values, names)]), smallest_difference(values, names))
@@ -138,8 +138,8 @@ def test_the_level_of_a_weighted_mean_holds():
     subsets = []
     for size in (40, 60):
         names = np.repeat(generator.choice(60, size=size, replace=False), generator.integers(1, 6, size=size))
-        one, other = (generator.random((len(names), 800)) < own[names] for own in rates)
-        subsets.append((one.astype(float) - other, names))
+        first, second = (generator.random((len(names), 800)) < own[names] for own in rates)
+        subsets.append((first.astype(float) - second, names))
     p = macro_sign_flip_test(subsets, [0.8, 0.2], permutations=1000)
     assert 0.03 <= np.mean(p < 0.05) <= 0.07
 
@@ -156,14 +156,14 @@ def test_weights_that_do_not_fit_are_refused():
     bootstrap = ImageBootstrap(["a", "b"])
     with pytest.raises(ValueError, match="found 1, expected .*2"):
         bootstrap.macro_interval(subsets, weights=[1])
-    with pytest.raises(ValueError, match=r"found \[1.0, 0.0\], expected numbers above 0"):
+    with pytest.raises(ValueError, match=r"found \[1.0, 0.0\].*above 0"):
         macro_smallest_difference(subsets, [1, 0])
-    with pytest.raises(ValueError, match="found one without items"):
+    with pytest.raises(ValueError, match="without items"):
         macro_sign_flip_test([*subsets, ([], [])])
 
 
 def test_models_that_share_draws_get_the_intervals_that_each_gets_alone():
-    names, values = clustered(np.random.default_rng(5), images=40, share=0.7, correlation=0.5, sets=3)
+    names, values = cluster_outcomes(np.random.default_rng(5), images=40, share=0.7, correlation=0.5, sets=3)
     bootstrap = ImageBootstrap(names)
     together = bootstrap.interval(values, names)
     alone = [bootstrap.interval(values[:, index], names) for index in range(3)]
@@ -246,15 +246,15 @@ def test_errors_name_what_was_found():
         bootstrap.interval([1.0, np.nan], ["a", "b"])
     with pytest.raises(ValueError, match="2 items but 1 images"):
         bootstrap.interval([1.0, 0.0], ["a"])
-    with pytest.raises(ValueError, match="found 'c', which is not one of the 2 images"):
+    with pytest.raises(ValueError, match="found 'c',.* 2 images"):
         bootstrap.interval([1.0, 0.0], ["a", "c"])
-    with pytest.raises(ValueError, match="item 0: found -1, expected 0 to 1"):
+    with pytest.raises(ValueError, match="item 0: found -1,.* 0 to 1"):
         bootstrap.interval([-1.0, 0.0], ["a", "b"])
     with pytest.raises(ValueError, match="images, item 1: found no image id"):
         ImageBootstrap(["a", None])
     with pytest.raises(ValueError, match="difference, item 0: found inf"):
         sign_flip_test([np.inf, 0.0], ["a", "b"])
-    with pytest.raises(ValueError, match="difference: found 1 items but 2 images"):
+    with pytest.raises(ValueError, match="difference: .*1 items .*2 images"):
         smallest_difference([1.0], ["a", "b"])
 
 
@@ -286,13 +286,13 @@ def test_random_signs_agree_with_the_binomial_and_never_give_zero():
 def test_the_level_holds_for_clustered_items_and_a_difference_is_found():
     generator = np.random.default_rng(8)
     names = image_ids(generator, 80)
-    one, other = (outcomes(generator, names, share=0.5, correlation=0.6, sets=1000) for _ in range(2))
-    p = sign_flip_test(one - other, names, permutations=1000)
+    first, second = (outcomes(generator, names, share=0.5, correlation=0.6, sets=1000) for _ in range(2))
+    p = sign_flip_test(first - second, names, permutations=1000)
     assert 0.03 <= np.mean(p < 0.05) <= 0.07
-    apart = sign_flip_test(one - other, np.arange(len(names)), permutations=1000)
+    apart = sign_flip_test(first - second, np.arange(len(names)), permutations=1000)
     assert np.mean(apart < 0.05) > 0.15
     better = outcomes(generator, names, share=0.75, correlation=0.6, sets=1000)
-    assert np.mean(sign_flip_test(better - other, names, permutations=1000) < 0.05) > 0.9
+    assert np.mean(sign_flip_test(better - second, names, permutations=1000) < 0.05) > 0.9
 
 
 @pytest.mark.parametrize("power", [0.5, 0.8])
@@ -302,8 +302,8 @@ def test_the_smallest_difference_is_found_as_often_as_asked(power):
     noise = generator.normal(size=(120, 1500))[names] + 0.5 * generator.normal(size=(len(names), 1500))
     smallest = smallest_difference(noise, names, power=power)
     assert smallest_difference(noise[:, 0], names, power=power) == pytest.approx(smallest[0])
-    found = sign_flip_test(noise + np.median(smallest), names, permutations=1000) < 0.05
-    assert abs(found.mean() - power) < 0.05
+    detections = sign_flip_test(noise + np.median(smallest), names, permutations=1000) < 0.05
+    assert abs(detections.mean() - power) < 0.05
 
 
 def test_the_smallest_difference_is_unknown_without_spread():
@@ -316,19 +316,19 @@ def test_the_smallest_difference_is_known_where_no_item_differs():
     """Equal models on 1,000 images: a difference of 0.8 points would have been found, as where one item differs."""
     single = np.zeros(1000)
     single[0] = 1.0
-    found = smallest_difference(np.stack([np.zeros(1000), single], axis=1), np.arange(1000))
-    assert found[0] == pytest.approx(found[1], rel=1e-6) and 0.007 < found[0] < 0.009
+    smallest = smallest_difference(np.stack([np.zeros(1000), single], axis=1), np.arange(1000))
+    assert smallest[0] == pytest.approx(smallest[1], rel=1e-6) and 0.007 < smallest[0] < 0.009
 
 
 def differences(generator, names, plus, minus, alike, sets):
     """`[items, sets]` of +1 at a rate, -1 at another; of a share of images all items alike."""
 
-    def drawn(size):
+    def draw_values(size):
         chance = generator.random((size, sets))
         return (chance < plus).astype(float) - ((chance >= plus) & (chance < plus + minus))
 
     whole = (generator.random((names.max() + 1, sets)) < alike)[names]
-    return np.where(whole, drawn(names.max() + 1)[names], drawn(len(names)))
+    return np.where(whole, draw_values(names.max() + 1)[names], draw_values(len(names)))
 
 
 @pytest.mark.parametrize(("size", "alike"), [(1, 0.0), (5, 0.5), (5, 1.0)])
@@ -347,8 +347,8 @@ def test_a_difference_of_the_printed_size_is_found_where_few_items_differ_too(di
     seen[np.isin(names, np.unique(names[chosen])[::2])] *= -1
     smallest = smallest_difference(seen, names)
     share = max(np.abs(seen).mean(), smallest)  # of items that differ, if the true difference is that large
-    found = differences(generator, names, (share + smallest) / 2, (share - smallest) / 2, alike, sets=300)
-    assert np.mean(sign_flip_test(found, names, permutations=1000) < 0.05) >= 0.75
+    sample = differences(generator, names, (share + smallest) / 2, (share - smallest) / 2, alike, sets=300)
+    assert np.mean(sign_flip_test(sample, names, permutations=1000) < 0.05) >= 0.75
 
 
 @pytest.mark.parametrize("images", [6, 12, 25, 60])
@@ -356,8 +356,8 @@ def test_few_images_find_large_differences_only(images):
     seen = np.zeros(images)
     seen[0] = 1.0
     smallest = smallest_difference(seen, np.arange(images))
-    found = (np.random.default_rng(images).random((images, 2000)) < smallest).astype(float)
-    assert 0.75 <= np.mean(sign_flip_test(found, np.arange(images), permutations=1000) < 0.05) <= 0.9
+    sample = (np.random.default_rng(images).random((images, 2000)) < smallest).astype(float)
+    assert 0.75 <= np.mean(sign_flip_test(sample, np.arange(images), permutations=1000) < 0.05) <= 0.9
     assert np.isnan(smallest_difference([1.0, 0.0, 0.0, 0.0], np.arange(4)))  # no p of 4 images is below 0.05
 
 
@@ -383,12 +383,12 @@ def test_interval_and_p_never_contradict_each_other():
             values = differences(generator, names, plus, minus, 0.0, sets=20)
             subsets.append((values * (1 if trial % 5 else 0.37), names))
         bootstrap = ImageBootstrap(names, resamples=300)
-        found = bootstrap.macro_difference(subsets)
+        intervals = bootstrap.macro_difference(subsets)
         low, high = bootstrap.macro_interval(subsets, difference=True)
-        excludes = (found["low"] > 0) | (found["high"] < 0)
-        known = ~np.isnan(found["low"])
-        np.testing.assert_array_equal(excludes[known], (found["p"] < 0.05)[known])
-        assert ((found["low"] <= found["value"]) & (found["value"] <= found["high"]))[known].all()
+        excludes = (intervals["low"] > 0) | (intervals["high"] < 0)
+        known = ~np.isnan(intervals["low"])
+        np.testing.assert_array_equal(excludes[known], (intervals["p"] < 0.05)[known])
+        assert ((intervals["low"] <= intervals["value"]) & (intervals["value"] <= intervals["high"]))[known].all()
         assert (differing_images(subsets) <= len(np.unique(names))).all()
         certain += excludes.sum()
         cut += (excludes & (low <= 0) & (high >= 0)).sum()

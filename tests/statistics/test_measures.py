@@ -31,9 +31,9 @@ def test_a_measure_is_a_name_or_all_that_a_pattern_fits():
     items = pd.concat([*levels, outcomes([1, 1], benchmark="other")])
     assert score(items, "levels: *").value == pytest.approx((0.75 + 0) / 2)
     assert score(items, "levels: level 1 caption choice").value == pytest.approx(0.75)
-    found = score(items, "levels: level 1 caption choice")
-    assert 0 <= found.low < 0.75 < found.high <= 1
-    with pytest.raises(ValueError, match="'levels: level 3' is not scored by this evaluation.* Known: other: caption"):
+    estimate = score(items, "levels: level 1 caption choice")
+    assert 0 <= estimate.low < 0.75 < estimate.high <= 1
+    with pytest.raises(ValueError, match="'levels: level 3' .*: other: caption"):
         score(items, "levels: level 3")
 
 
@@ -45,15 +45,15 @@ def test_the_mean_of_the_composition_lines_is_in_no_pattern():
 def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
     names = ("choice", "kendall tau")
     items = pd.concat([outcomes([0, 1], metric=name) for name in names])
-    with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1\)\. Name one"):
+    with pytest.raises(ValueError, match=r"units.*: choice; kendall tau \(-1 to 1\)"):
         primary_measure(items, "drawn: *", {})
     assert primary_measure(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
 
 
-def two_sets(arm: str, one: list[list[float]], two: list[float], images: str = "other") -> pd.DataFrame:
+def two_sets(arm: str, first: list[list[float]], second: list[float], images: str = "other") -> pd.DataFrame:
     """Two subsets of `one`, and `two`, whose images are those of the first subset or others."""
-    tables = [outcomes(values, benchmark="one", subset=name) for name, values in zip("ab", one, strict=True)]
-    last = outcomes(two, benchmark="two")
+    tables = [outcomes(values, benchmark="one", subset=name) for name, values in zip("ab", first, strict=True)]
+    last = outcomes(second, benchmark="two")
     last = last.assign(image_id=tables[0]["image_id"].array if images == "shared" else last["image_id"])
     return pd.concat([*tables, last]).assign(arm=arm)
 
@@ -71,14 +71,14 @@ def test_an_image_of_two_benchmarks_is_drawn_for_both():
     """Where both have the same images and outcomes, their mean is as uncertain as one of them, else less."""
     values = [1.0, 0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1] * 5
     single = Average("mean", ((("one", "a", "caption choice"),), (("two", "all", "caption choice"),)))
-    found = {}
+    widths = {}
     for images in ("shared", "other"):
         items = two_sets("m", [values, [1.0]], values, images)
         mean, line = summarize(items[items["subset"] != "b"], averages={"a paper": [single]}, images="all")[:2]
         assert mean["models"]["m"]["value"] == pytest.approx(line["models"]["m"]["value"])
-        found[images] = [one["models"]["m"]["high"] - one["models"]["m"]["low"] for one in (mean, line)]
-    assert found["shared"][0] == pytest.approx(found["shared"][1])
-    assert found["other"][0] == pytest.approx(found["other"][1] / 2**0.5, rel=0.1)
+        widths[images] = [entry["models"]["m"]["high"] - entry["models"]["m"]["low"] for entry in (mean, line)]
+    assert widths["shared"][0] == pytest.approx(widths["shared"][1])
+    assert widths["other"][0] == pytest.approx(widths["other"][1] / 2**0.5, rel=0.1)
 
 
 def test_a_mean_over_benchmarks_is_a_primary_endpoint_or_says_what_it_lacks():

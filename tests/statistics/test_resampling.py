@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("correlation", [Pearson, Spearman])
 
 
 @pytest.fixture
-def drawn():
+def drawn_columns():
     """Two columns with ties, and how often each item is drawn, twice."""
     generator = np.random.default_rng(0)
     first = np.round(generator.normal(size=150), 1)
@@ -28,8 +28,8 @@ def drawn():
 
 
 @BOTH
-def test_a_weighted_correlation_is_that_of_repeated_items(drawn, correlation):
-    first, second, draws = drawn
+def test_a_weighted_correlation_is_that_of_repeated_items(drawn_columns, correlation):
+    first, second, draws = drawn_columns
     by_scipy = stats.spearmanr if correlation is Spearman else stats.pearsonr
     expected = [by_scipy(np.repeat(first, times), np.repeat(second, times))[0] for times in draws]
     assert correlation(first, second, ITEMS)(draws) == pytest.approx(expected, abs=1e-12)
@@ -37,8 +37,8 @@ def test_a_weighted_correlation_is_that_of_repeated_items(drawn, correlation):
     assert moved == pytest.approx(expected, abs=1e-6), "whatever the unit and the zero"
 
 
-def test_a_weighted_median_is_that_of_repeated_items(drawn):
-    first, _, draws = drawn
+def test_a_weighted_median_is_that_of_repeated_items(drawn_columns):
+    first, _, draws = drawn_columns
     assert Median(first, ITEMS)(draws).tolist() == [np.median(np.repeat(first, times)) for times in draws]
     for number in range(1, 8):
         assert Median(first[:number], ITEMS[:number])(ONCE) == np.median(first[:number])
@@ -46,8 +46,8 @@ def test_a_weighted_median_is_that_of_repeated_items(drawn):
 
 @BOTH
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e8 / 3])
-def test_a_constant_has_no_correlation(drawn, correlation, constant):
-    first = drawn[0]
+def test_a_constant_has_no_correlation(drawn_columns, correlation, constant):
+    first = drawn_columns[0]
     assert np.isnan(correlation(first, np.full(150, constant), ITEMS)(ONCE))
     assert np.isnan(correlation(first, first, ITEMS)(0 * ONCE)) and np.isnan(Median(first, ITEMS)(0 * ONCE))
     assert correlation(1e-9 * first, 2e-9 * first, ITEMS)(ONCE) == pytest.approx(1)
@@ -66,12 +66,12 @@ def test_pairs_of_one_image_are_drawn_together():
         for kind in (Pearson, Spearman)
         for number, (values, images) in {1: ((first, second), np.arange(30)), 20: (many, image)}.items()
     }
-    found = resample(statistics, ImageBootstrap(np.arange(30), resamples=300).draws)
-    np.testing.assert_allclose(found[Pearson, 1].draws, found[Pearson, 20].draws)
-    np.testing.assert_allclose(found[Spearman, 1].draws, found[Spearman, 20].draws, atol=1e-12)
-    bounds = found[Pearson, 1].bounds()
-    assert bounds["low"] < found[Pearson, 1].value < bounds["high"]
-    assert found[Pearson, 1].value == pytest.approx(np.corrcoef(first, second)[0, 1])
+    estimates = resample(statistics, ImageBootstrap(np.arange(30), resamples=300).draws)
+    np.testing.assert_allclose(estimates[Pearson, 1].draws, estimates[Pearson, 20].draws)
+    np.testing.assert_allclose(estimates[Spearman, 1].draws, estimates[Spearman, 20].draws, atol=1e-12)
+    bounds = estimates[Pearson, 1].bounds()
+    assert bounds["low"] < estimates[Pearson, 1].value < bounds["high"]
+    assert estimates[Pearson, 1].value == pytest.approx(np.corrcoef(first, second)[0, 1])
 
 
 def test_what_sets_share_is_paired_and_what_they_do_not_share_is_independent():
@@ -82,10 +82,10 @@ def test_what_sets_share_is_paired_and_what_they_do_not_share_is_independent():
         "shared": Median(values + 1, np.arange(200)),
         "other": Median(values + 1, np.arange(200, 400)),
     }
-    found = resample(statistics, ImageBootstrap(np.arange(400), resamples=400).draws)
-    shared, other = (found[name] - found["first"] for name in ("shared", "other"))
+    estimates = resample(statistics, ImageBootstrap(np.arange(400), resamples=400).draws)
+    shared, other = (estimates[name] - estimates["first"] for name in ("shared", "other"))
     assert np.ptp(shared.draws) == pytest.approx(0, abs=1e-12) and shared.value == pytest.approx(1)
-    assert np.std(other.draws) == pytest.approx(np.sqrt(2) * np.std(found["first"].draws), rel=0.25)
+    assert np.std(other.draws) == pytest.approx(np.sqrt(2) * np.std(estimates["first"].draws), rel=0.25)
 
 
 def test_kappa_of_draws_is_that_of_the_repeated_items():
@@ -93,7 +93,9 @@ def test_kappa_of_draws_is_that_of_the_repeated_items():
     first, second = generator.integers(0, 3, size=(2, 30))
     draws = generator.multinomial(15, np.full(15, 1 / 15), size=20).astype(np.uint8)
     images = np.arange(30) // 2
-    expected = [cohen_kappa_score(*(np.repeat(one, times[images]) for one in (first, second))) for times in draws]
+    expected = [
+        cohen_kappa_score(*(np.repeat(ratings, times[images]) for ratings in (first, second))) for times in draws
+    ]
     np.testing.assert_allclose(Kappa(first, second, images, 3)(draws), expected, atol=1e-12)
     alone = np.zeros((1, 30), dtype=np.uint8)
     alone[0, int(np.flatnonzero(first == second)[0])] = 30

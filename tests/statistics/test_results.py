@@ -68,9 +68,9 @@ def test_a_line_holds_each_model_and_its_paired_differences(items):
     }
     gain = values["method"] - values["plain"]
     low, high = bootstrap.interval(gain, images, difference=True)
-    found = first["differences"]["method"]["plain"]
-    assert found["p"] <= found.pop("q") <= 1
-    assert found == pytest.approx(
+    difference = first["differences"]["method"]["plain"]
+    assert difference["p"] <= difference.pop("q") <= 1
+    assert difference == pytest.approx(
         {
             "value": gain.mean(),
             "low": low,
@@ -105,20 +105,24 @@ def test_chosen_subjects_and_values_that_are_no_shares(items):
 
 
 def test_models_whose_items_differ_are_refused_by_name(items):
-    def refused(table, match, models=MODELS, references=()):
+    def assert_refused(table, match, models=MODELS, references=()):
         with pytest.raises(ValueError, match=match):
             summarize(table, models=models, references=list(references))
 
     method = (items["arm"] == "method") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
     base = (items["arm"] == "base") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
-    refused(items[~method], "item 'swap/7' .*'base' .*'method'")
-    refused(items[~base], "item 'swap/7' .*'plain' .*'base' \\(1 ")
-    refused(pd.concat([items, items[method]]), "sugar / swap / choice: item 'swap/7' of model 'method' is duplicated")
-    refused(items.assign(image_id=items["image_id"].mask(method, "photo 9")), "'swap/7' has .*image for 'method'")
-    refused(items.assign(value=items["value"].mask(method)), "'swap/7' of model 'method' has no finite value")
-    refused(items, "'other' has no items", models=["base", "other"])
-    refused(items, "references: 'other' is not one of the models", references=["other"])
-    refused(items.drop(columns="aspect"), r"\['aspect'\] are missing")
+    assert_refused(items[~method], "item 'swap/7' .*'base' .*'method'")
+    assert_refused(items[~base], "item 'swap/7' .*'plain' .*'base' \\(1 ")
+    assert_refused(
+        pd.concat([items, items[method]]), "sugar / swap / choice: item 'swap/7' of model 'method' is duplicated"
+    )
+    assert_refused(
+        items.assign(image_id=items["image_id"].mask(method, "photo 9")), "'swap/7' has .*image for 'method'"
+    )
+    assert_refused(items.assign(value=items["value"].mask(method)), "'swap/7' of model 'method' has no finite value")
+    assert_refused(items, "'other' has no items", models=["base", "other"])
+    assert_refused(items, "references: 'other' is not one of the models", references=["other"])
+    assert_refused(items.drop(columns="aspect"), r"\['aspect'\] are missing")
 
 
 def test_results_are_json_that_any_reader_parses(tmp_path):

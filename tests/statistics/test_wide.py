@@ -19,13 +19,14 @@ def values():
 def tables(images=None, seed=0, **columns):
     """Tables with one column, whose items are images of their own unless `images` names them."""
     named = {
-        name: [f"image {one}" for one in (images or {}).get(name, range(len(own)))] for name, own in columns.items()
+        name: [f"image {image}" for image in (images or {}).get(name, range(len(own)))]
+        for name, own in columns.items()
     }
     return WideTables({name: {"x": np.asarray(own, dtype=float)} for name, own in columns.items()}, named, seed=seed)
 
 
-def difference(found):
-    (only,) = found.differences(["x"])["x"]
+def difference(wide_table):
+    (only,) = wide_table.differences(["x"])["x"]
     return only
 
 
@@ -37,17 +38,17 @@ def test_pairing_is_a_quicker_way_to_the_same_interval(values):
     both = tables({"a": images, "b": images[order]}, a=values, b=others)
     halves = [(values, both.images["a"]), (-others, both.images["b"])]
     low, high = both.bootstrap.macro_interval(halves, bounds=None, difference=True)
-    found = difference(both)
-    assert [found["low"], found["high"]] == pytest.approx([2 * low, 2 * high])
+    estimate = difference(both)
+    assert [estimate["low"], estimate["high"]] == pytest.approx([2 * low, 2 * high])
 
 
 def test_of_other_images_the_difference_is_unsure(values):
     """The interval is that of two independent means."""
-    found = difference(tables({"b": range(NUMBER, 2 * NUMBER)}, a=values, b=values - 0.25))
+    estimate = difference(tables({"b": range(NUMBER, 2 * NUMBER)}, a=values, b=values - 0.25))
     half = 1.96 * np.sqrt(2 * values.var(ddof=1) / NUMBER)
-    assert found["shared_images"] == 0 and found["value"] == pytest.approx(0.25)
-    assert found["high"] - found["value"] == pytest.approx(half, rel=0.15)
-    assert found["high"] - found["value"] == pytest.approx(found["value"] - found["low"])
+    assert estimate["shared_images"] == 0 and estimate["value"] == pytest.approx(0.25)
+    assert estimate["high"] - estimate["value"] == pytest.approx(half, rel=0.15)
+    assert estimate["high"] - estimate["value"] == pytest.approx(estimate["value"] - estimate["low"])
 
 
 @pytest.mark.slow
@@ -60,17 +61,17 @@ def test_intervals_of_differences_cover():
         drawn = {
             name: np.r_[shared + 0.5 * generator.normal(size=20), generator.normal(size=20)] for name in ("a", "b")
         }
-        found = difference(tables(images, seed=seed, **drawn))
-        held += found["low"] <= 0 <= found["high"]
+        estimate = difference(tables(images, seed=seed, **drawn))
+        held += estimate["low"] <= 0 <= estimate["high"]
     assert 180 <= held <= 198
 
 
 def test_columns_that_other_items_have_are_means_of_these(values):
     some = np.where(np.arange(NUMBER) % 4 == 0, np.nan, values)
     both = WideTables({"a": {"x": values, "y": some}, "b": {"x": values}}, dict.fromkeys("ab", range(NUMBER)))
-    found = both.means({"x": None, "y": (1.0, 5.0)})
-    assert found["a", "y"]["value"] == np.nanmean(some) and found["a", "y"]["items"] == 60
-    assert found["a", "x"] == found["b", "x"] and ("b", "y") not in found
+    means = both.means({"x": None, "y": (1.0, 5.0)})
+    assert means["a", "y"]["value"] == np.nanmean(some) and means["a", "y"]["items"] == 60
+    assert means["a", "x"] == means["b", "x"] and ("b", "y") not in means
     assert both.differences(["y"]) == {} and difference(both)["value"] == 0
     half = both.mean("a", "y", np.arange(NUMBER) < 40)
     assert (half["items"], half["value"]) == (30, np.nanmean(some[:40]))
@@ -80,6 +81,6 @@ def test_columns_that_other_items_have_are_means_of_these(values):
 
 def test_statistics_see_the_draws_of_all_tables(values):
     both = tables({"b": range(NUMBER, 2 * NUMBER)}, a=values, b=values)
-    found = both.resample({name: Median(values, both.images[name]) for name in ("a", "b")})
-    assert found["a"].value == found["b"].value == np.median(values)
-    assert (found["a"] - found["b"]).bounds()["low"] < 0 < (found["a"] - found["b"]).bounds()["high"]
+    medians = both.resample({name: Median(values, both.images[name]) for name in ("a", "b")})
+    assert medians["a"].value == medians["b"].value == np.median(values)
+    assert (medians["a"] - medians["b"]).bounds()["low"] < 0 < (medians["a"] - medians["b"]).bounds()["high"]

@@ -64,7 +64,7 @@ def floors() -> dict[str, int]:
 def is_above(file: str, other: str) -> bool:
     """Whether a file is on a higher floor than another one, by the contract of the innermost folder with both."""
     depth = len(Path(commonpath([file, other])).parts) + 1
-    high, low = (floors().get(".".join(Path(one).with_suffix("").parts[:depth])) for one in (file, other))
+    high, low = (floors().get(".".join(Path(path).with_suffix("").parts[:depth])) for path in (file, other))
     return None not in (high, low) and high > low
 
 

@@ -15,28 +15,28 @@ from tests.structure.import_graph import ROOT
 # change that raises one says by how much and for what.
 BUDGET = {
     ".": 2_713,
-    "analysis": 6_743,  # target: 5,200
-    "annotate": 4_422,  # target: 3,000
-    "cli": 1_498,
-    "convert": 1_560,  # target: 1,400
-    "data": 10_825,
+    "analysis": 6_801,  # target: 5,200
+    "annotate": 4_441,  # target: 3,000
+    "cli": 1_507,
+    "convert": 1_566,  # target: 1,400
+    "data": 10_865,
     "distributed": 358,
-    "evaluation": 13_070,  # target: 10,500
-    "experiments": 5_669,
-    "factory": 11_145,  # target: 8,500
-    "hub": 1_023,
+    "evaluation": 13_102,  # target: 10,500
+    "experiments": 5_698,
+    "factory": 11_190,  # target: 8,500
+    "hub": 1_029,
     "losses": 4_416,
-    "merging": 634,
-    "metrics": 1_560,
+    "merging": 635,
+    "metrics": 1_559,
     "modeling": 1_480,
-    "negatives": 3_295,
-    "parsing": 2_635,
-    "reporting": 3_159,
+    "negatives": 3_297,
+    "parsing": 2_636,
+    "reporting": 3_165,
     "sandbox": 2_140,
     "statistics": 2_641,
-    "trainers": 6_713,
-    "core": 63_829,  # all but RINGS; target: under 51,000
-    "all": 87_699,  # target: under 69,000
+    "trainers": 6_736,
+    "core": 63_977,  # all but RINGS; target: under 51,000
+    "all": 87_975,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
@@ -48,10 +48,10 @@ def count_lines() -> dict[str, Counter[str]]:
     """Returns the numbers of `lines`, `comments` and lines of `code` of every package, the core and all."""
     counts: dict[str, Counter[str]] = {}
     for path in (ROOT / "hfcomp").rglob("*.py"):
-        place, found = path.relative_to(ROOT / "hfcomp"), count_text(path.read_text(encoding="utf-8"))
+        place, tally = path.relative_to(ROOT / "hfcomp"), count_text(path.read_text(encoding="utf-8"))
         in_ring = any(place.is_relative_to(ring) for ring in RINGS)
         for name in (place.parts[0] if len(place.parts) > 1 else ".", "all", *([] if in_ring else ["core"])):
-            counts.setdefault(name, Counter()).update(found)
+            counts.setdefault(name, Counter()).update(tally)
     return counts
 
 
@@ -66,15 +66,15 @@ def count_text(text: str) -> dict[str, int]:
 
 
 def test_every_package_keeps_its_budget():
-    lines = {name: found["lines"] for name, found in count_lines().items()}
+    lines = {name: tally["lines"] for name, tally in count_lines().items()}
     assert lines.keys() == BUDGET.keys(), "a package is new or gone: move its lines in the budget"
     over = {name: (lines[name], limit) for name, limit in BUDGET.items() if lines[name] > limit}
     assert not over, f"lines and limits: {over}. Shorten, or raise a limit and say for what."
 
 
 def test_comments_do_not_get_fewer():
-    found = count_lines()["all"]
-    assert 100 * found["comments"] / found["code"] >= COMMENTS
+    tally = count_lines()["all"]
+    assert 100 * tally["comments"] / tally["code"] >= COMMENTS
 
 
 def test_comments_and_code_are_told_apart():

@@ -28,7 +28,7 @@ def test_every_kind_of_import_is_an_arrow(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     graph = import_graph(tmp_path)
-    assert {f"{one} -> {other}" for one, other in graph.edges} == {
+    assert {f"{source} -> {target}" for source, target in graph.edges} == {
         "hfcomp/cli/main.py -> hfcomp/data/loading.py",
         "hfcomp/data/loading.py -> hfcomp/data/columns.py",
         "hfcomp/data/columns.py -> hfcomp/data/loading.py",

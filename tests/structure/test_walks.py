@@ -38,9 +38,9 @@ def test_rooms_hold_the_value_and_climbs_lead_upstairs(tmp_path):
     names: dict[str, Any] = {}
     for file, text in FILES.items():
         exec(compile(text, str(tmp_path / "hfcomp" / file), "exec"), names)
-    found = follow(lambda: names["main"](("size", "4711")), "4711", names["use"], tmp_path)
-    assert [room.split()[1] for room in found.rooms] == ["main", "read", "convert", "check", "numbers", "run", "use"]
-    climbs = [tuple(room.split()[1] for room in step) for step in found.climbs]
+    route = follow(lambda: names["main"](("size", "4711")), "4711", names["use"], tmp_path)
+    assert [room.split()[1] for room in route.rooms] == ["main", "read", "convert", "check", "numbers", "run", "use"]
+    climbs = [tuple(room.split()[1] for room in step) for step in route.climbs]
     assert climbs == [("convert", "read"), ("check", "read"), ("read", "main")]
     with pytest.raises(LookupError, match="use was not called with 4712"):
         follow(lambda: names["read"](("size", "4711")), "4712", names["use"], tmp_path)

@@ -49,7 +49,7 @@ class Reached(BaseException):
 
 def is_higher(room: str, other: str) -> bool:
     """Whether the file of a room is on a higher floor than the file of another one."""
-    high, low = (one.partition(":")[0] for one in (room, other))
+    high, low = (step.partition(":")[0] for step in (room, other))
     if high == low or Path(high).parts[:2] != Path(low).parts[:2]:
         return is_above(high, low)
     return nx.has_path(import_graph(), high, low) and not nx.has_path(import_graph(), low, high)
@@ -165,7 +165,7 @@ def walk(name: str) -> Walk:
 if __name__ == "__main__":
     import tests.conftest  # noqa: F401  # caches of its own, no GPU
 
-    for title, found in {name: walk(name) for name in ROUTES}.items():
-        print(f"{title}: {', '.join(f'{number:,} {unit}' for unit, number in found.counts().items())}")
+    for title, route in {name: walk(name) for name in ROUTES}.items():
+        print(f"{title}: {', '.join(f'{number:,} {unit}' for unit, number in route.counts().items())}")
         if "--rooms" in sys.argv:
-            print(*found.rooms, *(" -> ".join(climb) for climb in found.climbs), sep="\n")
+            print(*route.rooms, *(" -> ".join(climb) for climb in route.climbs), sep="\n")

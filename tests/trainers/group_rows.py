@@ -14,7 +14,7 @@ def names(number: int = 21) -> list[str | None]:
     return [*listed, *[None] * (number - len(listed))][:number]
 
 
-def in_groups(rows: Dataset) -> Dataset:
+def add_groups(rows: Dataset) -> Dataset:
     """The rows with `group`, `hard_negative_groups`, and a `generalized_caption` that only the first words of a
     caption make."""
     groups = names(len(rows))

@@ -61,9 +61,9 @@ def weights(trainer: CompositionalTrainer) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
 
 
-def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert one.keys() == other.keys()
-    differ = {name: (one[name] - other[name]).abs().max().item() for name in one}
+def assert_same_weights(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+    assert first.keys() == second.keys()
+    differ = {name: (first[name] - second[name]).abs().max().item() for name in first}
     assert not {name: value for name, value in differ.items() if value != 0}
 
 
@@ -81,13 +81,13 @@ def loss_and_gradients(trainer: CompositionalTrainer, indices: Any) -> tuple[tor
 
 
 def assert_same_gradients(
-    found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], scale: float = tolerances.SCALE
+    actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], scale: float = tolerances.SCALE
 ) -> None:
     """The same but for the order of sums."""
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     allowed = tolerances.gradients(expected, scale)
     for name, gradient in expected.items():
-        difference = (found[name] - gradient).abs().max().item()
+        difference = (actual[name] - gradient).abs().max().item()
         assert difference <= allowed[name], f"{name}: {difference}, allowed {allowed[name]}"
 
 

@@ -36,9 +36,9 @@ def test_it_is_torchs_adam_to_the_last_bit(clip, pairs, tmp_path):
     assert_same_weights(weights(trainer), expected)
     decoupled = build(InfoNCETrainer, clip, pairs, tmp_path, optim="adamw_torch", **SETTINGS)
     decoupled.train()
-    found = weights(decoupled)
+    actual = weights(decoupled)
     # vectors have no decay, so that the first steps of both are the same; matrices differ
-    assert not torch.equal(found["backbone.text_projection.weight"], expected["backbone.text_projection.weight"])
+    assert not torch.equal(actual["backbone.text_projection.weight"], expected["backbone.text_projection.weight"])
     assert not torch.equal(before["backbone.logit_scale"], expected["backbone.logit_scale"])
 
 
@@ -75,8 +75,6 @@ def test_adamw_stays_the_default(clip, pairs, tmp_path):
 
 @pytest.mark.parametrize("optim", ["sgd", "adafactor"])
 def test_another_optimizer_is_refused(optim, tmp_path):
-    message = (
-        f"decoupled_weight_decay=False turns AdamW into Adam, but optim is '{optim}'. Set optim to adamw_torch or"
-    )
+    message = f"decoupled_weight_decay=False .*optim is '{optim}'.*adamw_torch"
     with pytest.raises(ValueError, match=message):
         arguments(InfoNCETrainer, tmp_path, optim=optim, decoupled_weight_decay=False)

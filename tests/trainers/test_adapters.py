@@ -18,7 +18,7 @@ from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.hierarcaps import HierarCapsTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.objectives import BASES, SETTINGS, trainer_class
 from tests.trainers.runs import (
     CHECKPOINTING,
@@ -36,8 +36,8 @@ PREFIX = "backbone.base_model.model."
 
 @pytest.fixture(scope="module")
 def rows(pairs):
-    """What every objective reads."""
-    return in_groups(pairs)
+    """Rows with all columns that objectives read."""
+    return add_groups(pairs)
 
 
 def adapted_modules(trainer) -> dict[str, BaseTunerLayer]:
@@ -45,7 +45,7 @@ def adapted_modules(trainer) -> dict[str, BaseTunerLayer]:
     return {name.removeprefix(PREFIX): module for name, module in modules if isinstance(module, BaseTunerLayer)}
 
 
-def changed(before, after) -> set[str]:
+def changed_names(before, after) -> set[str]:
     return {name.removeprefix(PREFIX) for name in before if not torch.equal(before[name], after[name])}
 
 
@@ -64,7 +64,7 @@ def modules_with_an_effect(trainer) -> set[str]:
         trainer.compute_loss(trainer.model.train(), next(iter(trainer.get_train_dataloader())))
     for hook in hooks:
         hook.remove()
-    found = set()
+    names = set()
     for name, (args, kwargs, output) in calls.items():
         modules[name].enable_adapters(False)
         with torch.no_grad():
@@ -72,8 +72,8 @@ def modules_with_an_effect(trainer) -> set[str]:
         modules[name].enable_adapters(True)
         with_adapter, without = (value[0] if isinstance(value, tuple) else value for value in (output, without))
         if not torch.equal(with_adapter, without):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def test_every_trainer_is_among_the_objectives():
@@ -97,7 +97,7 @@ def test_each_adapted_module_changes_and_nothing_else(name, model, kind, request
     trainer.train()
     own = {name for name in before if ".lora_" in name or name.startswith("objective_state.")}
     scalars = {name for name in SCALARS if name in trainer.required_features}
-    assert changed(before, weights(trainer)) == {name.removeprefix(PREFIX) for name in own} | scalars
+    assert changed_names(before, weights(trainer)) == {name.removeprefix(PREFIX) for name in own} | scalars
 
     modules = adapted_modules(trainer)
     towers = ["text"] if name in ("HierarCapsTrainer", "TextAlignmentTrainer") else ["text", "vision"]
@@ -121,7 +121,7 @@ def test_the_other_families_have_the_same_adapters(model, kind, request, rows, t
     before = weights(trainer)
     trainer.train()
     expected = {name.removeprefix(PREFIX) for name in before if ".lora_" in name} | {"logit_scale"}
-    assert changed(before, weights(trainer)) == expected
+    assert changed_names(before, weights(trainer)) == expected
     assert len(modules_with_an_effect(trainer)) == 24
 
 
@@ -150,7 +150,7 @@ def test_targets_are_what_they_name(model, targets, expected, request, rows, tmp
     assert set(adapted_modules(trainer)) == expected
     before = weights(trainer)
     trainer.train()
-    moved = changed(before, weights(trainer))
+    moved = changed_names(before, weights(trainer))
     own = {name for name in moved if "lora_" not in name}
     assert own == ({"logit_scale"} if model == "clip" else set(SCALARS))
     assert modules_with_an_effect(trainer) == expected
@@ -169,14 +169,14 @@ def test_the_pooling_of_siglip_leaves_its_base_as_it_is(siglip, rows, tmp_path):
 
 def test_the_adapter_begins_as_the_model_it_is_of_whatever_was_drawn_before(clip, rows, tmp_path):
     plain, _ = loss_and_gradients(build(InfoNCETrainer, clip, rows, tmp_path), range(8))
-    found = []
+    runs = []
     for _ in range(2):
         torch.rand(7)
         trainer = build(InfoNCETrainer, clip, rows, tmp_path, peft="lora")
         loss, _ = loss_and_gradients(trainer, range(8))
         assert torch.equal(loss, plain)
-        found.append(weights(trainer))
-    assert_same_weights(*found)
+        runs.append(weights(trainer))
+    assert_same_weights(*runs)
 
 
 def test_rank_alpha_dropout_and_kind_reach_the_adapter(clip, rows, tmp_path):
@@ -195,7 +195,9 @@ def test_a_frozen_tower_has_no_adapter(clip, rows, tmp_path):
     assert {name.partition(".")[0] for name in adapted_modules(trainer)} == {"text_model"}
     before = weights(trainer)
     trainer.train()
-    assert all(name == "logit_scale" or name.startswith("text_model.") for name in changed(before, weights(trainer)))
+    assert all(
+        name == "logit_scale" or name.startswith("text_model.") for name in changed_names(before, weights(trainer))
+    )
 
 
 @pytest.mark.parametrize("kind", ["lora", "dora"])
@@ -207,8 +209,8 @@ def test_recomputed_activations_give_the_same_gradients(settings, kind, siglip, 
     if CHECKPOINTING in settings:
         getattr(other.model, f"{CHECKPOINTING}_enable")()
     loss, expected = loss_and_gradients(plain, range(8))
-    again, found = loss_and_gradients(other, range(8))
-    assert_same_gradients(found, expected)
+    again, actual = loss_and_gradients(other, range(8))
+    assert_same_gradients(actual, expected)
     assert abs(loss - again) < 1e-5
 
 
@@ -218,7 +220,7 @@ def test_bf16_keeps_the_adapter_in_single_precision(siglip, rows, tmp_path):
     before = weights(trainer)
     trainer.train()
     assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
-    assert {name for name in changed(before, weights(trainer)) if "lora_" not in name} == set(SCALARS)
+    assert {name for name in changed_names(before, weights(trainer)) if "lora_" not in name} == set(SCALARS)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_a_config_of_peft_may_be_given(clip, rows, tmp_path):
     assert len(adapted_modules(trainer)) == 8
     before = weights(trainer)
     trainer.train()
-    assert "logit_scale" in changed(before, weights(trainer))
+    assert "logit_scale" in changed_names(before, weights(trainer))
     assert config.base_model_name_or_path is None  # the user's own object stays as it is
 
 
@@ -284,12 +286,12 @@ def test_one_without_targets_adapts_the_layers_of_both_encoders(siglip, rows, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"peft": "ia3"}, "peft='ia3': expected one of lora, dora"),
-        ({"lora_rank": 4}, "lora_rank: no adapter is trained. Set peft=lora"),
-        ({"lora_targets": ["mlp"], "lora_alpha": 1.0}, "lora_alpha, lora_targets: no adapter is trained"),
-        ({"peft": "lora", "lora_rank": 0}, "lora_rank=0: expected at least 1"),
-        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha=0.0: expected above 0"),
-        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout=1.0: expected at least 0 and below 1"),
+        ({"peft": "ia3"}, "peft: found 'ia3'.* lora, dora"),
+        ({"lora_rank": 4}, "lora_rank: .*peft=lora"),
+        ({"lora_targets": ["mlp"], "lora_alpha": 1.0}, "lora_alpha, lora_targets: "),
+        ({"peft": "lora", "lora_rank": 0}, "lora_rank: found 0,.* 1"),
+        ({"peft": "lora", "lora_alpha": 0.0}, "lora_alpha: found 0.0,.* 0"),
+        ({"peft": "lora", "lora_dropout": 1.0}, "lora_dropout: found 1.0,.* 0 .* 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message, tmp_path):
@@ -304,15 +306,15 @@ IDLE = r"matches vision_model\.head\.attention\.out_proj, where an adapter has n
     ("model", "settings", "message"),
     [
         ("siglip", {"lora_targets": ["out_proj"]}, IDLE),
-        ("clip", {"lora_targets": ["q_prj"]}, r"no module of CLIPModel matches 'q_prj'\. Did you mean 'q_proj'\?"),
+        ("clip", {"lora_targets": ["q_prj"]}, r"CLIPModel .*'q_prj'.*'q_proj'"),
         (
             "clip",
             {"lora_targets": ["pooling"]},
-            r"no module of CLIPModel matches 'pooling'\. Expected one of attention",
+            r"CLIPModel .*'pooling'.* attention",
         ),
-        ("clip", {"lora_targets": ["("]}, r"'\(' is not a regular expression"),
-        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers that are frozen"),
-        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight is adapted as a parameter.*DoRA"),
+        ("clip", {"lora_targets": ["("]}, r"'\(' .*regular expression"),
+        ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers .*frozen"),
+        ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight .*DoRA"),
         ("siglip", {"lora_dropout": 0.1, "lora_targets": ["pooling"]}, r"dropout \(0.1\)"),
         ("clip", {"peft_config": LoraConfig(r=2, target_modules=["q_proj"])}, "peft='lora' and peft_config both"),
     ],
@@ -325,11 +327,11 @@ def test_targets_without_modules_or_effect_are_refused_by_name(model, settings, 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj has no effect"),
-        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules contains 'v_prj'.*Did you mean 'v_proj'"),
+        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj"),
+        (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules .*'v_prj'.*'v_proj'"),
         (
             LoraConfig(target_modules=["q_proj"], modules_to_save=["logit_scale"]),
-            "modules_to_save contains 'logit_scale'.*trained without being listed",
+            "modules_to_save .*'logit_scale'",
         ),
     ],
 )
@@ -340,7 +342,7 @@ def test_a_config_of_peft_with_targets_that_have_no_effect_is_refused(config, me
 
 def test_a_tower_that_the_objective_does_not_use_is_not_adapted_by_name(clip, rows, tmp_path):
     how = {"chain_columns": ["generalized_caption", "caption"], "peft": "lora", "freeze_towers": None}
-    with pytest.raises(ValueError, match="towers that are frozen or that the objective does not use"):
+    with pytest.raises(ValueError, match="towers .*frozen"):
         build(HierarCapsTrainer, clip, rows, tmp_path, **how, lora_targets=["visual_projection"])
 
 
@@ -353,7 +355,7 @@ def test_an_adapter_on_an_adapter_is_refused(clip, rows, tmp_path):
 def test_a_model_that_still_has_the_layers_of_an_adapter_is_refused(clip, rows, tmp_path):
     model, processor = AutoModel.from_pretrained(clip), AutoProcessor.from_pretrained(clip)
     build(InfoNCETrainer, model, rows, tmp_path, peft="lora", processing_class=processor)
-    with pytest.raises(ValueError, match="contains adapter layers, which an earlier trainer"):
+    with pytest.raises(ValueError, match="adapter layers"):
         build(InfoNCETrainer, model, rows, tmp_path)
 
 
@@ -362,11 +364,11 @@ def test_how_much_is_trained_is_printed(clip, rows, tmp_path, capsys):
     trained = 4 * (32 + 32) + 1
     trainer.train()
     whole = sum(parameter.numel() for parameter in trainer.model.parameters())
-    assert f"An adapter of 4 modules: {trained:,} of {whole:,} weights are trained" in capsys.readouterr().out
+    assert f"4 modules: {trained:,} of {whole:,} weights" in capsys.readouterr().out
     assert set(TARGETS) == {"attention", "mlp", "head", "pooling"}
 
 
 @pytest.mark.parametrize(("rate", "lines"), [(1e-6, 1), (1e-5, 0)])
 def test_a_learning_rate_for_whole_models_is_reported(rate, lines, clip, rows, tmp_path, capsys):
     build(InfoNCETrainer, clip, rows, tmp_path, peft="lora", learning_rate=rate, max_steps=1).train()
-    assert capsys.readouterr().out.count("learning_rate=1e-06 is meant for whole models") == lines
+    assert capsys.readouterr().out.count("learning_rate=1e-06") == lines

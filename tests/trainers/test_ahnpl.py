@@ -133,7 +133,7 @@ def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
     images = perturb_image(*given)
     for used in (torch.zeros(len(KIND_IDS)), expected):
         torch.testing.assert_close(thresholds(trainer), used)
-        found = loss_and_gradients(trainer, range(8))[0]
+        actual = loss_and_gradients(trainer, range(8))[0]
         loss, _ = ahnpl_loss(
             f.image_embeds,
             f.text_embeds,
@@ -144,7 +144,7 @@ def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
             threshold=used,
             **negatives_of(f),
         )
-        torch.testing.assert_close(found, loss.detach())
+        torch.testing.assert_close(actual, loss.detach())
     torch.testing.assert_close(thresholds(trainer), expected)
     assert set(expected.nonzero().flatten().tolist()) == set(KINDS)
 
@@ -218,7 +218,7 @@ def test_a_run_is_resumed_with_the_model_that_it_began_with(weight, clip, pairs,
     assert (tmp_path / "run" / "checkpoint-2" / PROBE_FILE).is_file() is (weight > 0)
     wrong = build(AHNPLTrainer, checkpoint, pairs, tmp_path, margin_start=0.9, max_steps=3, **settings)
     if weight:
-        with pytest.raises(ValueError, match="features of a different model.* not its checkpoint"):
+        with pytest.raises(ValueError, match="different model.*checkpoint"):
             wrong.train(resume_from_checkpoint=checkpoint)
     else:
         wrong.train(resume_from_checkpoint=checkpoint)
@@ -251,9 +251,9 @@ def test_frozen_features_stay_those_of_the_model_before_training(clip, pairs, tm
 def test_the_frozen_shift_is_used(clip, pairs, tmp_path):
     """After training it is another than the live one; before, the same."""
     frozen, live = (ahnpl(clip, pairs, tmp_path, shift_source=source) for source in ("frozen", "live"))
-    found = [loss_and_gradients(trainer, range(8)) for trainer in (frozen, live)]
-    torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=LOSS)
-    assert_same_gradients(found[0][1], found[1][1])
+    results = [loss_and_gradients(trainer, range(8)) for trainer in (frozen, live)]
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=LOSS)
+    assert_same_gradients(results[0][1], results[1][1])
     frozen.train()
     f = features_of(frozen)
     images = perturb_image(f.image_embeds, f.reference_text_embeds, f.reference_negative_text_embeds)
@@ -276,7 +276,7 @@ def test_the_frozen_shift_is_used(clip, pairs, tmp_path):
 def test_a_live_shift_moves_the_text_tower_only_when_it_has_a_gradient(clip, pairs, tmp_path):
     weight = {"multimodal_weight": 3.0}
     detached, whole = (ahnpl(clip, pairs, tmp_path, shift_gradient=g, **weight, **LIVE) for g in (False, True))
-    (loss, without), (same, found) = (loss_and_gradients(trainer, range(8)) for trainer in (detached, whole))
+    (loss, without), (same, gradients) = (loss_and_gradients(trainer, range(8)) for trainer in (detached, whole))
     torch.testing.assert_close(loss, same)
     f = features_of(whole)
     image = f.image_embeds.detach()
@@ -285,14 +285,14 @@ def test_a_live_shift_moves_the_text_tower_only_when_it_has_a_gradient(clip, pai
     visual, _ = multimodal_hard_negative_loss(
         image, f.text_embeds.detach(), shifted, f.negative_text_embeds.detach(), negative_mask=f.negative_text_mask
     )
-    names = [name for name in found if "text_" in name]
+    names = [name for name in gradients if "text_" in name]
     expected = torch.autograd.grad(3 * visual, [whole.model.get_parameter(name) for name in names])
     assert max(gradient.abs().max() for gradient in expected) > 1e-3
-    allowed = tolerances.gradients(found)
+    allowed = tolerances.gradients(gradients)
     for name, gradient in zip(names, expected, strict=True):
-        torch.testing.assert_close(found[name] - without[name], gradient, atol=allowed[name], rtol=0)
-    for name in set(found) - set(names):
-        torch.testing.assert_close(found[name], without[name], atol=allowed[name], rtol=0)
+        torch.testing.assert_close(gradients[name] - without[name], gradient, atol=allowed[name], rtol=0)
+    for name in set(gradients) - set(names):
+        torch.testing.assert_close(gradients[name], without[name], atol=allowed[name], rtol=0)
 
 
 def test_without_the_multimodal_term_nothing_is_encoded_beforehand(clip, pairs, tmp_path):
@@ -305,7 +305,7 @@ def test_without_the_multimodal_term_nothing_is_encoded_beforehand(clip, pairs, 
 
 def test_a_batch_without_reference_features_is_refused(clip, pairs, tmp_path):
     trainer = build(AHNPLTrainer, clip, pairs, tmp_path, margin_start=0.9)
-    with pytest.raises(ValueError, match=r"no 'reference_text'.*shift_source='frozen'.*get_train"):
+    with pytest.raises(ValueError, match=r"'reference_text'.*shift_source='frozen'.*get_train"):
         trainer.compute_loss(trainer.model, batch_of(trainer, range(8)))
 
 
@@ -340,9 +340,9 @@ def test_without_its_terms_it_is_twice_info_nce_on_its_batch(changes, clip, pair
 
 def test_mini_batches_change_nothing(clip, pairs, tmp_path):
     whole, parts = (ahnpl(clip, pairs, tmp_path, mini_batch_size=size) for size in (None, 3))
-    (loss, gradients), (other, found) = (loss_and_gradients(trainer, range(8)) for trainer in (whole, parts))
+    (loss, gradients), (other, actual) = (loss_and_gradients(trainer, range(8)) for trainer in (whole, parts))
     torch.testing.assert_close(other, loss, rtol=0, atol=LOSS)
-    assert_same_gradients(found, gradients)
+    assert_same_gradients(actual, gradients)
 
 
 def test_half_precision_leaves_features_of_before_and_state_in_full(clip, pairs, tmp_path):
@@ -375,15 +375,15 @@ def test_an_adapter_trains_with_the_features_of_its_start(clip, pairs, tmp_path)
         before = encode_texts(model.eval(), batch["input_ids"])
     trainer.train()
     path = trainer.reference.feature_file(trainer.train_dataset)
-    found = WithReferenceText(trainer.data_collator, path)(trainer.train_dataset.__getitems__(list(range(8))))
-    torch.testing.assert_close(found["reference_text_embeds"], before, atol=tolerances.embedding(), rtol=0)
+    inputs = WithReferenceText(trainer.data_collator, path)(trainer.train_dataset.__getitems__(list(range(8))))
+    torch.testing.assert_close(inputs["reference_text_embeds"], before, atol=tolerances.embedding(), rtol=0)
     with torch.no_grad():
         assert (encode_texts(model.eval(), batch["input_ids"]) - before).abs().max() > 1e-3
     assert history(trainer, "margin")[1] < 0.9
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="AHNPLTrainer needs the column 'negative_kinds'"):
+    with pytest.raises(ValueError, match="AHNPLTrainer .*'negative_kinds'"):
         build(AHNPLTrainer, clip, pairs.remove_columns("negative_kinds"), tmp_path)
 
 
@@ -396,13 +396,13 @@ def test_a_row_without_a_negative_takes_part(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"shift_source": "base"}, "shift_source='base': expected one of frozen, live"),
-        ({"shift_gradient": True}, "shift_gradient=True, but the features of a frozen source have no gradient"),
-        ({"multimodal_weight": -0.1}, "multimodal_weight=-0.1: expected at least 0"),
-        ({"positive_margin_weight": math.nan}, "positive_margin_weight=nan: expected at least 0"),
-        ({"negative_margin_weight": math.inf}, "negative_margin_weight=inf: expected at least 0"),
+        ({"shift_source": "base"}, "shift_source: found 'base':.* frozen, live"),
+        ({"shift_gradient": True}, "shift_gradient=True,.* frozen"),
+        ({"multimodal_weight": -0.1}, "multimodal_weight: found -0.1,.* 0"),
+        ({"positive_margin_weight": math.nan}, "positive_margin_weight: found nan,.* 0"),
+        ({"negative_margin_weight": math.inf}, "negative_margin_weight: found inf,.* 0"),
         ({"margin_minimum": 1.5}, "margin_minimum=1.5: .*-1 .*1"),
-        ({"margin_minimum": math.nan}, "margin_minimum=nan: expected a cosine"),
+        ({"margin_minimum": math.nan}, "margin_minimum: found nan,.*cosine"),
         ({"margin_start": math.inf}, "margin_start=inf: .*number"),
     ],
 )

@@ -36,14 +36,14 @@ def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
     given = (f.image_embeds, f.text_embeds, f.negative_text_embeds)
     settings = {"logit_scale": f.logit_scale, "negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
     expected = logit_threshold(*given, previous=torch.zeros(len(KIND_IDS)), **settings).clamp(min=0)
-    found = []
+    losses = []
     for used in (torch.zeros(len(KIND_IDS)), expected):
         torch.testing.assert_close(thresholds(trainer), used)
-        found.append(loss_and_gradients(trainer, range(8))[0])
+        losses.append(loss_and_gradients(trainer, range(8))[0])
         loss, _ = ahnpl_released_loss(*given, threshold=used, **settings)
-        torch.testing.assert_close(found[-1], loss.detach())
+        torch.testing.assert_close(losses[-1], loss.detach())
     torch.testing.assert_close(thresholds(trainer), expected)
-    assert (expected[KINDS] > 0).any() and found[0] < found[1]
+    assert (expected[KINDS] > 0).any() and losses[0] < losses[1]
     assert expected.count_nonzero() == (expected[KINDS] > 0).sum()
 
 
@@ -156,17 +156,17 @@ def test_without_its_terms_it_is_info_nce_on_its_batch(changes, clip, pairs, tmp
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="AHNPLReleasedTrainer needs the column 'negative_kinds'"):
+    with pytest.raises(ValueError, match="AHNPLReleasedTrainer .*'negative_kinds'"):
         trainer_of(clip, pairs.remove_columns("negative_kinds"), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"margin_weight": -0.1}, "margin_weight=-0.1: expected at least 0"),
-        ({"multimodal_weight": math.nan}, "multimodal_weight=nan: expected at least 0"),
-        ({"margin_weight": math.inf}, "margin_weight=inf: expected at least 0"),
-        ({"threshold_maximum": 0.0}, r"threshold_maximum=0.0: expected above 0 \(logits\)"),
+        ({"margin_weight": -0.1}, "margin_weight: found -0.1,.* 0"),
+        ({"multimodal_weight": math.nan}, "multimodal_weight: found nan,.* 0"),
+        ({"margin_weight": math.inf}, "margin_weight: found inf,.* 0"),
+        ({"threshold_maximum": 0.0}, r"threshold_maximum: found 0.0,.* 0 \(logits\)"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -20,13 +20,13 @@ SEQUENTIAL = {"train_sampling_strategy": "sequential", "per_device_train_batch_s
 SAVED = {**SEQUENTIAL, "max_steps": 5, "save_strategy": "steps", "save_steps": 1}
 
 
-def encoded(image: Image.Image, form: str = "PNG", **options) -> dict:
+def encode(image: Image.Image, form: str = "PNG", **options) -> dict:
     buffer = io.BytesIO()
     image.save(buffer, form, **options)
     return {"bytes": buffer.getvalue(), "path": None}
 
 
-CORRUPT = {"bytes": encoded(tiny.image(0))["bytes"][:-300], "path": None}
+CORRUPT = {"bytes": encode(tiny.image(0))["bytes"][:-300], "path": None}
 
 
 def last_checkpoint(folder) -> int:
@@ -42,17 +42,17 @@ def last_checkpoint(folder) -> int:
         (
             {"image": CORRUPT},
             ValueError,
-            "column 'image', row 13 cannot be decoded because it is truncated or corrupt",
+            "'image', row 13 .*truncated",
         ),
         (
             {"image": {"bytes": b"<html>", "path": None}},
             ValueError,
-            "column 'image', row 13 is not in a supported image format",
+            "'image', row 13 .*supported",
         ),
-        ({"negative_image": CORRUPT}, ValueError, "column 'negative_image', row 13 cannot be decoded"),
-        ({"negative_captions": []}, ValueError, "column 'negative_captions', row 13: found 0 entries, expected 1"),
-        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness' has 1 entries in row 13"),
-        ({"image": encoded(tiny.image(0, (60, 60)))}, ValueError, r"row 13 has .*3,600 pixels.* limit is 3,000"),
+        ({"negative_image": CORRUPT}, ValueError, "'negative_image', row 13 .*decoded"),
+        ({"negative_captions": []}, ValueError, "'negative_captions', row 13: found 0 .* 1"),
+        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness' .*1 .*row 13"),
+        ({"image": encode(tiny.image(0, (60, 60)))}, ValueError, r"row 13 .*3,600 .* 3,000"),
     ],
 )
 def test_a_bad_row_stops_the_run_and_is_named(columns, kind, message, clip, pairs, tmp_path):
@@ -66,9 +66,9 @@ def test_a_bad_row_stops_the_run_and_is_named(columns, kind, message, clip, pair
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"image": None}, "column 'image', row 13: found no image"),
-        ({"caption": ""}, "column 'caption', row 13: found ''.*dataset.filter"),
-        ({"caption": None}, "column 'caption', row 13: found None"),
+        ({"image": None}, "'image', row 13: found no image"),
+        ({"caption": ""}, "'caption', row 13: found ''.*dataset.filter"),
+        ({"caption": None}, "'caption', row 13: found None"),
     ],
 )
 def test_a_row_without_caption_or_image_stops_before_the_first_step(columns, message, clip, pairs, tmp_path):
@@ -80,15 +80,15 @@ def test_a_row_without_caption_or_image_stops_before_the_first_step(columns, mes
 
 
 def test_a_missing_column_stops_before_the_first_step(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="needs the column 'image', .*column_names="):
+    with pytest.raises(ValueError, match="'image', .*column_names="):
         build(InfoNCETrainer, clip, pairs.remove_columns("image"), tmp_path)
 
 
 def test_a_missing_image_file_stops_before_the_first_step(clip, pairs, tmp_path):
     rows = with_row(pairs, 13, image={"bytes": None, "path": f"{tmp_path}/photos/gone.jpg"})
     folder = f"{tmp_path}/photos"
-    message = f"row 13: the file {folder}/gone.jpg does not exist; its folder {folder} does not exist either."
-    with pytest.raises(FileNotFoundError, match=f"^column 'image', {message} 1 of 20 rows"):
+    message = f"row 13: .*{folder}/gone.jpg .*not exist; .*{folder} .*not exist either"
+    with pytest.raises(FileNotFoundError, match=f"^column 'image', {message} 1 of 20"):
         build(InfoNCETrainer, clip, rows, tmp_path)
     with pytest.raises(FileNotFoundError, match="column 'image', row 13"):
         InfoNCETrainer.check_rows(rows, InfoNCEConfig(output_dir=str(tmp_path)))
@@ -96,7 +96,7 @@ def test_a_missing_image_file_stops_before_the_first_step(clip, pairs, tmp_path)
 
 def test_a_set_smaller_than_a_batch_stops_before_the_first_step(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs.select(range(3)), tmp_path, **SEQUENTIAL)
-    with pytest.raises(ValueError, match="3 rows, fewer than one batch of 4"):
+    with pytest.raises(ValueError, match="3 rows, .* 4"):
         trainer.train()
 
 
@@ -127,7 +127,7 @@ def test_a_run_stopped_by_a_bad_row_resumes_without_it(clip, pairs, tmp_path):
 def test_a_bad_row_in_a_workers_process_is_named_too(clip, pairs, tmp_path):
     bad = with_row(pairs, 13, image=CORRUPT)
     trainer = build(InfoNCETrainer, clip, bad, tmp_path, max_steps=5, dataloader_num_workers=1, **SEQUENTIAL)
-    with pytest.raises(ValueError, match="column 'image', row 13 cannot be decoded"):
+    with pytest.raises(ValueError, match="'image', row 13 .*decoded"):
         trainer.train()
 
 
@@ -145,25 +145,25 @@ class WatchedTrainer(InfoNCETrainer):
 def test_images_of_every_mode_are_used_as_a_viewer_shows_them(clip, tmp_path):
     rgb = tiny.image(0, (48, 40))
     grey, palette = rgb.convert("L"), rgb.quantize(16)
-    cmyk = encoded(rgb.convert("CMYK"), "JPEG")
+    cmyk = encode(rgb.convert("CMYK"), "JPEG")
     alpha = np.dstack([np.asarray(rgb), np.random.default_rng(1).integers(0, 256, (40, 48), dtype=np.uint8)])
     alpha = Image.fromarray(alpha, "RGBA")
     deep = np.random.default_rng(2).integers(0, 65536, (40, 48), dtype=np.uint16)
     eight = Image.fromarray(np.rint(deep / 257).astype(np.uint8))
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = encoded(rgb, "JPEG", exif=exif)
+    turned = encode(rgb, "JPEG", exif=exif)
     opened = Image.open(io.BytesIO(turned["bytes"]))
     dot = Image.new("RGB", (1, 1), (9, 99, 200))
     cases = {
-        "RGB": (encoded(rgb), rgb),
-        "L": (encoded(grey), grey.convert("RGB")),
-        "P": (encoded(palette), palette.convert("RGB")),
+        "RGB": (encode(rgb), rgb),
+        "L": (encode(grey), grey.convert("RGB")),
+        "P": (encode(palette), palette.convert("RGB")),
         "CMYK": (cmyk, Image.open(io.BytesIO(cmyk["bytes"])).convert("RGB")),
-        "RGBA": (encoded(alpha), None),
-        "16 bits": (encoded(Image.fromarray(deep)), eight.convert("RGB")),
+        "RGBA": (encode(alpha), None),
+        "16 bits": (encode(Image.fromarray(deep)), eight.convert("RGB")),
         "EXIF": (turned, ImageOps.exif_transpose(opened)),
-        "1 x 1": (encoded(dot), dot),
+        "1 x 1": (encode(dot), dot),
     }
     white = Image.alpha_composite(Image.new("RGBA", rgb.size, "white"), alpha).convert("RGB")
     cases["RGBA"] = (cases["RGBA"][0], white)
@@ -210,18 +210,18 @@ class InfiniteTrainer(NanTrainer):
     value = float("inf")
 
 
-def noted(folder) -> dict:
+def read_note(folder) -> dict:
     return json.loads((folder / "run" / "nonfinite_batch.json").read_text())
 
 
 @pytest.mark.parametrize(("trainer_class", "loss"), [(NanTrainer, "nan"), (InfiniteTrainer, "-?inf")])
 def test_a_loss_that_is_no_number_stops_at_the_next_line_of_the_log(trainer_class, loss, clip, pairs, tmp_path):
     trainer = build(trainer_class, clip, pairs, tmp_path, max_steps=5, logging_steps=5, **SEQUENTIAL)
-    with pytest.raises(FloatingPointError, match=rf"the loss is {loss} at step 3; .*resume from the last checkpoint"):
+    with pytest.raises(FloatingPointError, match=rf"loss is {loss} at step 3; .*checkpoint"):
         trainer.train()
     assert trainer.state.global_step == 5
-    assert noted(tmp_path)["step"] == 3
-    assert noted(tmp_path)["rows"] == [8, 9, 10, 11]
+    assert read_note(tmp_path)["step"] == 3
+    assert read_note(tmp_path)["rows"] == [8, 9, 10, 11]
 
 
 def test_with_accumulation_the_step_is_the_optimizers(clip, pairs, tmp_path):
@@ -229,7 +229,7 @@ def test_with_accumulation_the_step_is_the_optimizers(clip, pairs, tmp_path):
     trainer = build(NanTrainer, clip, pairs, tmp_path, **run, **SEQUENTIAL)
     with pytest.raises(FloatingPointError, match="at step 2;"):
         trainer.train()
-    assert noted(tmp_path)["rows"] == [8, 9, 10, 11]
+    assert read_note(tmp_path)["rows"] == [8, 9, 10, 11]
 
 
 def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(clip, pairs, tmp_path):
@@ -237,9 +237,9 @@ def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(clip, pairs, tm
     with pytest.raises(FloatingPointError, match="at step 3;"):
         build(NanTrainer, clip, pairs, tmp_path, **run).train()
     assert last_checkpoint(tmp_path) == 2
-    assert noted(tmp_path)["rows"] == [8, 9, 10, 11]
+    assert read_note(tmp_path)["rows"] == [8, 9, 10, 11]
     # without the rows that the file names, the run goes on
-    without = pairs.select([index for index in range(len(pairs)) if index not in noted(tmp_path)["rows"]])
+    without = pairs.select([index for index in range(len(pairs)) if index not in read_note(tmp_path)["rows"]])
     NanTrainerWithout = type("NanTrainerWithout", (NanTrainer,), {"bad_row": -1})
     resumed = build(NanTrainerWithout, clip, without, tmp_path, **run)
     resumed.train(resume_from_checkpoint=True)
@@ -265,7 +265,7 @@ class NanGradientTrainer(InfoNCETrainer):
 @pytest.mark.parametrize("save", [{"save_strategy": "steps", "save_steps": 1}, {}])
 def test_weights_that_are_no_numbers_are_not_saved_though_the_loss_is_one(save, clip, pairs, tmp_path):
     trainer = build(NanGradientTrainer, clip, pairs, tmp_path, max_steps=3, **SEQUENTIAL, **save)
-    with pytest.raises(FloatingPointError, match="weights are not finite at step 3"):
+    with pytest.raises(FloatingPointError, match="weights .*not finite .*step 3"):
         trainer.train()
     assert last_checkpoint(tmp_path) == (2 if save else 0)
     assert np.isfinite(history(trainer, "loss")).all()

@@ -83,13 +83,13 @@ ON_MODELS = [("clip", name) for name in CASES] + [("siglip", name) for name in (
 def test_mini_batches_have_the_loss_and_gradients_of_the_whole_batch(model, case, size, request, pairs, tmp_path):
     folder = request.getfixturevalue(model)
     trainer_class, settings = CASES[case]
-    found = []
+    results = []
     for mini_batch_size in (None, size):
         # in float64, so that nothing but rounding at 1e-16 can differ
         backbone = AutoModel.from_pretrained(folder, dtype=torch.float64)
         trainer = build(trainer_class, backbone, pairs, tmp_path, mini_batch_size=mini_batch_size, **settings)
-        found.append(loss_and_gradients(trainer, range(10)))
-    (whole, expected), (loss, gradients) = found
+        results.append(loss_and_gradients(trainer, range(10)))
+    (whole, expected), (loss, gradients) = results
     torch.testing.assert_close(loss, whole, rtol=0, atol=tolerances.loss(dtype=torch.float64))
     assert len(gradients) > 70
     assert_same_gradients(gradients, expected)
@@ -163,7 +163,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(case, settings, clip_wi
 
 
 def test_a_resumed_run_counts_every_step_though_its_checkpoint_lies_between_two_lines(clip, pairs, tmp_path):
-    def encoded(trainer) -> float:
+    def count_encoded(trainer) -> float:
         return sum(line.get("images_encoded", 0) for line in trainer.state.log_history)
 
     run = {"max_steps": 5, "logging_steps": 4, "save_strategy": "steps", "save_steps": 3}
@@ -171,7 +171,7 @@ def test_a_resumed_run_counts_every_step_though_its_checkpoint_lies_between_two_
     whole.train()
     resumed = build(InfoNCETrainer, clip, pairs, tmp_path, **run)
     resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
-    assert encoded(resumed) == encoded(whole) == 5 * whole.args.train_batch_size
+    assert count_encoded(resumed) == count_encoded(whole) == 5 * whole.args.train_batch_size
 
 
 def test_the_last_checkpoint_is_found_by_itself(clip, pairs, tmp_path):
@@ -222,7 +222,7 @@ def test_a_reserved_key_of_a_collator_is_refused(key, clip, pairs, tmp_path):
 
 def test_an_unknown_key_of_a_collator_is_refused_and_the_nearest_named(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, data_collator=with_key(clip, "input_idx", torch.zeros(8)))
-    with pytest.raises(ValueError, match=r"'input_idx', which nothing reads. Did you mean 'input_ids'\?"):
+    with pytest.raises(ValueError, match=r"'input_idx', .*'input_ids'"):
         trainer.train()
 
 
@@ -262,7 +262,7 @@ def test_a_key_of_extra_batch_keys_reaches_the_loss(clip, pairs, tmp_path):
 @pytest.mark.parametrize("key", ["row", "pixels", "labels"])
 def test_extra_batch_keys_may_not_take_our_names(key, clip, pairs, tmp_path):
     clash = type("ClashTrainer", (InfoNCETrainer,), {"extra_batch_keys": ("weight", key)})
-    with pytest.raises(ValueError, match=rf"ClashTrainer\.extra_batch_keys clashes .* \['{key}'\]"):
+    with pytest.raises(ValueError, match=rf"ClashTrainer\.extra_batch_keys .*\['{key}'\]"):
         build(clash, clip, pairs, tmp_path)
 
 
@@ -288,9 +288,9 @@ def test_a_frozen_tower_stays_as_it_is(model, tower, request, pairs, tmp_path):
     ("settings", "message"),
     [
         ({"freeze_towers": ["vision"]}, r"freeze_towers.*'vision'.*'image' and 'text'"),
-        ({"mini_batch_size": 0}, "mini_batch_size=0: expected at least 1"),
-        ({"remove_unused_columns": True}, "remove_unused_columns must be false"),
-        ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter must be false"),
+        ({"mini_batch_size": 0}, "mini_batch_size: found 0,.* 1"),
+        ({"remove_unused_columns": True}, "remove_unused_columns .*false"),
+        ({"logging_nan_inf_filter": True}, "logging_nan_inf_filter .*false"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):
@@ -314,9 +314,9 @@ def test_the_logit_scale_is_clamped_for_clip_and_free_for_siglip(model, maximum,
         backbone.logit_scale.fill_(math.log(200))
     trainer = build(InfoNCETrainer, backbone, pairs, tmp_path, max_logit_scale=maximum, max_steps=1)
     trainer.train()
-    found = backbone.logit_scale.exp().item()
+    scale = backbone.logit_scale.exp().item()
     # the scale is kept as its logarithm, up to 4.6
-    assert found == pytest.approx(expected, rel=4.6 * tolerances.rounding(2)) if expected else found > 190
+    assert scale == pytest.approx(expected, rel=4.6 * tolerances.rounding(2)) if expected else scale > 190
 
 
 def test_a_frozen_logit_scale_is_not_clamped(clip, pairs, tmp_path):
@@ -348,14 +348,14 @@ def test_scalars_and_vectors_have_no_weight_decay(model, request, pairs, tmp_pat
 def test_bf16_autocast_leaves_the_loss_in_fp32(clip, pairs, tmp_path, monkeypatch):
     seen = []
 
-    def watched(image, text, **settings):
+    def watch_loss(image, text, **settings):
         loss, metrics = info_nce_loss(image, text, **settings)
         with torch.autocast("cpu", enabled=False):
             again = info_nce_loss(image.detach(), text.detach(), **settings)[0]
         seen.append((image.dtype, settings["logit_scale"].dtype, loss.dtype, torch.equal(loss, again)))
         return loss, metrics
 
-    monkeypatch.setattr("hfcomp.trainers.info_nce.info_nce_loss", watched)
+    monkeypatch.setattr("hfcomp.trainers.info_nce.info_nce_loss", watch_loss)
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, bf16=True, mini_batch_size=3)
     types = set()
     trainer.model.backbone.visual_projection.register_forward_hook(lambda *args: types.add(args[2].dtype))
@@ -369,7 +369,7 @@ def test_bf16_autocast_leaves_the_loss_in_fp32(clip, pairs, tmp_path, monkeypatc
 
 def test_unused_parameters_are_frozen_and_named(siglip, pairs, tmp_path, caplog):
     trainer = build(CementTrainer, siglip, pairs, tmp_path)
-    assert "CementTrainer does not use these parameters and freezes them: ['backbone.logit_bias']" in caplog.text
+    assert "freezes them: ['backbone.logit_bias']" in caplog.text
     assert not trainer.model.plain.logit_bias.requires_grad
 
 
@@ -441,7 +441,7 @@ def test_another_set_with_its_own_column_names_is_evaluated_and_predicted(clip, 
     assert trainer.evaluate(other)["eval_loss"] == pytest.approx(expected["eval_loss"])
     image, text = trainer.predict(other).predictions
     assert image.shape == text.shape == (20, 16)
-    with pytest.raises(ValueError, match="column_names maps 'caption' to 'text'"):
+    with pytest.raises(ValueError, match="column_names .*'caption' to 'text'"):
         trainer.evaluate(pairs)
 
 
@@ -454,7 +454,7 @@ def test_an_evaluation_without_batch_sized_sets_works(clip, pairs, tmp_path):
 
 def test_a_set_smaller_than_a_batch_is_refused(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs.select(range(7)), tmp_path)
-    with pytest.raises(ValueError, match=r"7 rows, fewer than one batch of 8 .*Lower per_device_train_batch_size"):
+    with pytest.raises(ValueError, match=r"7 rows, .* 8 .*per_device_train_batch_size"):
         trainer.train()
 
 
@@ -471,11 +471,11 @@ def test_the_smaller_last_batch_can_be_kept(clip, pairs, tmp_path):
 
 def test_a_missing_column_is_named_at_the_start(clip, pairs, tmp_path):
     without = pairs.remove_columns("caption")
-    with pytest.raises(ValueError, match="InfoNCETrainer needs the column 'caption'.* has: .*'image_id'"):
+    with pytest.raises(ValueError, match="InfoNCETrainer .*'caption'.* has: .*'image_id'"):
         build(InfoNCETrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match="needs the column 'caption'"):
+    with pytest.raises(ValueError, match="needs .*'caption'"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset={"one": without})
-    with pytest.raises(ValueError, match="CementTrainer needs the column 'negative_captions'"):
+    with pytest.raises(ValueError, match="CementTrainer .*'negative_captions'"):
         build(CementTrainer, clip, pairs.remove_columns("negative_captions"), tmp_path)
 
 
@@ -509,9 +509,9 @@ def test_streams_are_for_training_with_a_number_of_steps(clip, pairs, tmp_path):
     stream = pairs.to_iterable_dataset()
     with pytest.raises(ValueError, match="max_steps"):
         build(InfoNCETrainer, clip, stream, tmp_path, max_steps=-1)
-    with pytest.raises(TypeError, match="evaluation set .*streamed.*without streaming"):
+    with pytest.raises(TypeError, match="evaluation .*streamed"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=stream).evaluate()
-    with pytest.raises(ValueError, match="does not declare its columns"):
+    with pytest.raises(ValueError, match="declare its columns"):
         build(InfoNCETrainer, clip, stream.map(lambda row: row), tmp_path)
 
 
@@ -523,12 +523,12 @@ def test_negatives_that_the_objective_does_not_read_are_refused(siglip, pairs, t
 
 
 def test_negatives_that_the_objective_needs_are_asked_for(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="OwnTrainer needs num_negatives .*at least 1.* 0"):
+    with pytest.raises(ValueError, match="OwnTrainer .*num_negatives .* 1.* 0"):
         build(OwnTrainer, clip, pairs, tmp_path)
 
 
 def test_the_sigmoid_loss_needs_a_bias(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="sigmoid=True needs a model with a logit_bias"):
+    with pytest.raises(ValueError, match="sigmoid=True .*logit_bias"):
         build(InfoNCETrainer, clip, pairs, tmp_path, sigmoid=True)
 
 
@@ -538,7 +538,7 @@ def test_the_processor_comes_from_the_models_folder(clip, pairs, tmp_path):
         assert type(trainer.processing_class).__name__ == "CLIPProcessor"
     nameless = type(trainer.model.plain)(trainer.model.plain.config)
     nameless.config._name_or_path = nameless.name_or_path = ""
-    with pytest.raises(ValueError, match="has no name_or_path.*processing_class=AutoProcessor"):
+    with pytest.raises(ValueError, match="name_or_path.*processing_class=AutoProcessor"):
         build(InfoNCETrainer, nameless, pairs, tmp_path)
     build(InfoNCETrainer, nameless, pairs, tmp_path, processing_class=AutoProcessor.from_pretrained(clip))
 
@@ -546,7 +546,7 @@ def test_the_processor_comes_from_the_models_folder(clip, pairs, tmp_path):
 def test_another_models_processor_is_refused(clip, siglip, pairs, tmp_path):
     other = AutoProcessor.from_pretrained(clip)
     other.tokenizer.eos_token = other.tokenizer.convert_ids_to_tokens(5)
-    with pytest.raises(ValueError, match="pools at token 1, .*token 5"):
+    with pytest.raises(ValueError, match="token 1, .*token 5"):
         build(InfoNCETrainer, clip, pairs, tmp_path, processing_class=other)
 
 
@@ -556,7 +556,7 @@ def test_another_models_processor_is_refused(clip, siglip, pairs, tmp_path):
 def test_a_margin_from_concreteness_needs_the_ratings(clip, pairs, tmp_path):
     unrated = pairs.remove_columns("negative_concreteness")
     for margin in ("adaptive", "inverse"):
-        with pytest.raises(ValueError, match="CementTrainer needs the column 'negative_concreteness'"):
+        with pytest.raises(ValueError, match="CementTrainer .*'negative_concreteness'"):
             build(CementTrainer, clip, unrated, tmp_path, margin=margin)
     for margin in ("static", "none"):
         trainer = build(CementTrainer, clip, unrated, tmp_path, margin=margin)
@@ -574,7 +574,7 @@ def test_a_set_without_negative_images_is_told_and_trains_where_that_is_allowed(
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"margin": "dynamic"}, "margin='dynamic': expected one of adaptive"), ({"num_negatives": 2}, "exactly 1")],
+    [({"margin": "dynamic"}, "margin: found 'dynamic':.* adaptive"), ({"num_negatives": 2}, "exactly 1")],
 )
 def test_cements_own_settings_are_checked(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):

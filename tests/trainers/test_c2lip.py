@@ -49,7 +49,7 @@ def read(folder):
 
 
 def build(trainer_class, model, *args, **settings):
-    """As in `runs`, but a folder is read once: that takes longer than most tests."""
+    """Builds as in `runs`, but reads a folder once: that takes longer than most tests."""
     if isinstance(model, Path):
         model, settings["processing_class"] = copy.deepcopy(read(model)[0]), read(model)[1]
     return runs.build(trainer_class, model, *args, **settings)
@@ -92,14 +92,14 @@ def test_the_loss_is_the_sum_of_its_terms(folder, source, pairs, tmp_path):
 
 
 def test_the_two_sources_embed_a_concept_differently(siglip, pairs, tmp_path):
-    found = []
+    features = []
     for source in ("phrase", "tokens"):
         trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, concept_source=source, max_concepts=2)
         batch = batch_of(trainer, range(8))
         assert ("concept_token_mask" in batch) == (source == "tokens") != ("concept_input_ids" in batch)
-        found.append(trainer.gather_features(trainer.model.eval(), batch))
-    assert torch.equal(found[0].concept_image_index, found[1].concept_image_index)
-    assert (found[0].concept_embeds - found[1].concept_embeds).abs().max() > 0.1
+        features.append(trainer.gather_features(trainer.model.eval(), batch))
+    assert torch.equal(features[0].concept_image_index, features[1].concept_image_index)
+    assert (features[0].concept_embeds - features[1].concept_embeds).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_infonce_on_siglip_freezes_the_bias(siglip, pairs, tmp_path):
 
 
 def test_the_sigmoid_needs_a_bias(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="sigmoid=True needs a model with a logit_bias"):
+    with pytest.raises(ValueError, match="sigmoid=True .*logit_bias"):
         build(C2LIPTrainer, clip, pairs, tmp_path, sigmoid=True)
 
 
@@ -161,13 +161,13 @@ def test_the_sigmoid_needs_a_bias(clip, pairs, tmp_path):
 def test_equal_concepts_of_other_images_are_negatives_or_ignored(folder, pairs, tmp_path):
     rows = with_row(pairs, 3, caption="A Red cube", concepts=["A Red cube"], concept_spans=[[[0, 10]]])
     rows = with_row(rows, 5, caption="a ball, a red  cube", concepts=["a red  cube"], concept_spans=[[[8, 19]]])
-    found = {}
+    losses_by_mask = {}
     for ignored in (False, True):
         trainer = build(C2LIPTrainer, folder, rows, tmp_path, max_concepts=2, mask_equal_texts=ignored)
         batch = batch_of(trainer, range(8))
-        found[ignored] = trainer.compute_loss(trainer.model.eval(), batch).detach()
+        losses_by_mask[ignored] = trainer.compute_loss(trainer.model.eval(), batch).detach()
         f = trainer.gather_features(trainer.model, batch)
-    assert found[True] < found[False]
+    assert losses_by_mask[True] < losses_by_mask[False]
     phrases = [" ".join(text.lower().split()) for row in range(8) for text in (rows[row]["concepts"] + [""])[:2]]
     assert phrases.count("a red cube") == 3  # of rows 0, 3 and 5
     number = torch.tensor([phrases.index(text) for text in phrases])
@@ -183,7 +183,7 @@ def test_equal_concepts_of_other_images_are_negatives_or_ignored(folder, pairs, 
         loss(x, f.concept_embeds, f.concept_image_index, **shared)[0]
         for loss, x in zip(losses, (f.image_embeds, f.tokens), strict=True)
     ]
-    torch.testing.assert_close(found[True], (plain + terms[0] + 0.01 * terms[1]).detach())
+    torch.testing.assert_close(losses_by_mask[True], (plain + terms[0] + 0.01 * terms[1]).detach())
 
 
 @SOURCES
@@ -228,10 +228,10 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(source, clip_with_dropo
 @SOURCES
 def test_evaluation_of_a_set_that_ends_in_a_smaller_batch(source, siglip, pairs, tmp_path):
     trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, concept_source=source, eval_dataset=pairs.select(range(11)))
-    found = trainer.evaluate()
-    assert math.isfinite(found["eval_loss"])
-    assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= found.keys()
-    assert trainer.evaluate()["eval_loss"] == found["eval_loss"]
+    metrics = trainer.evaluate()
+    assert math.isfinite(metrics["eval_loss"])
+    assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= metrics.keys()
+    assert trainer.evaluate()["eval_loss"] == metrics["eval_loss"]
 
 
 @SOURCES
@@ -255,7 +255,7 @@ def test_an_own_collator_has_to_read_the_source_of_the_config(source, clip, pair
     settings = {"max_concepts": 8, "concept_tokens": source == "phrase"}
     collator = CompositionalCollator(read(clip)[1], read(clip)[0].config, **settings)
     trainer = build(C2LIPTrainer, clip, pairs, tmp_path, data_collator=collator, concept_source=source)
-    message = {"phrase": "column 'concept_spans', row .*concept_tokens=False", "tokens": "concept_tokens=True"}
+    message = {"phrase": "'concept_spans', row .*concept_tokens=False", "tokens": "concept_tokens=True"}
     with pytest.raises(ValueError, match=message[source]):
         trainer.train()
     collator.concept_tokens = source == "tokens"
@@ -282,11 +282,11 @@ def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"concept_weight": -0.1}, "concept_weight=-0.1: expected at least 0"),
-        ({"cross_attended_weight": math.nan}, "cross_attended_weight=nan: expected at least 0"),
-        ({"attention_temperature": 0.0}, r"attention_temperature=0.0: expected above 0 and finite \(cosine\)"),
-        ({"attention_temperature": math.inf}, "attention_temperature=inf: expected above 0"),
-        ({"concept_source": "token"}, "concept_source='token': expected one of phrase, tokens"),
+        ({"concept_weight": -0.1}, "concept_weight: found -0.1,.* 0"),
+        ({"cross_attended_weight": math.nan}, "cross_attended_weight: found nan,.* 0"),
+        ({"attention_temperature": 0.0}, r"attention_temperature: found 0.0,.* 0 .*\(cosine\)"),
+        ({"attention_temperature": math.inf}, "attention_temperature: found inf,.* 0"),
+        ({"concept_source": "token"}, "concept_source: found 'token':.* phrase, tokens"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):
@@ -295,20 +295,20 @@ def test_a_wrong_setting_is_refused(settings, message, tmp_path):
 
 
 def test_no_room_for_concepts_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="needs max_concepts .*at least 1.* 0"):
+    with pytest.raises(ValueError, match="max_concepts .* 1.* 0"):
         build(C2LIPTrainer, clip, pairs, tmp_path, max_concepts=0)
     assert C2LIPConfig.max_concepts == 8
 
 
 def test_missing_columns_are_named_with_the_way_out(clip, pairs, tmp_path):
     without = pairs.remove_columns("concepts")
-    with pytest.raises(ValueError, match=r"column 'concepts'; .*hfcomp build concepts.*concept_parser.*column_names"):
+    with pytest.raises(ValueError, match=r"'concepts'; .*hfcomp build concepts.*concept_parser.*column_names"):
         build(C2LIPTrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match=r"the columns 'concepts', 'concept_spans';"):
+    with pytest.raises(ValueError, match=r"'concepts', 'concept_spans'"):
         build(C2LIPTrainer, clip, without.remove_columns("concept_spans"), tmp_path, concept_source="tokens")
     without = pairs.remove_columns("concept_spans")
     build(C2LIPTrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match=r"needs the column 'concept_spans'; .*Set concept_source='phrase'"):
+    with pytest.raises(ValueError, match=r"needs .*'concept_spans'; .*concept_source='phrase'"):
         build(C2LIPTrainer, clip, pairs, tmp_path, eval_dataset=without, concept_source="tokens")
 
 
@@ -321,5 +321,5 @@ def test_columns_of_another_name(clip, pairs, tmp_path):
 
 def test_a_row_without_spans_is_named(clip, pairs, tmp_path):
     trainer = build(C2LIPTrainer, clip, with_row(pairs, 5, concept_spans=[]), tmp_path, concept_source="tokens")
-    with pytest.raises(ValueError, match="column 'concept_spans', row 5: found no entries, but 'concepts' has 2"):
+    with pytest.raises(ValueError, match="'concept_spans', row 5: found no .*'concepts' has 2"):
         batch_of(trainer, range(8))

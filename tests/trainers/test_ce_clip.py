@@ -30,14 +30,14 @@ def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
     negatives = {"negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
     given = (f.image_embeds, f.text_embeds, f.negative_text_embeds)
     expected = adaptive_threshold(*given, previous=torch.zeros(len(KIND_IDS)), **negatives).clamp(min=0)
-    found = []
+    losses = []
     for used in (torch.zeros(len(KIND_IDS)), expected):
         torch.testing.assert_close(thresholds(trainer), used)
-        found.append(loss_and_gradients(trainer, range(8))[0])
+        losses.append(loss_and_gradients(trainer, range(8))[0])
         loss, _ = ce_clip_loss(*given, logit_scale=f.logit_scale, threshold=used, **negatives)
-        torch.testing.assert_close(found[-1], loss.detach())
+        torch.testing.assert_close(losses[-1], loss.detach())
     torch.testing.assert_close(thresholds(trainer), expected)
-    assert (expected[KINDS] > 0).any() and found[0] < found[1]
+    assert (expected[KINDS] > 0).any() and losses[0] < losses[1]
     assert expected.count_nonzero() == (expected[KINDS] > 0).sum()
 
 
@@ -131,17 +131,17 @@ def test_without_its_terms_it_is_info_nce_on_its_batch(changes, clip, pairs, tmp
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="CEClipTrainer needs the column 'negative_kinds'"):
+    with pytest.raises(ValueError, match="CEClipTrainer .*'negative_kinds'"):
         build(CEClipTrainer, clip, pairs.remove_columns("negative_kinds"), tmp_path, num_negatives=2)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rank_weight": -0.1}, "rank_weight=-0.1: expected at least 0"),
-        ({"intra_modal_weight": math.nan}, "intra_modal_weight=nan: expected at least 0"),
-        ({"rank_weight": math.inf}, "rank_weight=inf: expected at least 0 and finite"),
-        ({"threshold_maximum": 0.0}, r"threshold_maximum=0.0: expected above 0 \(cosine\)"),
+        ({"rank_weight": -0.1}, "rank_weight: found -0.1,.* 0"),
+        ({"intra_modal_weight": math.nan}, "intra_modal_weight: found nan,.* 0"),
+        ({"rank_weight": math.inf}, "rank_weight: found inf,.* 0 .*finite"),
+        ({"threshold_maximum": 0.0}, r"threshold_maximum: found 0.0,.* 0 \(cosine\)"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -19,7 +19,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer
 from tests import tolerances
 from tests.trainers import runs
-from tests.trainers.group_rows import in_groups, names
+from tests.trainers.group_rows import add_groups, names
 from tests.trainers.runs import (
     arguments,
     assert_same_gradients,
@@ -42,7 +42,7 @@ def read(folder):
 
 
 def build(trainer_class, model, *args, **settings):
-    """As in `runs`, with two groups of four, and a model's folder read once."""
+    """Builds as in `runs`, with two groups of four, and reads a model's folder once."""
     groups = {"pairs_per_group": 4} if issubclass(trainer_class, ClearGlassTrainer) else {}
     settings = {**groups, **settings, "processing_class": read(model)[1]}
     return runs.build(trainer_class, copy.deepcopy(read(model)[0]), *args, **settings)
@@ -50,7 +50,7 @@ def build(trainer_class, model, *args, **settings):
 
 @pytest.fixture(scope="module")
 def rows(pairs):
-    return in_groups(pairs)
+    return add_groups(pairs)
 
 
 def test_the_defaults_are_those_of_the_paper(tmp_path):
@@ -75,12 +75,12 @@ def test_the_rows_are_what_the_tests_take_them_for():
 )
 def test_the_loss_is_that_of_the_groups_in_the_batch(trainer_class, grouping, loss, alpha, clip, rows, tmp_path):
     trainer = build(trainer_class, clip, rows, tmp_path, grouping=grouping, alpha=0.9, **TEMPERATURES)
-    found, gradients = loss_and_gradients(trainer, ROWS)
+    actual, gradients = loss_and_gradients(trainer, ROWS)
     assert "backbone.logit_scale" not in gradients
     f = trainer.gather_features(trainer.model, batch_of(trainer, ROWS))
     groups = f.image_embeds.view(2, 4, -1), f.text_embeds.view(2, 4, -1)
     expected, metrics = loss(*groups, mask=MASK, alpha=alpha, **TEMPERATURES)
-    torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(actual, expected.detach())
     whole, _ = loss(*groups, alpha=alpha, **TEMPERATURES)
     assert abs(whole - expected) > 1e-3  # repeats do not count
     assert metrics["loss_outer"] != metrics["loss_inner"]
@@ -90,10 +90,10 @@ def test_the_loss_is_that_of_the_groups_in_the_batch(trainer_class, grouping, lo
 def test_without_groups_it_is_infonce_on_the_pairs_of_the_batch(name, rows, tmp_path, request):
     folder = request.getfixturevalue(name)
     trainer = build(ClearGlassTrainer, folder, rows, tmp_path, grouping="none")
-    found, gradients = loss_and_gradients(trainer, ROWS)
+    actual, gradients = loss_and_gradients(trainer, ROWS)
     plain = build(InfoNCETrainer, folder, rows, tmp_path, sigmoid=False)
     expected, other = loss_and_gradients(plain, ROWS[:6])
-    torch.testing.assert_close(found, expected, rtol=0, atol=tolerances.loss())
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerances.loss())
     assert gradients["backbone.logit_scale"] != 0
     assert_same_gradients(gradients, other)
 
@@ -126,7 +126,7 @@ def test_what_is_missing_for_the_groups_is_told(clip, rows, tmp_path, caplog):
     )
     assert {level for level, _ in said[1:]} == {"WARNING"}
     assert any("each has fewer than 3 rows ('d', 'lone')" in text for _, text in said)
-    assert any("are not a group of the training set ('gone')" in text for _, text in said)
+    assert any("training set ('gone')" in text for _, text in said)
 
 
 def test_captions_that_are_names_of_concepts_are_told(clip, rows, tmp_path, caplog):
@@ -183,11 +183,11 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(clip_with_dropout, rows
 def test_evaluation_needs_no_groups(clip, rows, pairs, tmp_path):
     part = pairs.select(range(8))
     trainer = build(ClearGlassTrainer, clip, rows, tmp_path, eval_dataset=part, temperature=0.25)
-    found = trainer.evaluate()
-    assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= found.keys()
+    metrics = trainer.evaluate()
+    assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= metrics.keys()
     f = trainer.gather_features(trainer.model.eval(), batch_of(trainer, range(8)))
     expected, _ = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=torch.tensor(4.0))
-    assert found["eval_loss"] == pytest.approx(expected.item())
+    assert metrics["eval_loss"] == pytest.approx(expected.item())
     # a last batch that is no multiple of a group
     trainer = build(ClearGlassTrainer, clip, rows, tmp_path, eval_dataset=pairs.select(range(11)))
     assert math.isfinite(trainer.evaluate()["eval_loss"])
@@ -205,15 +205,15 @@ def test_generalized_captions_take_the_place_of_captions(clip, rows, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"grouping": "pairs"}, "grouping='pairs': expected one of pairwise, centroid, none"),
-        ({"temperature": 0.0}, r"temperature=0.0: expected above 0 and finite \(cosine\)"),
-        ({"inner_temperature": math.inf}, "inner_temperature=inf: expected above 0"),
-        ({"alpha": 1.1}, "alpha=1.1: expected .*0 to 1"),
-        ({"alpha": math.nan}, "alpha=nan: expected .*0 to 1"),
-        ({"groups_per_batch": 1}, "groups_per_batch=1, pairs_per_group=4, .*expected at least 2, 1 and 1"),
-        ({"auto_find_batch_size": True}, "auto_find_batch_size=True would split groups"),
-        ({"minimum_group_size": 0}, "minimum_group_size=0: expected at least 2, 1 and 1"),
-        ({"groups_per_batch": 3}, "per_device_train_batch_size=8 on 1 .*3 groups of 4 pairs are 12 rows.*batch_size"),
+        ({"grouping": "pairs"}, "grouping: found 'pairs':.* pairwise, centroid, none"),
+        ({"temperature": 0.0}, r"temperature: found 0.0,.* 0 .*\(cosine\)"),
+        ({"inner_temperature": math.inf}, "inner_temperature: found inf,.* 0"),
+        ({"alpha": 1.1}, "alpha: found 1.1, expected .*0 to 1"),
+        ({"alpha": math.nan}, "alpha: found nan,.* 0 to 1"),
+        ({"groups_per_batch": 1}, "groups_per_batch .*pairs_per_group .*found 1, 4 and 2"),
+        ({"auto_find_batch_size": True}, "auto_find_batch_size=True"),
+        ({"minimum_group_size": 0}, "groups_per_batch .*pairs_per_group .*minimum_group_size .*found 2, 1 and 0"),
+        ({"groups_per_batch": 3}, "per_device_train_batch_size=8 .*3 groups of 4 .*12 rows.*batch_size"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):
@@ -222,25 +222,25 @@ def test_a_wrong_setting_is_refused(settings, message, tmp_path):
 
 
 def test_an_order_of_another_kind_is_refused(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="train_sampling_strategy='sequential': group batches define their own order"):
+    with pytest.raises(ValueError, match="train_sampling_strategy='sequential': group"):
         build(ClearGlassTrainer, clip, rows, tmp_path, train_sampling_strategy="sequential")
 
 
 def test_missing_columns_are_named(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="ClearGlassTrainer needs the columns 'group', 'hard_negative_groups'"):
+    with pytest.raises(ValueError, match="ClearGlassTrainer .*'group', 'hard_negative_groups'"):
         build(ClearGlassTrainer, clip, pairs, tmp_path)
 
 
 def test_groups_are_checked_before_a_model_is_scored(rows, pairs, tmp_path):
     config = arguments(ClearGlassTrainer, tmp_path, pairs_per_group=4)
     assert ClearGlassTrainer.check_rows(rows, config) is None
-    with pytest.raises(ValueError, match="needs the columns 'group', 'hard_negative_groups'"):
+    with pytest.raises(ValueError, match="needs .*'group', 'hard_negative_groups'"):
         ClearGlassTrainer.check_rows(pairs, config)
     alone = rows.remove_columns("hard_negative_groups").add_column("hard_negative_groups", [["gone"]] * len(rows))
-    with pytest.raises(ValueError, match="no group has a hard-negative group in the training set.*found 'gone'"):
+    with pytest.raises(ValueError, match="no group .*'gone'"):
         ClearGlassTrainer.check_rows(alone, config)
 
 
 def test_a_stream_is_refused(clip, rows, tmp_path):
-    with pytest.raises(TypeError, match="reads the column 'group' of all rows before the first step"):
+    with pytest.raises(TypeError, match="'group' .*all rows"):
         build(ClearGlassTrainer, clip, rows.to_iterable_dataset(), tmp_path)

@@ -26,8 +26,8 @@ DIFFERENT = {("clear_glass/vit_b32_magic", "learning_rate")}
 @pytest.mark.parametrize("name", RECIPES)
 def test_defaults_are_those_of_the_recipe_and_name_their_source(name):
     recipe = read_recipe(name, ["--bf16", "false"])
-    known = {one.name: one for one in fields(recipe.trainer_class.config_class)}
-    of_transformers = {one.name for one in fields(CompositionalConfig.__mro__[1])}
+    known = {field.name: field for field in fields(recipe.trainer_class.config_class)}
+    of_transformers = {field.name for field in fields(CompositionalConfig.__mro__[1])}
     for field in OPTIMIZATION:
         if field in recipe.trainer_arguments and (name, field) not in DIFFERENT:
             assert known[field].default == recipe.trainer_arguments[field], field

@@ -67,7 +67,7 @@ def test_a_trainer_a_config_a_callback_and_a_model_may_be_abstract():
 
 @pytest.mark.parametrize("args", [TrainingArguments, InfoNCEConfig])
 def test_the_config_of_another_trainer_is_refused_by_name(clip, tmp_path, args):
-    with pytest.raises(TypeError, match=f"CementTrainer takes a CementConfig, not {args.__name__}"):
+    with pytest.raises(TypeError, match=f"CementTrainer .*CementConfig, .*{args.__name__}"):
         CementTrainer(clip, args(output_dir=str(tmp_path), use_cpu=True))
 
 
@@ -90,7 +90,7 @@ def test_weights_that_were_frozen_before_are_told(clip, tmp_path, caplog):
     model.vision_model.requires_grad_(False)
     processor = AutoProcessor.from_pretrained(clip)
     InfoNCETrainer(model, InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True), processing_class=processor)
-    assert "weights were already frozen and stay frozen: ['vision_model" in caplog.text
+    assert "stay frozen: ['vision_model" in caplog.text
 
 
 def test_an_encoder_lives_where_its_backbone_does(clip):
@@ -105,7 +105,7 @@ def test_an_encoder_lives_where_its_backbone_does(clip):
 
 @pytest.mark.parametrize("half", ["bf16", "fp16"])
 def test_half_precision_without_a_gpu_has_to_be_asked_for(half, tmp_path):
-    with pytest.raises(ValueError, match=f"{half}=True, but no GPU is visible.*--use_cpu true.*--{half} false"):
+    with pytest.raises(ValueError, match=f"{half}=True, .*--use_cpu true.*--{half} false"):
         InfoNCEConfig(output_dir=str(tmp_path), **{half: True})
 
 

@@ -27,7 +27,7 @@ def read(folder):
 
 
 def build(model, *args, **settings):
-    """As in `runs`, but a folder is read once."""
+    """Builds as in `runs`, but reads a folder once."""
     settings["processing_class"] = read(model)[1]
     return runs.build(HierarCapsTrainer, copy.deepcopy(read(model)[0]), *args, **settings)
 
@@ -107,11 +107,11 @@ def test_texts_go_straight_on_and_a_plain_model_is_left(clip, rows, tmp_path):
 
 
 def test_evaluation_is_of_the_whole_set_whatever_the_batches(clip, rows, tmp_path):
-    found = [
+    metrics = [
         build(clip, rows, tmp_path, eval_dataset=rows, per_device_eval_batch_size=size).evaluate() for size in (16, 5)
     ]
     for key in ("eval_entailment_accuracy", "eval_angle_entailed", "eval_angle_contradicted"):
-        assert found[0][key] == pytest.approx(found[1][key], rel=0, abs=tolerances.angle())
+        assert metrics[0][key] == pytest.approx(metrics[1][key], rel=0, abs=tolerances.angle())
 
 
 def test_own_negatives_are_taken_in_the_order_of_the_chain(clip, rows, tmp_path):
@@ -133,7 +133,7 @@ def test_a_run_goes_on_from_its_checkpoint_towards_the_same_start(clip, rows, tm
     runs.assert_same_weights(weights(resumed), weights(whole))
     other = build(clip, rows, tmp_path, **settings)
     other.start.backbone.text_projection.weight.data.neg_()
-    with pytest.raises(ValueError, match="text features of a different model"):
+    with pytest.raises(ValueError, match="different model"):
         other.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-1"))
 
 
@@ -150,26 +150,26 @@ def test_names_of_levels_are_told(clip, rows, tmp_path, caplog):
 
 
 def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="HierarCapsTrainer needs the column 'level_2'"):
+    with pytest.raises(ValueError, match="HierarCapsTrainer .*'level_2'"):
         build(clip, rows.remove_columns("level_2"), tmp_path)
-    with pytest.raises(ValueError, match="none of the 16 rows .*different texts"):
+    with pytest.raises(ValueError, match="none of the 16 rows .*texts"):
         build(clip, rows.remove_columns("level_1").add_column("level_1", ["one"] * 16), tmp_path, **TWO)
     with pytest.raises(ValueError, match="dataset is streamed"):
         stream = IterableDataset.from_generator(lambda: iter(rows), features=rows.features)
         build(clip, stream, tmp_path)
     long = rows.add_column("negative_captions", [["one"] * 5] * 16)
     trainer = build(clip, long, tmp_path, negative_source="negative_captions")
-    with pytest.raises(ValueError, match="column 'negative_captions', row 2: .*at most 4 texts"):
+    with pytest.raises(ValueError, match="'negative_captions', row 2: .* 4 texts"):
         batch_of(trainer, [2])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"chain_columns": ["level_1"]}, "at least two different .*level_4"),
-        ({"chain_columns": ["level_1", "level_5"]}, "at least two different"),
-        ({"negative_source": "others"}, "expected one of siblings, negative_captions"),
-        ({"pullback_weight": -1.0}, "pullback_weight=-1.0: expected at least 0"),
+        ({"chain_columns": ["level_1"]}, "two different .*level_4"),
+        ({"chain_columns": ["level_1", "level_5"]}, "two different"),
+        ({"negative_source": "others"}, "siblings, negative_captions"),
+        ({"pullback_weight": -1.0}, "pullback_weight: found -1.0,.* 0"),
         ({"freeze_towers": ["text"]}, "freeze_towers .*'text'"),
     ],
 )

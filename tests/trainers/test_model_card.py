@@ -22,14 +22,14 @@ def trainer(clip, pairs, tmp_path):
     return build(InfoNCETrainer, clip, pairs, tmp_path, learning_rate=3e-4, hub_token=SECRET)
 
 
-def saved(trainer) -> ModelCard:
+def read_card(trainer) -> ModelCard:
     trainer.save_model()
     return ModelCard.load(Path(trainer.args.output_dir) / "README.md")
 
 
 def test_a_saved_model_has_a_card_that_says_what_was_trained_and_that_nothing_was_scored(trainer, clip):
     trainer.train()
-    read = saved(trainer)
+    read = read_card(trainer)
     assert read.data.tags == ["hfcomp", "compositionality", "infonce"]
     assert (read.data.library_name, read.data.pipeline_tag) == ("transformers", "zero-shot-image-classification")
     assert read.data.eval_results is None
@@ -42,7 +42,7 @@ def test_a_saved_model_has_a_card_that_says_what_was_trained_and_that_nothing_wa
 
 
 def test_the_code_in_the_card_trains_the_same(trainer):
-    text = section(saved(trainer).text, "## Training")
+    text = section(read_card(trainer).text, "## Training")
     code = text.partition("```python\n")[2].partition("```")[0]
     names: dict = {}
     exec(code.partition("trainer = ")[0], names)  # rows are the user's
@@ -54,7 +54,7 @@ def test_the_code_in_the_card_trains_the_same(trainer):
 def test_replay_is_in_the_card_and_in_its_code(clip, pairs, tmp_path):
     general = pairs.select(range(10)).select_columns(["image", "caption"])
     text = section(
-        saved(build(InfoNCETrainer, clip, pairs, tmp_path, replay_fraction=0.5, replay_dataset=general)).text,
+        read_card(build(InfoNCETrainer, clip, pairs, tmp_path, replay_fraction=0.5, replay_dataset=general)).text,
         "## Training",
     )
     assert "| replay | 10 general rows, 8 per batch" in text
@@ -63,7 +63,7 @@ def test_replay_is_in_the_card_and_in_its_code(clip, pairs, tmp_path):
 
 
 def test_defaults_of_the_objective_are_listed_as_such(clip, pairs, tmp_path):
-    read = saved(build(CementTrainer, clip, pairs, tmp_path, margin_maximum=3.0))
+    read = read_card(build(CementTrainer, clip, pairs, tmp_path, margin_maximum=3.0))
     values = section(read.text, "### Values")
     assert "| margin_maximum | 3.0 | user's |" in values and "| margin_minimum | -2.0 | default |" in values
     assert "im2026concretejungle" in read.text
@@ -74,7 +74,7 @@ def test_base_and_data_are_those_of_the_hub_with_their_commits(trainer):
     trainer.model.plain.name_or_path = "me/clip"
     trainer.model.plain.config._commit_hash = COMMIT
     trainer.train_dataset.dataset.info.download_checksums = {f"hf://datasets/me/pairs@{'e' * 40}/0.parquet": {}}
-    read = saved(trainer)
+    read = read_card(trainer)
     assert (read.data.base_model, read.data.base_model_relation, read.data.datasets) == (
         "me/clip",
         "finetune",
@@ -88,7 +88,7 @@ def test_base_and_data_are_those_of_the_hub_with_their_commits(trainer):
 
 def test_an_objective_of_the_user_s_own_is_named_by_its_module(clip, pairs, tmp_path):
     kind = type("MyTrainer", (CementTrainer,), {"__module__": "my_module"})
-    read = saved(build(kind, clip, pairs, tmp_path))
+    read = read_card(build(kind, clip, pairs, tmp_path))
     assert "from my_module import MyTrainer" in read.text and "fine-tuned with MyTrainer" in read.text
     assert "im2026concretejungle" in read.text
 
@@ -97,7 +97,7 @@ def test_what_was_scored_during_training_is_in_the_card(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=pairs)
     trainer.train()
     trainer.evaluate()
-    results = section(saved(trainer).text, "## Results")
+    results = section(read_card(trainer).text, "## Results")
     assert "Scores during training" in results and "step 2; no intervals" in results
     assert "| loss |" in results and "Not evaluated" not in results
 
@@ -105,7 +105,7 @@ def test_what_was_scored_during_training_is_in_the_card(clip, pairs, tmp_path):
 def test_an_adapter_s_card_loads_it_on_its_base(clip, pairs, tmp_path):
     model = get_peft_model(load_backbone(clip), LoraConfig(target_modules=["q_proj", "v_proj"]))
     processor = load_processor(clip, argument="processor")
-    read = saved(build(InfoNCETrainer, model, pairs, tmp_path, processing_class=processor))
+    read = read_card(build(InfoNCETrainer, model, pairs, tmp_path, processing_class=processor))
     assert read.data.library_name == "peft"
     assert "PeftModel.from_pretrained(base" in read.text and "More Information Needed" not in read.text
 

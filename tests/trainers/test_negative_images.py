@@ -55,15 +55,15 @@ def test_a_set_without_any_is_refused_before_the_first_step(trainer_class, colum
         build(trainer_class, clip, rows, tmp_path).train()
     said = str(refused.value)
     if column or trainer_class is CementTrainer:  # the other needs the column, and has said so
-        assert said.startswith(f"{trainer_class.__name__}: none of the {len(rows)} rows has a negative_image.")
+        assert said.startswith(f"{trainer_class.__name__}: none of the {len(rows)} rows")
         assert "InfoNCETrainer with num_negatives=1" in said and "recipe" in said
     else:
-        assert "needs the column 'negative_image'" in said
+        assert "column 'negative_image'" in said
 
 
 @NEED_THEM
 def test_a_recipe_is_refused_before_anything_is_trained(trainer_class, without):
-    with pytest.raises(ValueError, match=f"^{trainer_class.__name__}: none of the {len(without)} rows has"):
+    with pytest.raises(ValueError, match=f"^{trainer_class.__name__}: none of the {len(without)} rows"):
         Arm("m", trainer_class, {}, without, 8).check()
 
 
@@ -136,7 +136,7 @@ def test_a_stream_that_begins_without_any_is_trained_on(trainer_class, clip, pai
 
 @NEED_THEM
 def test_a_stream_without_any_is_refused_at_the_end(trainer_class, clip, without, tmp_path):
-    said = f"{trainer_class.__name__}: none of the 16 rows .*a negative_image. "
+    said = f"{trainer_class.__name__}: none of the 16 rows .*negative_image"
     with pytest.raises(ValueError, match=said):
         build(trainer_class, clip, without.to_iterable_dataset(), tmp_path).train()
 
@@ -152,7 +152,7 @@ def test_a_stream_without_any_is_refused_after_a_number_of_rows(trainer_class, c
 
 def test_a_stream_without_the_column_is_refused(clip, without, tmp_path):
     rows = without.remove_columns("negative_image").to_iterable_dataset()
-    with pytest.raises(ValueError, match="CementTrainer: the stream .*column, .*a negative"):
+    with pytest.raises(ValueError, match="CementTrainer: .*stream .*negative"):
         build(CementTrainer, clip, rows, tmp_path).train()
     trainer = build(CementTrainer, clip, rows, tmp_path, allow_missing_negative_images=True, max_steps=1)
     trainer.train()
@@ -162,5 +162,5 @@ def test_a_stream_without_the_column_is_refused(clip, without, tmp_path):
 def test_rows_of_a_control_are_asked_for_their_own_negatives(clip, without, tmp_path):
     rows = ShuffledNegatives(without, derangement(range(len(without)), 0))
     assert isinstance(rows, TrainingRows)
-    with pytest.raises(ValueError, match="none of .* rows has a negative_image"):
+    with pytest.raises(ValueError, match="none of .*negative_image"):
         build(CementTrainer, clip, rows, tmp_path).train()

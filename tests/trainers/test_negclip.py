@@ -40,18 +40,18 @@ class Recorder(InfoNCETrainer):
         return super().compute_loss(model, inputs, *args, **kwargs)
 
 
-def recorded(clip, dataset, folder, **settings) -> Recorder:
+def build_recorder(clip, dataset, folder, **settings) -> Recorder:
     return build(Recorder, clip, dataset, folder, **{**NEGCLIP, "max_steps": 12, **settings})
 
 
 def beside(rows: list[int]) -> dict[int, int]:
-    """What each row brought along."""
+    """The rows that each row brought along."""
     return dict(zip(rows[::2], rows[1::2], strict=True))
 
 
 def negatives(batches: list) -> dict[int, int]:
     """The negative that each row came with."""
-    return {row: found for rows, texts in batches for row, found in zip(rows, texts, strict=True)}
+    return {row: negative for rows, texts in batches for row, negative in zip(rows, texts, strict=True)}
 
 
 def negclip_loss(image, text, negative_text, scale):
@@ -97,7 +97,7 @@ def test_features_of_processes_are_gathered_as_any_others(clip, near, tmp_path, 
 
 
 def test_an_epoch_reads_every_row_once_with_others_beside_it(clip, near, tmp_path):
-    trainer = recorded(clip, near, tmp_path)
+    trainer = build_recorder(clip, near, tmp_path)
     trainer.train()
     assert len(trainer.batches) == 12 and trainer.state.epoch == 2
     epochs = [trainer.batches[:6], trainer.batches[6:]]
@@ -114,18 +114,18 @@ def test_an_epoch_reads_every_row_once_with_others_beside_it(clip, near, tmp_pat
 
 
 def test_the_rows_are_those_of_plain_in_the_same_order(clip, near, tmp_path):
-    trainer = recorded(clip, near, tmp_path, max_steps=7)
-    plain = recorded(clip, near, tmp_path, draw_negatives=False, num_neighbors=0, max_steps=7)
-    for one in (trainer, plain):
-        one.train()
+    trainer = build_recorder(clip, near, tmp_path, max_steps=7)
+    plain = build_recorder(clip, near, tmp_path, draw_negatives=False, num_neighbors=0, max_steps=7)
+    for instance in (trainer, plain):
+        instance.train()
     assert [rows[::2] for rows, _ in trainer.batches] == [rows for rows, _ in plain.batches]
 
 
 @pytest.mark.parametrize("workers", [{}, {"dataloader_num_workers": 2, "dataloader_persistent_workers": True}])
 def test_a_run_that_goes_on_within_an_epoch_draws_what_it_would_have_drawn(clip, near, tmp_path, workers):
-    whole = recorded(clip, near, tmp_path, save_strategy="steps", save_steps=8, max_steps=10)
+    whole = build_recorder(clip, near, tmp_path, save_strategy="steps", save_steps=8, max_steps=10)
     whole.train()
-    later = recorded(clip, near, tmp_path, max_steps=10, **workers)
+    later = build_recorder(clip, near, tmp_path, max_steps=10, **workers)
     later.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-8"))
     assert later.batches == whole.batches[8:]
     assert_same_weights(weights(later), weights(whole))
@@ -136,16 +136,16 @@ def test_on_several_processes_the_order_hears_of_its_epoch_within_one(clip, near
     from accelerate import skip_first_batches
     from accelerate.data_loader import BatchSamplerShard
 
-    trainer = recorded(clip, near, tmp_path, per_device_train_batch_size=2)
+    trainer = build_recorder(clip, near, tmp_path, per_device_train_batch_size=2)
     prepare = trainer.accelerator.prepare
 
-    def of_two_processes(loader):
+    def prepare_for_two(loader):
         prepared = prepare(loader)
         shard = BatchSamplerShard(prepared.batch_sampler, 2, 1)
         object.__setattr__(prepared, "batch_sampler", shard)
         return prepared
 
-    monkeypatch.setattr(trainer.accelerator, "prepare", of_two_processes)
+    monkeypatch.setattr(trainer.accelerator, "prepare", prepare_for_two)
     loader = trainer.get_train_dataloader()
     skip_first_batches(loader, 1).set_epoch(5)
     assert (trainer.neighbor_order.epoch, trainer.neighbor_order.order.epoch) == (5, 5)
@@ -158,16 +158,16 @@ def test_evaluation_sets_bring_nothing_along_and_keep_their_first_negatives(clip
     assert type(trainer.eval_dataset) is TrainingRows
     without = near.remove_columns(["neighbor_ids", "image_id"])
     plain = build(InfoNCETrainer, clip, near, tmp_path, num_negatives=1, eval_dataset=without).evaluate()
-    found = build(InfoNCETrainer, clip, near, tmp_path, eval_dataset=without, **NEGCLIP).evaluate()
-    assert found["eval_loss"] == plain["eval_loss"]
+    metrics = build(InfoNCETrainer, clip, near, tmp_path, eval_dataset=without, **NEGCLIP).evaluate()
+    assert metrics["eval_loss"] == plain["eval_loss"]
 
 
 def test_negatives_are_drawn_without_neighbors_and_neighbors_without_negatives(clip, near, tmp_path):
-    drawn = recorded(clip, near, tmp_path, num_neighbors=0)
+    drawn = build_recorder(clip, near, tmp_path, num_neighbors=0)
     drawn.train()
     assert all(len(rows) == 4 for rows, _ in drawn.batches)
-    one, other = negatives(drawn.batches[:6]), negatives(drawn.batches[6:])
-    assert one.keys() == other.keys() and one != other
+    first, second = negatives(drawn.batches[:6]), negatives(drawn.batches[6:])
+    assert first.keys() == second.keys() and first != second
     settings = {"num_neighbors": 2, "per_device_train_batch_size": 4, "max_steps": 1}
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **settings)
     trainer.train()
@@ -195,25 +195,25 @@ def test_what_is_missing_is_told_at_the_start(clip, near, tmp_path, caplog, monk
     with caplog.at_level(logging.WARNING):
         build(InfoNCETrainer, clip, dataset, tmp_path, **NEGCLIP)
     assert "5 of 24 rows have no neighbor" in caplog.text
-    assert "5 entries of neighbor_ids are not an image_id" in caplog.text
+    assert "5 entries of neighbor_ids are not image_id values" in caplog.text
 
 
 @pytest.mark.parametrize("missing", ["neighbor_ids", "image_id"])
 def test_a_missing_column_is_named(clip, near, tmp_path, missing):
-    with pytest.raises(ValueError, match=f"needs the column '{missing}'"):
+    with pytest.raises(ValueError, match=f"needs .*'{missing}'"):
         build(InfoNCETrainer, clip, near.remove_columns(missing), tmp_path, **NEGCLIP)
     rows = TrainingRows(near, ["image", "caption", "negative_captions"])
-    with pytest.raises(ValueError, match="have no column 'neighbor_ids'; they have: image, caption"):
+    with pytest.raises(ValueError, match="no column 'neighbor_ids'; .*: image, caption"):
         build(InfoNCETrainer, clip, rows, tmp_path, **NEGCLIP)
 
 
 def test_wrong_settings_are_refused(clip, near, tmp_path):
-    with pytest.raises(ValueError, match="num_neighbors=-1: expected at least 0 .none."):
+    with pytest.raises(ValueError, match="num_neighbors: found -1:.* 0 "):
         InfoNCEConfig(output_dir=str(tmp_path), num_neighbors=-1)
-    with pytest.raises(ValueError, match="draw_negatives=True samples from a row's num_negatives, which is 0"):
+    with pytest.raises(ValueError, match="draw_negatives=True .*num_negatives.* 0"):
         InfoNCEConfig(output_dir=str(tmp_path), draw_negatives=True)
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **{**NEGCLIP, "per_device_train_batch_size": 13})
-    with pytest.raises(ValueError, match="24 images, fewer than the 26 .*13 rows.*train_batch_size to 12 "):
+    with pytest.raises(ValueError, match="24 images, .* 26 .*13 rows.*train_batch_size .* 12 "):
         trainer.get_train_dataloader()
-    with pytest.raises(ValueError, match="not supported with num_neighbors or draw_negatives. Use 'random'"):
+    with pytest.raises(ValueError, match="num_neighbors or draw_negatives.*'random'"):
         build(InfoNCETrainer, clip, near, tmp_path, train_sampling_strategy="group_by_length", **NEGCLIP)

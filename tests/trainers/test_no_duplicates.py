@@ -12,7 +12,7 @@ from hfcomp.trainers.hierarcaps import HierarCapsTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from tests import tiny
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import build, history, weights
 
 LOGGER = "hfcomp.trainers._support.sampling"
@@ -31,11 +31,11 @@ def rows():
 
 def seen_by(trainer, **how):
     """The rows of each batch that is trained on."""
-    found = []
+    batches = []
     gather = trainer.gather_features
-    trainer.gather_features = lambda model, inputs: found.append(inputs["row"].tolist()) or gather(model, inputs)
+    trainer.gather_features = lambda model, inputs: batches.append(inputs["row"].tolist()) or gather(model, inputs)
     trainer.train(**how)
-    return found
+    return batches
 
 
 def test_no_batch_has_a_caption_or_an_image_twice(clip, rows, tmp_path):
@@ -104,13 +104,13 @@ def test_where_it_means_nothing_it_is_refused(clip, rows, tmp_path):
         settings |= advised or {"no_duplicates": False}
         return next(iter(build(trainer_class, clip, dataset, tmp_path, **settings).get_train_dataloader()))
 
-    stream, groups = rows.to_iterable_dataset(), in_groups(tiny.pairs(21, ragged=False))
+    stream, groups = rows.to_iterable_dataset(), add_groups(tiny.pairs(21, ragged=False))
     assert batch_of_refused("no_duplicates=True .*streamed", InfoNCETrainer, stream)
     size = {"groups_per_batch": 2, "pairs_per_group": 4}
     assert batch_of_refused("no_duplicates=True: group batches define their own", ClearGlassTrainer, groups, **size)
     chains = groups.map(lambda row: {"level_4": row["group"] or "none"})
     of_chains = {"chain_columns": ["level_4", "generalized_caption", "caption"]}
     assert batch_of_refused("no_duplicates=True: HierarCapsTrainer", HierarCapsTrainer, chains, **of_chains)
-    said = "no_duplicates: .*24 rows .*batch of 12 .* Lower per_device_train_batch_size"
+    said = "no_duplicates: .*24 rows .*12 .*per_device_train_batch_size"
     lower = {"no_duplicates": True, "per_device_train_batch_size": 8}
     assert batch_of_refused(said, InfoNCETrainer, rows, lower, per_device_train_batch_size=12)

@@ -18,7 +18,7 @@ from tests.trainers.runs import CHECKPOINTING, assert_same_weights, build, loss_
 TARGET = r".*encoder\.layers\.\d+\.self_attn\.(q|k|v|out)_proj"
 
 
-def adapted(folder, *, scale=False, dropout=0.0):
+def add_adapter(folder, *, scale=False, dropout=0.0):
     torch.manual_seed(0)
     model = get_peft_model(
         AutoModel.from_pretrained(folder), LoraConfig(r=2, target_modules=TARGET, lora_dropout=dropout)
@@ -27,7 +27,7 @@ def adapted(folder, *, scale=False, dropout=0.0):
     return model
 
 
-def moved(before, after) -> set[str]:
+def moved_weights(before, after) -> set[str]:
     return {name for name in before if not torch.equal(before[name], after[name])}
 
 
@@ -35,10 +35,10 @@ def moved(before, after) -> set[str]:
 @pytest.mark.parametrize("settings", [{}, {CHECKPOINTING: True}, {"mini_batch_size": 3}])
 def test_an_adapter_trains_and_loads_on_its_base(model, settings, request, pairs, tmp_path):
     folder = request.getfixturevalue(model)
-    trainer = build(InfoNCETrainer, adapted(folder), pairs, tmp_path, **settings)
+    trainer = build(InfoNCETrainer, add_adapter(folder), pairs, tmp_path, **settings)
     before = weights(trainer)
     trainer.train()
-    changed = moved(before, weights(trainer))
+    changed = moved_weights(before, weights(trainer))
     assert changed
     assert all("lora_" in name for name in changed)
     assert any("vision_model" in name for name in changed)
@@ -50,9 +50,9 @@ def test_an_adapter_trains_and_loads_on_its_base(model, settings, request, pairs
     assert OBJECTIVE_STATE_FILE not in names
     plain = PeftModel.from_pretrained(AutoModel.from_pretrained(folder), tmp_path / "final").eval()
     ids = torch.tensor([[3, 4, 5, 6, 1]])
-    found = plain.get_text_features(input_ids=ids).pooler_output
+    actual = plain.get_text_features(input_ids=ids).pooler_output
     expected = trainer.model.backbone.eval().get_text_features(input_ids=ids).pooler_output
-    torch.testing.assert_close(found, expected, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(actual, expected, atol=tolerances.embedding(), rtol=0)
     assert AutoProcessor.from_pretrained(tmp_path / "final") is not None
 
 
@@ -67,13 +67,13 @@ def test_an_adapter_trains_and_loads_on_its_base(model, settings, request, pairs
 def test_a_resumed_adapter_equals_one_that_was_never_stopped(trainer_class, scale, settings, clip, pairs, tmp_path):
     def trainer():
         run = {"max_steps": 4, "save_strategy": "steps", "save_steps": 1, **settings}
-        return build(trainer_class, adapted(clip, scale=scale, dropout=0.1), pairs, tmp_path, **run)
+        return build(trainer_class, add_adapter(clip, scale=scale, dropout=0.1), pairs, tmp_path, **run)
 
     whole = trainer()
     start = weights(whole)
     whole.train()
     name = "backbone.base_model.model.logit_scale"
-    assert (name in moved(start, weights(whole))) == scale
+    assert (name in moved_weights(start, weights(whole))) == scale
     checkpoint = tmp_path / "run" / "checkpoint-3"
     state = load_file(checkpoint / OBJECTIVE_STATE_FILE) if (checkpoint / OBJECTIVE_STATE_FILE).exists() else {}
     own = {"objective_state.offset.value"} if trainer_class is OwnTrainer else set()
@@ -89,7 +89,7 @@ def test_the_best_adapter_is_loaded_at_the_end(clip, pairs, tmp_path):
     scores = iter([0.9, 0.1])
     trainer = build(
         InfoNCETrainer,
-        adapted(clip, scale=True),
+        add_adapter(clip, scale=True),
         pairs,
         tmp_path,
         eval_dataset=pairs,
@@ -106,17 +106,17 @@ def test_the_best_adapter_is_loaded_at_the_end(clip, pairs, tmp_path):
 
 
 def test_a_saved_adapter_is_trained_on_from_its_folder(clip, pairs, tmp_path):
-    first = build(InfoNCETrainer, adapted(clip), pairs, tmp_path, max_steps=1)
+    first = build(InfoNCETrainer, add_adapter(clip), pairs, tmp_path, max_steps=1)
     first.train()
     first.save_model(str(tmp_path / "final"))
     second = build(InfoNCETrainer, tmp_path / "final", pairs, tmp_path, max_steps=1)
     assert_same_weights(weights(second), weights(first))
     second.train()
-    assert all("lora_" in name for name in moved(weights(first), weights(second)))
+    assert all("lora_" in name for name in moved_weights(weights(first), weights(second)))
 
 
 def test_a_frozen_tower_stops_its_adapter_too(clip, pairs, tmp_path):
-    trainer = build(InfoNCETrainer, adapted(clip), pairs, tmp_path, freeze_towers=["image"])
+    trainer = build(InfoNCETrainer, add_adapter(clip), pairs, tmp_path, freeze_towers=["image"])
     _, gradients = loss_and_gradients(trainer, range(8))
     assert gradients
     assert all("text_model" in name for name in gradients)
@@ -124,7 +124,7 @@ def test_a_frozen_tower_stops_its_adapter_too(clip, pairs, tmp_path):
 
 def test_a_scale_that_was_trained_with_an_adapter_goes_on_in_a_second_session(clip, pairs, tmp_path):
     """Loaded but frozen, it would be missing from the next save, and its adapter left with the base's scale."""
-    first = build(InfoNCETrainer, adapted(clip, scale=True), pairs, tmp_path / "first")
+    first = build(InfoNCETrainer, add_adapter(clip, scale=True), pairs, tmp_path / "first")
     first.train()
     first.save_model(str(tmp_path / "one"))
     trained = first.model.plain.logit_scale.item()

@@ -31,7 +31,7 @@ from tests.trainers.runs import assert_same_weights, batch_of, build, weights
 
 
 @pytest.fixture(scope="module")
-def profiled(clip, pairs, tmp_path_factory):
+def profiled_run(clip, pairs, tmp_path_factory):
     """A run of 17 steps with a profile, its folder, and the weights of the same run without one."""
     folder = tmp_path_factory.mktemp("profiled")
     settings = {"max_steps": 17, "dataloader_num_workers": 0}
@@ -42,13 +42,13 @@ def profiled(clip, pairs, tmp_path_factory):
     return trainer, folder / "run", weights(plain)
 
 
-def test_a_profiled_run_trains_the_same_weights(profiled):
-    trainer, _, expected = profiled
+def test_a_profiled_run_trains_the_same_weights(profiled_run):
+    trainer, _, expected = profiled_run
     assert_same_weights(weights(trainer), expected)
 
 
-def test_the_table_has_every_phase_and_its_shares_are_of_a_step(profiled):
-    _, folder, _ = profiled
+def test_the_table_has_every_phase_and_its_shares_are_of_a_step(profiled_run):
+    _, folder, _ = profiled_run
     text = (folder / PROFILE_FILE).read_text()
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("|")}
     assert set(PHASES) <= set(rows)
@@ -58,8 +58,8 @@ def test_the_table_has_every_phase_and_its_shares_are_of_a_step(profiled):
     assert "no peak for this device" in text
 
 
-def test_the_trace_has_a_range_for_each_phase_of_three_steps(profiled):
-    _, folder, _ = profiled
+def test_the_trace_has_a_range_for_each_phase_of_three_steps(profiled_run):
+    _, folder, _ = profiled_run
     events = json.loads(gzip.decompress((folder / TRACE_FILE).read_bytes()))["traceEvents"]
     ranges = [event["name"] for event in events if event.get("cat") == "user_annotation"]
     assert {phase: ranges.count(f"hfcomp: {phase}") for phase in PHASES} == dict.fromkeys(PHASES, 3)
@@ -67,8 +67,8 @@ def test_the_trace_has_a_range_for_each_phase_of_three_steps(profiled):
     assert sorted(path.name for path in folder.glob("profile*")) == [PROFILE_FILE, TRACE_FILE]
 
 
-def test_nothing_of_it_stays_in_the_trainer(profiled):
-    trainer, _, _ = profiled
+def test_nothing_of_it_stays_in_the_trainer(profiled_run):
+    trainer, _, _ = profiled_run
     assert "get_batch_samples" not in vars(trainer)
     assert "backward" not in vars(trainer.accelerator)
     assert not trainer.model._forward_hooks
@@ -77,13 +77,13 @@ def test_nothing_of_it_stays_in_the_trainer(profiled):
 
 def test_without_it_nothing_is_measured(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path)
-    assert not [one for one in trainer.callback_handler.callbacks if isinstance(one, StepProfiler)]
+    assert not [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, StepProfiler)]
 
 
 def test_flops_are_those_of_the_layers(clip, pairs, tmp_path):
     """Forward FLOPs of the linear layers, the patch convolution and attention, from the configuration."""
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=4, profile=True)
-    profiler = next(one for one in trainer.callback_handler.callbacks if isinstance(one, StepProfiler))
+    profiler = next(callback for callback in trainer.callback_handler.callbacks if isinstance(callback, StepProfiler))
     trainer.train()
     counted = profiler._flops.flops
     batch, hidden, inner, layers, projection = 8, 32, 64, 2, 16
@@ -102,7 +102,7 @@ def test_flops_are_those_of_the_layers(clip, pairs, tmp_path):
 
 
 def test_recomputed_activations_are_no_flops_of_the_model(clip, pairs, tmp_path):
-    found = {}
+    flops = {}
     for size in (None, 4):
         trainer = build(InfoNCETrainer, clip, pairs, tmp_path, mini_batch_size=size)
         reader = FlopReader()
@@ -113,11 +113,11 @@ def test_recomputed_activations_are_no_flops_of_the_model(clip, pairs, tmp_path)
         loss.backward()
         reader.enter(None)
         reader.end()
-        found[size] = reader.flops
-    assert found[4]["backward"] - found[None]["backward"] == pytest.approx(found[None]["encode"], rel=0.01)
-    assert found[4]["backward"] > 1.4 * found[None]["backward"]
-    profile = Profile(dict.fromkeys(PHASES, 1.0), 1, 8, 1, found[4], True, "cpu", half=False)
-    assert profile.model_flops == pytest.approx(sum(found[None].values()), rel=0.01)
+        flops[size] = reader.flops
+    assert flops[4]["backward"] - flops[None]["backward"] == pytest.approx(flops[None]["encode"], rel=0.01)
+    assert flops[4]["backward"] > 1.4 * flops[None]["backward"]
+    profile = Profile(dict.fromkeys(PHASES, 1.0), 1, 8, 1, flops[4], True, "cpu", half=False)
+    assert profile.model_flops == pytest.approx(sum(flops[None].values()), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_short_training_is_measured_in_fewer_steps(steps, plan):
 
 def test_a_training_of_three_steps_says_that_they_are_too_few(clip, pairs, tmp_path, capsys):
     build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=3, profile=True).train()
-    assert "only 3 training steps are left" in capsys.readouterr().out
+    assert "only 3 training steps" in capsys.readouterr().out
     assert not list((tmp_path / "run").glob("profile*"))
 
 
@@ -165,7 +165,7 @@ def test_the_share_of_the_peak_is_of_the_device_that_the_table_has():
     assert "3 TFLOPs per step, 300 TFLOP/s: 30.3% of the 989 TFLOP/s" in text
     assert "102,400.0 pairs per second" in text
     single = render_markdown(profile_report(Profile(times, 10, 8, 2, flops, False, "NVIDIA H200", half=False)))
-    assert "this run computes in fp32" in single
+    assert "computes in fp32" in single
     assert "main process of 2" in single
     assert peak_flops("NVIDIA H100 PCIe") == 756e12 < peak_flops("NVIDIA H100 80GB HBM3")
     assert peak_flops("NVIDIA GeForce RTX 4090") is None

@@ -17,7 +17,7 @@ from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
 from tests.trainers import objectives
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import (
     assert_same_gradients,
     assert_same_weights,
@@ -38,7 +38,7 @@ def rows():
     return tiny.pairs(ROWS)
 
 
-def recorded(trainer):
+def record_batches(trainer):
     """The trainer; `batches` are the rows of its training batches with their boxes."""
     trainer.batches, encode = [], trainer.gather_features
 
@@ -52,8 +52,8 @@ def recorded(trainer):
     return trainer
 
 
-def trained(trainer_class, model, dataset, folder, resume=None, **settings):
-    trainer = recorded(build(trainer_class, model, dataset, folder, **settings))
+def train(trainer_class, model, dataset, folder, resume=None, **settings):
+    trainer = record_batches(build(trainer_class, model, dataset, folder, **settings))
     trainer.train(resume_from_checkpoint=resume and str(folder / "run" / resume))
     return trainer
 
@@ -63,35 +63,35 @@ def box_of_rows(batches) -> dict[int, list[float]]:
 
 
 def test_each_epoch_crops_each_row_anew_in_the_order_of_a_run_without(clip, rows, tmp_path):
-    cropped = trained(InfoNCETrainer, clip, rows, tmp_path, **CROPS)
+    cropped = train(InfoNCETrainer, clip, rows, tmp_path, **CROPS)
     epochs = [box_of_rows(cropped.batches[place : place + 2]) for place in range(0, 8, 2)]
-    assert all(sorted(one) == list(range(ROWS)) for one in epochs)
-    assert len({tuple(box) for one in epochs for box in one.values()}) == 4 * ROWS
-    plain = trained(InfoNCETrainer, clip, rows, tmp_path, **{**CROPS, "random_crop": 1.0})
+    assert all(sorted(epoch) == list(range(ROWS)) for epoch in epochs)
+    assert len({tuple(box) for epoch in epochs for box in epoch.values()}) == 4 * ROWS
+    plain = train(InfoNCETrainer, clip, rows, tmp_path, **{**CROPS, "random_crop": 1.0})
     assert [names for names, _ in cropped.batches] == [names for names, _ in plain.batches]
     assert type(plain.train_dataset) is TrainingRows and {boxes for _, boxes in plain.batches} == {None}
     assert history(cropped, "loss") != history(plain, "loss")
 
 
 def test_workers_crop_as_the_main_process_does(clip, rows, tmp_path):
-    found = [
-        trained(InfoNCETrainer, clip, rows, tmp_path / str(workers), dataloader_num_workers=workers, **CROPS)
+    runs = [
+        train(InfoNCETrainer, clip, rows, tmp_path / str(workers), dataloader_num_workers=workers, **CROPS)
         for workers in (0, 1, 2)
     ]
-    assert found[0].batches == found[1].batches == found[2].batches
-    assert_same_weights(weights(found[2]), weights(found[0]))
+    assert runs[0].batches == runs[1].batches == runs[2].batches
+    assert_same_weights(weights(runs[2]), weights(runs[0]))
 
 
 def test_a_run_that_resumes_within_an_epoch_crops_as_it_would_have(clip, rows, tmp_path):
     settings = {**CROPS, "save_strategy": "steps", "save_steps": 5}
-    whole = trained(InfoNCETrainer, clip, rows, tmp_path, **settings)
-    later = trained(InfoNCETrainer, clip, rows, tmp_path, resume="checkpoint-5", **settings)
+    whole = train(InfoNCETrainer, clip, rows, tmp_path, **settings)
+    later = train(InfoNCETrainer, clip, rows, tmp_path, resume="checkpoint-5", **settings)
     assert later.batches == whole.batches[5:]
     assert_same_weights(weights(later), weights(whole))
 
 
 def test_a_stream_crops_each_pass_anew(clip, rows, tmp_path):
-    trainer = trained(InfoNCETrainer, clip, rows.to_iterable_dataset(), tmp_path, shuffle_buffer=1, **CROPS)
+    trainer = train(InfoNCETrainer, clip, rows.to_iterable_dataset(), tmp_path, shuffle_buffer=1, **CROPS)
     boxes = [tuple(box) for _, boxes in trainer.batches for box in boxes]
     assert len(set(boxes)) == len(boxes) == 4 * ROWS
 
@@ -111,7 +111,7 @@ def test_both_images_of_a_pair_are_cropped_alike(clip, rows, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in objectives.SETTINGS if name not in WITHOUT_IMAGES])
 def test_every_objective_on_images_crops_them(name, clip, tmp_path):
-    trainer_class, dataset = objectives.trainer_class(name), in_groups(tiny.pairs(21, concepts=True))
+    trainer_class, dataset = objectives.trainer_class(name), add_groups(tiny.pairs(21, concepts=True))
     trainer = build(trainer_class, clip, dataset, tmp_path, random_crop=0.9, **objectives.SETTINGS[name])
     batch = next(iter(trainer.get_train_dataloader()))
     boxes = batch["pixels"].boxes
@@ -120,30 +120,30 @@ def test_every_objective_on_images_crops_them(name, clip, tmp_path):
 
 
 def test_mini_batches_have_the_gradients_of_the_whole_batch(clip, rows, tmp_path):
-    found = {}
+    gradients = {}
     for size in (None, 3):
         trainer = build(TripletClipTrainer, clip, rows, tmp_path, mini_batch_size=size, **CROPS)
-        _, found[size] = loss_and_gradients(trainer, [(row, 2) for row in range(ROWS)])
-    assert_same_gradients(found[3], found[None])
+        _, gradients[size] = loss_and_gradients(trainer, [(row, 2) for row in range(ROWS)])
+    assert_same_gradients(gradients[3], gradients[None])
     trainer = build(TripletClipTrainer, clip, rows, tmp_path, **{**CROPS, "random_crop": 1.0})
     _, whole = loss_and_gradients(trainer, range(ROWS))
     with pytest.raises(AssertionError):
-        assert_same_gradients(found[3], whole)
+        assert_same_gradients(gradients[3], whole)
 
 
 def test_a_row_has_one_crop_in_all_groups_of_an_epoch(clip, tmp_path):
     settings = {"random_crop": 0.5, "pairs_per_group": 3, "per_device_train_batch_size": 0, "num_train_epochs": 1}
-    trainer = trained(ClearGlassTrainer, clip, in_groups(tiny.pairs(21)), tmp_path, max_steps=-1, **settings)
-    found = {(row, tuple(box)) for names, boxes in trainer.batches for row, box in zip(names, boxes, strict=True)}
-    assert len(found) == len({row for row, _ in found}) < sum(len(names) for names, _ in trainer.batches)
+    trainer = train(ClearGlassTrainer, clip, add_groups(tiny.pairs(21)), tmp_path, max_steps=-1, **settings)
+    crops = {(row, tuple(box)) for names, boxes in trainer.batches for row, box in zip(names, boxes, strict=True)}
+    assert len(crops) == len({row for row, _ in crops}) < sum(len(names) for names, _ in trainer.batches)
 
 
 @pytest.mark.parametrize("strategy", ["sequential", "group_by_length"])
 def test_other_orders_of_rows_know_their_epoch(strategy, clip, rows, tmp_path):
-    trainer = trained(InfoNCETrainer, clip, rows, tmp_path, train_sampling_strategy=strategy, **CROPS)
+    trainer = train(InfoNCETrainer, clip, rows, tmp_path, train_sampling_strategy=strategy, **CROPS)
     epochs = [box_of_rows(trainer.batches[place : place + 2]) for place in range(0, 8, 2)]
-    assert all(sorted(one) == list(range(ROWS)) for one in epochs)
-    assert len({tuple(box) for one in epochs for box in one.values()}) == 4 * ROWS
+    assert all(sorted(epoch) == list(range(ROWS)) for epoch in epochs)
+    assert len({tuple(box) for epoch in epochs for box in epoch.values()}) == 4 * ROWS
 
 
 # Evaluation
@@ -180,7 +180,7 @@ def test_rows_of_another_trainer_are_whole_again(clip, rows, tmp_path):
 
 @pytest.mark.parametrize("value", [0.0, -0.5, 1.01, float("nan")])
 def test_shares_out_of_range_are_refused(value, tmp_path):
-    with pytest.raises(ValueError, match=rf"random_crop={value}: expected above 0 and at most 1, such as 0.9"):
+    with pytest.raises(ValueError, match=rf"random_crop={value}:.* 0 .* 1, .*0.9"):
         CompositionalConfig(output_dir=str(tmp_path), use_cpu=True, random_crop=value)
 
 
@@ -191,8 +191,8 @@ def test_a_recipe_sets_it(tmp_path):
 
 
 def test_an_objective_without_images_refuses_it(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="random_crop=0.5: TextAlignmentTrainer reads no images"):
-        build(TextAlignmentTrainer, clip, in_groups(rows), tmp_path, **CROPS)
+    with pytest.raises(ValueError, match="random_crop=0.5: TextAlignmentTrainer"):
+        build(TextAlignmentTrainer, clip, add_groups(rows), tmp_path, **CROPS)
 
 
 def test_a_collator_that_drops_the_boxes_is_refused(clip, rows, tmp_path):
@@ -203,7 +203,5 @@ def test_a_collator_that_drops_the_boxes_is_refused(clip, rows, tmp_path):
     processor = build(InfoNCETrainer, clip, rows, tmp_path).processing_class
     own = Dropping(processor, build(InfoNCETrainer, clip, rows, tmp_path).model.config)
     trainer = build(InfoNCETrainer, clip, rows, tmp_path, data_collator=own, **CROPS)
-    with pytest.raises(
-        ValueError, match="random_crop=0.5, but the collator returned pixels without boxes.*'crop_box'"
-    ):
+    with pytest.raises(ValueError, match="random_crop=0.5, .*collator .*'crop_box'"):
         trainer.train()

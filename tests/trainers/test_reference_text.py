@@ -48,7 +48,7 @@ def plain_of(model):
 
 
 @torch.no_grad()
-def by_hand(model, text: str) -> torch.Tensor:
+def embed_by_hand(model, text: str) -> torch.Tensor:
     """One text alone, by the plain model and its own processor."""
     tokenizer, plain = processor_of(model).tokenizer, plain_of(model)
     length = plain.config.text_config.max_position_embeddings
@@ -57,7 +57,7 @@ def by_hand(model, text: str) -> torch.Tensor:
 
 
 @pytest.fixture
-def encoded(monkeypatch) -> list[str]:
+def encoded_texts(monkeypatch) -> list[str]:
     """Texts that frozen towers were given."""
     texts: list[str] = []
     encode = FrozenText.encode
@@ -79,21 +79,21 @@ def test_every_text_lies_in_its_place_whatever_its_length(name, request, pairs, 
     assert table.shape == (20, 3, table.shape[2]) and table.dtype == np.float32
     for index in (0, 3, 8, 19):
         texts = [rows[index]["caption"], *rows[index]["negative_captions"]]
-        for text, found in zip(texts, table[index], strict=True):
-            expected = by_hand(model, text).numpy() if text else np.zeros_like(found)
-            np.testing.assert_allclose(found, expected, atol=tolerances.embedding())
+        for text, vector in zip(texts, table[index], strict=True):
+            expected = embed_by_hand(model, text).numpy() if text else np.zeros_like(vector)
+            np.testing.assert_allclose(vector, expected, atol=tolerances.embedding())
     assert not table[3, 2].any() and np.count_nonzero(table.any(-1)) == 60 - 4
 
 
-def test_only_the_first_negatives_are_encoded(clip, pairs, tmp_path, encoded):
+def test_only_the_first_negatives_are_encoded(clip, pairs, tmp_path, encoded_texts):
     assert table_of(clip, pairs, tmp_path, num_negatives=1).shape[:2] == (20, 2)
-    assert sorted(encoded) == sorted([*pairs["caption"], *(texts[0] for texts in pairs["negative_captions"])])
+    assert sorted(encoded_texts) == sorted([*pairs["caption"], *(texts[0] for texts in pairs["negative_captions"])])
 
 
 def test_half_precision_around_it_changes_nothing(clip, pairs, tmp_path):
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = table_of(clip, pairs, tmp_path / "one")
-    assert np.array_equal(found, table_of(clip, pairs, tmp_path / "other"))
+        table = table_of(clip, pairs, tmp_path / "one")
+    assert np.array_equal(table, table_of(clip, pairs, tmp_path / "other"))
 
 
 def test_the_copy_is_frozen_and_has_no_image_tower(clip):
@@ -127,18 +127,18 @@ def test_a_checkpoint_tells_of_its_copy(clip, tmp_path):
 # When it is made again
 
 
-def test_a_file_that_is_there_is_not_made_again(clip, pairs, tmp_path, encoded, caplog):
+def test_a_file_that_is_there_is_not_made_again(clip, pairs, tmp_path, encoded_texts, caplog):
     first = reference(clip, tmp_path)
     rows = TrainingRows(pairs, COLUMNS)
     path = first.feature_file(rows)
     assert path.parent == tmp_path / FOLDER and FOLDER.startswith("_")
     assert "60 texts of 20 rows" in caplog.text
-    assert len(encoded) == 60
+    assert len(encoded_texts) == 60
     assert first.feature_file(rows) == reference(clip, tmp_path).feature_file(TrainingRows(pairs, COLUMNS)) == path
-    assert len(encoded) == 60
+    assert len(encoded_texts) == 60
     path.unlink()
     assert first.feature_file(rows) == path and path.is_file()
-    assert len(encoded) == 120
+    assert len(encoded_texts) == 120
 
 
 def test_what_changes_a_feature_makes_another_file(clip, siglip, pairs, tmp_path):
@@ -173,21 +173,21 @@ def test_what_changes_no_feature_makes_none(clip, pairs, tmp_path):
     assert ReferenceText(frozen, reference(clip, tmp_path).args).feature_file(rows) == path
 
 
-def test_a_file_that_a_machine_lacks_is_made_by_all(clip, pairs, tmp_path, encoded, monkeypatch):
-    found = reference(clip, tmp_path)
+def test_a_file_that_a_machine_lacks_is_made_by_all(clip, pairs, tmp_path, encoded_texts, monkeypatch):
+    source = reference(clip, tmp_path)
     rows = TrainingRows(pairs, COLUMNS)
-    path = found.feature_file(rows)
+    path = source.feature_file(rows)
     other = (path.name, False)
     monkeypatch.setattr(reference_text, "gather_objects", lambda value: [value, value and other])
-    assert found.feature_file(rows) == path
-    assert len(encoded) == 120
+    assert source.feature_file(rows) == path
+    assert len(encoded_texts) == 120
     monkeypatch.setattr(reference_text, "gather_objects", lambda value: [value, ("other.npy", True)])
     with pytest.raises(ValueError, match="the processes .*texts or weights"):
-        found.feature_file(rows)
+        source.feature_file(rows)
 
 
 def test_a_file_is_there_whole_or_not_at_all(clip, pairs, tmp_path, monkeypatch):
-    found, rows = reference(clip, tmp_path), TrainingRows(pairs, COLUMNS)
+    source, rows = reference(clip, tmp_path), TrainingRows(pairs, COLUMNS)
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / f"killed.npy.{host()}-1-0123abcd.part").write_bytes(b"half")
 
@@ -196,10 +196,10 @@ def test_a_file_is_there_whole_or_not_at_all(clip, pairs, tmp_path, monkeypatch)
 
     with monkeypatch.context() as patched:
         patched.setattr(reference_text.np.lib.format, "write_array_header_1_0", full)
-        with pytest.raises(OSError, match="could not be written: .*No space left on device"):
-            found.feature_file(rows)
+        with pytest.raises(OSError, match="written: .*No space "):
+            source.feature_file(rows)
     assert list((tmp_path / FOLDER).iterdir()) == []
-    assert [found.feature_file(rows)] == list((tmp_path / FOLDER).iterdir())
+    assert [source.feature_file(rows)] == list((tmp_path / FOLDER).iterdir())
 
 
 def test_broken_weights_are_refused(clip, pairs, tmp_path):
@@ -207,7 +207,7 @@ def test_broken_weights_are_refused(clip, pairs, tmp_path):
     with torch.no_grad():
         broken.text_projection.weight[0] = torch.nan
     frozen = FrozenText(broken, processor_of(clip))
-    with pytest.raises(ValueError, match="initial text features are NaN or infinite"):
+    with pytest.raises(ValueError, match="NaN"):
         ReferenceText(frozen, reference(clip, tmp_path).args).feature_file(TrainingRows(pairs, COLUMNS))
     assert not list((tmp_path / FOLDER).glob("*.npy"))
 
@@ -215,8 +215,8 @@ def test_broken_weights_are_refused(clip, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": " "}, "column 'caption', row 7: found ' ', expected a text"),
-        ({"negative_captions": ["a"]}, "column 'negative_captions', row 7: found 1 entries, expected 2"),
+        ({"caption": " "}, "'caption', row 7: found ' '"),
+        ({"negative_captions": ["a"]}, "'negative_captions', row 7: found 1 .* 2"),
     ],
 )
 def test_a_wrong_text_is_refused_as_the_collator_does(columns, message, clip, pairs, tmp_path):
@@ -244,8 +244,10 @@ def test_an_own_collator_gets_the_features_of_its_rows(clip, pairs, tmp_path):
     trainer = build(AHNPLTrainer, clip, pairs, tmp_path, data_collator=Backwards(clip), margin_start=0.9)
     (batch, *_) = trainer.get_train_dataloader()
     for number, row in enumerate(batch["row"].tolist()):
-        found = batch["reference_text_embeds"][number]
-        torch.testing.assert_close(found, by_hand(clip, pairs[row]["caption"]), atol=tolerances.embedding(), rtol=0)
+        actual = batch["reference_text_embeds"][number]
+        torch.testing.assert_close(
+            actual, embed_by_hand(clip, pairs[row]["caption"]), atol=tolerances.embedding(), rtol=0
+        )
     trainer.train()
     assert isinstance(trainer.data_collator, Backwards)
 
@@ -255,9 +257,9 @@ def test_rows_with_negatives_of_others_have_features_of_these(clip, pairs, tmp_p
     trainer = build(AHNPLTrainer, clip, rows, tmp_path, margin_start=0.9)
     batch = next(iter(trainer.get_eval_dataloader(rows)))
     partner = pairs[int(np.roll(np.arange(20), 1)[4])]["negative_captions"]
-    for found, text in zip(batch["reference_negative_text_embeds"][4], partner, strict=True):
+    for vector, text in zip(batch["reference_negative_text_embeds"][4], partner, strict=True):
         torch.testing.assert_close(
-            found, by_hand(clip, text) if text else torch.zeros(16), atol=tolerances.embedding(), rtol=0
+            vector, embed_by_hand(clip, text) if text else torch.zeros(16), atol=tolerances.embedding(), rtol=0
         )
     trainer.train()
 
@@ -269,10 +271,10 @@ def test_a_collator_travels_to_workers_without_the_open_file(clip, pairs, tmp_pa
     expected = collator(rows)
     stored = pickle.dumps(collator)
     assert len(stored) < 1000
-    found = pickle.loads(stored)(rows)
-    assert torch.equal(found["reference_text_embeds"], expected["reference_text_embeds"])
-    assert torch.equal(found["reference_text_embeds"], torch.from_numpy(np.load(path)[[5, 2], 0]))
-    assert found["reference_negative_text_embeds"].shape == (2, 2, 16)
+    batch = pickle.loads(stored)(rows)
+    assert torch.equal(batch["reference_text_embeds"], expected["reference_text_embeds"])
+    assert torch.equal(batch["reference_text_embeds"], torch.from_numpy(np.load(path)[[5, 2], 0]))
+    assert batch["reference_negative_text_embeds"].shape == (2, 2, 16)
 
 
 def test_training_works_in_workers(clip, pairs, tmp_path):

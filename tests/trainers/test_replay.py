@@ -14,7 +14,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.losses import reference
 from tests.trainers import objectives
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import arguments, assert_same_weights, build, history, weights
 
 TEXTS_ONLY = ("HierarCapsTrainer", "TextAlignmentTrainer")
@@ -61,7 +61,7 @@ def test_the_loss_is_that_of_loops_over_both_sets_together(clip, task, tmp_path,
     is_task = batch["row"] < 20
     assert not batch["negative_text_mask"][~is_task].any() and batch["negative_text_mask"][is_task].any()
     trainer.model.train()
-    found = trainer.compute_loss(trainer.model, batch)
+    actual = trainer.compute_loss(trainer.model, batch)
     f = trainer.gather_features(trainer.model, batch)
     ids = {"image_id": f.image_id, "text_id": f.text_id, "negative_text_id": f.negative_text_id}
     if trainer_class is InfoNCETrainer:
@@ -86,17 +86,17 @@ def test_the_loss_is_that_of_loops_over_both_sets_together(clip, task, tmp_path,
             text_mask=f.negative_text_mask[:, 0],
             **ids | {"negative_text_id": f.negative_text_id[:, 0]},
         )
-    torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(actual, expected.float(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(objectives.SETTINGS))
 def test_every_trainer_has_it_or_says_why_not(clip, task, tmp_path, name):
-    cls, rows = objectives.trainer_class(name), in_groups(task)
+    cls, rows = objectives.trainer_class(name), add_groups(task)
     settings = {"max_steps": 1, "replay_fraction": 0.5, "per_device_train_batch_size": 4, **objectives.SETTINGS[name]}
     if "groups_per_batch" in settings:
         settings["per_device_train_batch_size"] = 0
     if name in TEXTS_ONLY:
-        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: .*image-caption pairs"):
+        with pytest.raises(ValueError, match=r"replay_fraction=0\.5: .*pairs"):
             arguments(cls, tmp_path, **settings)
         return
     trainer = build(cls, clip, rows, tmp_path, replay_dataset=general(), **settings)
@@ -128,7 +128,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(clip, task, tmp_path, streamed, 
         trainer = replaying(InfoNCETrainer, clip, rows, tmp_path, **settings)
         seen = record(trainer)
         trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-4") if resume else None)
-        return trainer, [(one["row"].tolist(), one["pixels"].boxes.tolist()) for one in seen]
+        return trainer, [(batch["row"].tolist(), batch["pixels"].boxes.tolist()) for batch in seen]
 
     whole, expected = run()
     resumed, seen = run(resume=True)
@@ -143,7 +143,7 @@ def test_each_pass_shows_every_replay_row_once(clip, task, tmp_path, streamed):
     seen = record(trainer)
     trainer.train()
     first = 2**40 if streamed else 20
-    replayed = [[row - first for row in one["row"].tolist() if row >= first] for one in seen]
+    replayed = [[row - first for row in batch["row"].tolist() if row >= first] for batch in seen]
     assert [len(part) for part in replayed] == [4] * 6
     for start in (0, 3):
         assert sorted(sum(replayed[start : start + 3], [])) == list(range(12))
@@ -152,14 +152,14 @@ def test_each_pass_shows_every_replay_row_once(clip, task, tmp_path, streamed):
 
 def test_rows_of_one_image_or_text_are_no_negatives_whichever_set_they_are_of(clip, task, tmp_path):
     shared = general(20).map(lambda row, n: {"image_id": f"tiny-{n}" if n < 4 else row["image_id"]}, with_indices=True)
-    found = []
+    counts = []
     for rows in (general(20), shared):
         trainer = replaying(
             InfoNCETrainer, clip, task, tmp_path, max_steps=1, per_device_train_batch_size=20, replay_dataset=rows
         )
         trainer.train()
-        found.append((history(trainer, "same_image_pairs")[0], history(trainer, "same_text_pairs")[0]))
-    assert found == [(0, 2), (8, 0)]  # the first row of both has one caption, and then also one image
+        counts.append((history(trainer, "same_image_pairs")[0], history(trainer, "same_text_pairs")[0]))
+    assert counts == [(0, 2), (8, 0)]  # the first row of both has one caption, and then also one image
     assert trainer.args.batch_notes() == ["20 replay rows added"]
 
 
@@ -200,14 +200,14 @@ def test_a_row_that_stops_training_is_named_by_its_set(clip, task, tmp_path, mon
         row["image"] = {"bytes": b"no image", "path": None}
     broken = datasets.Dataset.from_list(broken).cast_column("image", datasets.Image())
     trainer = replaying(InfoNCETrainer, clip, task, tmp_path, max_steps=1, replay_dataset=broken)
-    with pytest.raises(ValueError, match=r"column 'image', row \d+ of the replay set"):
+    with pytest.raises(ValueError, match=r"'image', row \d+ .*replay"):
         trainer.train()
 
 
 def test_a_stream_is_judged_by_its_own_rows(clip, task, tmp_path):
     rows = task.map(lambda row: {"negative_image": None}, features=task.features).to_iterable_dataset()
     trainer = replaying(CementTrainer, clip, rows, tmp_path, max_steps=1)
-    with pytest.raises(ValueError, match="none of the 4 rows .*a negative_image"):
+    with pytest.raises(ValueError, match="none of the 4 rows .*negative_image"):
         trainer.train()
 
 
@@ -227,14 +227,14 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
     settings = {"groups_per_batch": 2, "pairs_per_group": 4, "per_device_train_batch_size": 0, "max_steps": 1}
     losses = {}
     for grouping in ("pairwise", "none"):
-        trainer = replaying(ClearGlassTrainer, clip, in_groups(task), tmp_path, grouping=grouping, **settings)
+        trainer = replaying(ClearGlassTrainer, clip, add_groups(task), tmp_path, grouping=grouping, **settings)
         batch = next(iter(trainer.get_train_dataloader()))
         trainer.model.train()
         losses[grouping] = trainer.compute_loss(trainer.model, batch).item()
         mask, rows = trainer.pair_mask(batch), trainer.split_groups(batch["row"])
         single = rows[:, 0] >= len(task)
         assert len(mask) == 10 and single.sum() == 8 and mask[single].sum(1).tolist() == [1] * 8
-        names = in_groups(task)["group"]
+        names = add_groups(task)["group"]
         for group in rows[~single].tolist():
             assert len({names[row] for row in group}) == 1
     assert all(0 < value < 10 for value in losses.values())
@@ -243,18 +243,18 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"replay_fraction": 1.0}, r"replay_fraction=1\.0: expected at least 0 and below 1, such as 0\.5"),
+        ({"replay_fraction": 1.0}, r"replay_fraction=1\.0: .* 0 .* 1, .*0\.5"),
         ({"replay_dataset": None}, r"replay_fraction=0\.5 .*--replay_dataset"),
-        ({"replay_fraction": 0.0}, r"replay_dataset has no effect with replay_fraction=0"),
+        ({"replay_fraction": 0.0}, r"replay_dataset .*replay_fraction=0"),
         ({"no_duplicates": True}, r"with no_duplicates=True"),
         ({"dataloader_drop_last": False}, r"dataloader_drop_last=False"),
-        ({"replay_dataset": "stream"}, r"replay_dataset is streamed"),
+        ({"replay_dataset": "stream"}, r"replay_dataset .*streamed"),
         ({"replay_dataset": "unnamed"}, r"replay_dataset .*'caption'; .*image, text"),
-        ({"replay_dataset": "small"}, r"shows 3 images, fewer than the 4 replay rows of a batch"),
-        ({"replay_dataset": "one image"}, r"shows 1 images, fewer than the 4 replay rows of a batch"),
-        ({"replay_fraction": 0.01}, r"adds no row to a batch of 4. Set it to 0\.2, which adds one, or to 0"),
-        ({"replay_dataset": "blank"}, r"column 'caption', row 1: found ''"),
-        ({"replay_dataset": "transformed"}, r"replay_dataset has a transform"),
+        ({"replay_dataset": "small"}, r"3 images, .*4 replay rows"),
+        ({"replay_dataset": "one image"}, r"1 images, .*4 replay rows"),
+        ({"replay_fraction": 0.01}, r"batch of 4.* 0\.2, .* 0"),
+        ({"replay_dataset": "blank"}, r"'caption', row 1: found ''"),
+        ({"replay_dataset": "transformed"}, r"replay_dataset .*transform"),
     ],
 )
 def test_what_cannot_be_replayed_is_refused(clip, task, tmp_path, settings, message):
@@ -293,7 +293,7 @@ def test_rows_that_bring_others_along_have_replay_rows_beside_them(clip, task, t
         )
         batches = record(trainer)
         trainer.train()
-        seen.append([one["row"].tolist() for one in batches])
+        seen.append([batch["row"].tolist() for batch in batches])
     rows = seen[0][0]
     assert seen[0] == seen[1] and len(rows) == 4 + 4 * (1 + settings.get("num_neighbors", 0))
     assert sum(row >= 20 for row in rows) == 4

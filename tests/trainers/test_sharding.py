@@ -21,11 +21,11 @@ PLUGIN = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"cpu_offload": True}, "fsdp_offload_params is not supported with FSDP: .*Set it to false"),
-        ({"activation_checkpointing": True}, "fsdp_activation_checkpointing .*gradient_checkpointing to true"),
+        ({"cpu_offload": True}, "fsdp_offload_params .*false"),
+        ({"activation_checkpointing": True}, "fsdp_activation_checkpointing .*gradient_checkpointing .*true"),
         ({"auto_wrap_policy": "SIZE_BASED_WRAP", "min_num_params": 10}, "SIZE_BASED_WRAP .*TRANSFORMER_BASED_WRAP"),
-        ({"ignored_modules": "backbone.text_model"}, "fsdp_ignored_modules .*Remove it"),
-        ({"fsdp_version": 1}, "fsdp_version=1 .*Set fsdp_version to 2"),
+        ({"ignored_modules": "backbone.text_model"}, "fsdp_ignored_modules"),
+        ({"fsdp_version": 1}, "fsdp_version=1 .*fsdp_version .*2"),
     ],
 )
 def test_settings_of_fsdp_that_cannot_work_are_refused_by_name(settings, message):
@@ -36,14 +36,14 @@ def test_settings_of_fsdp_that_cannot_work_are_refused_by_name(settings, message
 
 def test_loading_on_one_process_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):
     settings = {"fsdp": True, "fsdp_config": {"fsdp_cpu_ram_efficient_loading": True}}
-    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading is not supported.*the whole model"):
+    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading .*whole model"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
     monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "true")
     config = InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True)
     assert not uses_fsdp(config)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert uses_fsdp(config)
-    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading is not supported"):
+    with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True)
 
 

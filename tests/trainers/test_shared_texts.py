@@ -14,7 +14,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 from tests import tiny
 from tests.trainers.runs import batch_of, build, history, loss_and_gradients, with_row
-from tests.trainers.test_shared_images import SETTINGS, shared  # noqa: F401
+from tests.trainers.test_shared_images import SETTINGS, shared_rows  # noqa: F401
 
 LOGGER = "hfcomp.trainers._support.row_report"
 # rows 1 and 4 have one caption, which is in 5 too but for case and white space
@@ -31,21 +31,21 @@ def equal():
     return rows.add_column("negative_captions", NEGATIVES, feature=List(Value("string")))
 
 
-def by_hand(trainer, inputs, captions, negatives=None):
+def loss_by_hand(trainer, inputs, captions, negatives=None):
     """InfoNCE in float64 of rows with these captions, which are keys of each other where they differ."""
     trainer.model.eval()
     with torch.no_grad():
         f = trainer.gather_features(trainer.model, inputs)
     logits = (f.logit_scale * f.image_embeds @ f.text_embeds.T).double()
     losses = []
-    for direction, one in enumerate((logits, logits.T)):
-        for i in range(len(one)):
-            entries = [one[i, j] for j in range(len(one)) if j == i or captions[j] != captions[i]]
+    for direction, matrix in enumerate((logits, logits.T)):
+        for i in range(len(matrix)):
+            entries = [matrix[i, j] for j in range(len(matrix)) if j == i or captions[j] != captions[i]]
             if negatives is not None and direction == 0:
-                found = (f.logit_scale * f.image_embeds[i] @ f.negative_text_embeds.flatten(0, 1).T).double()
+                products = (f.logit_scale * f.image_embeds[i] @ f.negative_text_embeds.flatten(0, 1).T).double()
                 texts = [text for row in negatives for text in row]
-                entries += [x for x, text in zip(found, texts, strict=True) if text != captions[i]]
-            losses.append(torch.logsumexp(torch.stack(entries), 0) - one[i, i])
+                entries += [x for x, text in zip(products, texts, strict=True) if text != captions[i]]
+            losses.append(torch.logsumexp(torch.stack(entries), 0) - matrix[i, i])
     return torch.stack(losses).mean()
 
 
@@ -58,11 +58,11 @@ def test_an_equal_caption_is_true_of_both_images(num_negatives, clip, equal, tmp
     trainer = build(InfoNCETrainer, clip, equal, tmp_path, num_negatives=num_negatives)
     batch, negatives = batch_of(trainer, range(6)), [alike(row) for row in NEGATIVES] if num_negatives else None
     loss, _ = loss_and_gradients(trainer, range(6))
-    expected = by_hand(trainer, batch, alike(CAPTIONS), negatives)
+    expected = loss_by_hand(trainer, batch, alike(CAPTIONS), negatives)
     torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
     off = build(InfoNCETrainer, clip, equal, tmp_path, num_negatives=num_negatives, mask_equal_texts=False)
     assert not {"text_id", "negative_text_id"} & set(off.gather_features(off.model.eval(), batch))
-    plain = by_hand(off, batch, range(6), negatives)  # numbers equal no text
+    plain = loss_by_hand(off, batch, range(6), negatives)  # numbers equal no text
     torch.testing.assert_close(loss_and_gradients(off, range(6))[0].double(), plain, rtol=1e-6, atol=0)
     assert loss < plain - 1e-3
 
@@ -90,14 +90,14 @@ def test_off_nothing_is_counted_or_said(clip, equal, tmp_path, caplog):
 
 def test_evaluation_leaves_them_out_too(clip, equal, tmp_path):
     trainer = build(InfoNCETrainer, clip, equal, tmp_path)
-    expected = by_hand(trainer, batch_of(trainer, range(6)), alike(CAPTIONS))
+    expected = loss_by_hand(trainer, batch_of(trainer, range(6)), alike(CAPTIONS))
     assert trainer.evaluate(equal)["eval_loss"] == pytest.approx(expected.item(), rel=1e-6)
 
 
 def test_an_own_negative_that_is_the_caption_sets_no_threshold(clip, equal, tmp_path):
     """Its lead is 0: the caption is as near to the image as itself."""
     rows = equal.map(lambda row: {"negative_kinds": ["other", "other"]})
-    found = {}
+    thresholds = {}
     for mask in (True, False):
         trainer = build(CEClipTrainer, clip, rows, tmp_path, num_negatives=2, mask_equal_texts=mask)
         batch = batch_of(trainer, range(6))
@@ -107,9 +107,9 @@ def test_an_own_negative_that_is_the_caption_sets_no_threshold(clip, equal, tmp_
         ).sum(2)
         there = torch.ones(6, 2, dtype=torch.bool)
         there[1, 0] = not mask
-        found[mask] = trainer.next_threshold(f)
-        torch.testing.assert_close(found[mask].max(), lead[there].mean())
-    assert not torch.equal(found[True], found[False])
+        thresholds[mask] = trainer.next_threshold(f)
+        torch.testing.assert_close(thresholds[mask].max(), lead[there].mean())
+    assert not torch.equal(thresholds[True], thresholds[False])
 
 
 def test_an_own_negative_that_is_the_caption_replaces_nothing(clip, equal, tmp_path):
@@ -131,7 +131,7 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
     settings = {"num_negatives": 2, "per_device_train_batch_size": 6}
     trainer = build(InfoNCETrainer, clip, equal, tmp_path, **settings)
     collated_without(trainer, "text_id")
-    with pytest.raises(ValueError, match=r"no 'text_id'.*hfcomp.data.row_values.row_fields\(rows, names\)"):
+    with pytest.raises(ValueError, match=r"'text_id'.*hfcomp.data.row_values.row_fields\(rows, names\)"):
         trainer.train()
     less = trainer.data_collator
     trainer.data_collator = lambda rows: less(rows) | row_fields(rows, [row["row"] for row in rows])
@@ -139,7 +139,7 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
 
     trainer = build(InfoNCETrainer, clip, equal, tmp_path, **settings)
     own = collated_without(trainer, "negative_text_id")
-    with pytest.raises(ValueError, match="no 'negative_text_id'.*hfcomp.data.row_values.text_key of each negative"):
+    with pytest.raises(ValueError, match="'negative_text_id'.*hfcomp.data.row_values.text_key"):
         trainer.train()
     least = trainer.data_collator
 
@@ -157,18 +157,18 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
 
 def test_a_bad_caption_is_named_as_before(clip, equal, tmp_path):
     rows = with_row(equal, 2, caption=None)
-    with pytest.raises(ValueError, match="column 'caption', row 2: found None, expected a text"):
+    with pytest.raises(ValueError, match="'caption', row 2: found None"):
         build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=6).train()
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_trainer_counts_and_leaves_out(name, clip, shared, tmp_path):  # noqa: F811
+def test_every_trainer_counts_and_leaves_out(name, clip, shared_rows, tmp_path):  # noqa: F811
     """Twenty-one images of seven captions, in place of the seven images of the set."""
     trainer_class, settings = SETTINGS[name]
     if "clear_glass" in name:
         settings = {**settings, "groups_per_batch": 2, "pairs_per_group": 4}
-    said = shared["caption"][:7]
-    rows = shared.map(
+    said = shared_rows["caption"][:7]
+    rows = shared_rows.map(
         lambda row, index: {"image_id": str(index), "caption": said[index % 7], "concept_spans": [], "concepts": []},
         with_indices=True,
     )
@@ -190,13 +190,13 @@ def test_every_trainer_counts_and_leaves_out(name, clip, shared, tmp_path):  # n
 
     trainer.compute_loss = both
     trainer.train()
-    counted = [sum(one) for one in zip(history(trainer, "same_text_pairs"), left_out(trainer), strict=True)]
+    counted = [sum(parts) for parts in zip(history(trainer, "same_text_pairs"), left_out(trainer), strict=True)]
     assert len(counted) == 3 and max(counted) > 0
-    for (without, found), number in zip(losses, counted, strict=True):
-        assert found < without if number else found == pytest.approx(without, rel=1e-6)
+    for (without, loss), number in zip(losses, counted, strict=True):
+        assert loss < without if number else loss == pytest.approx(without, rel=1e-6)
 
 
 def left_out(trainer):
-    """Of each line, the negatives and phrases that are left out for their texts."""
+    """The negatives and phrases of each line that are left out because of their texts."""
     lines = [line for line in trainer.state.log_history if "loss" in line]
     return [line.get("same_text_negatives", 0) + line.get("same_text_concepts", 0) for line in lines]

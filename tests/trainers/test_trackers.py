@@ -66,11 +66,11 @@ def folder(tmp_path_factory, clip) -> Path:
 
 
 def logged_keys(stage: Path) -> set[str]:
-    """What a training logged at its steps, as the trackers call it."""
+    """The keys that a training logged at its steps, under the trackers' names."""
     lines = [line for line in json.loads((stage / "history.json").read_text()) if "loss" in line]
-    found = {f"train/{key}" for line in lines for key in line if key not in ("step", ELAPSED)}
-    assert found >= {f"train/{name}" for name in NAMES}
-    return found
+    keys = {f"train/{key}" for line in lines for key in line if key not in ("step", ELAPSED)}
+    assert keys >= {f"train/{name}" for name in NAMES}
+    return keys
 
 
 def test_tensorboard_has_a_run_for_each_training(folder):
@@ -112,7 +112,7 @@ def test_weights_and_biases_has_a_finished_run_for_each_in_one_group(folder):
     assert len(contents) == 3
     for name, pictures, tables in (("plain", 1, 0), ("method", 0, 0), ("results", 1, 1)):
         # folders are named by second and chance, so that their order is not that of the runs
-        ((file, content),) = [one for one in contents.items() if f"study/{name}".encode() in one[1]]
+        ((file, content),) = [item for item in contents.items() if f"study/{name}".encode() in item[1]]
         assert b"composition" in content
         if name != "results":
             assert all(key.encode() in content for key in logged_keys(folder / "plain"))
@@ -132,26 +132,32 @@ def test_trackers_are_off_by_default(clip, pairs, tmp_path):
     args = InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True)
     trainer = InfoNCETrainer(str(clip), args, train_dataset=pairs)
     assert args.report_to == []
-    assert not [one for one in trainer.callback_handler.callbacks if type(one) in INTEGRATION_TO_CALLBACK.values()]
+    assert not [
+        callback
+        for callback in trainer.callback_handler.callbacks
+        if type(callback) in INTEGRATION_TO_CALLBACK.values()
+    ]
 
 
 def test_a_run_that_is_not_named_is_left_to_transformers(clip, tmp_path):
     args = InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to="tensorboard", max_steps=1)
     trainer = InfoNCETrainer(str(clip), args, train_dataset=tiny.pairs(8))
     with trackers.track_run(trainer, None):
-        (callback,) = [one for one in trainer.callback_handler.callbacks if isinstance(one, TensorBoardCallback)]
+        (callback,) = [
+            callback for callback in trainer.callback_handler.callbacks if isinstance(callback, TensorBoardCallback)
+        ]
         assert callback.logging_dir is None
 
 
 @pytest.mark.parametrize("name", trackers.TRACKERS)
 def test_a_tracker_that_is_not_installed_is_named_with_the_command(tmp_path, monkeypatch, name):
     monkeypatch.setattr(trackers, "find_spec", lambda module: None if module == name else object())
-    with pytest.raises(ImportError, match=rf"{name} is not installed. Run pip install 'hfcomp\[trackers\]'"):
+    with pytest.raises(ImportError, match=rf"{name} .*pip install 'hfcomp\[trackers\]'"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to=name)
 
 
 def test_an_unknown_tracker_is_named_with_the_nearest(tmp_path):
-    with pytest.raises(ValueError, match=r"unknown tracker 'tensorbord'. Did you mean 'tensorboard'"):
+    with pytest.raises(ValueError, match=r"'tensorbord'.*'tensorboard'"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, report_to="tensorbord")
 
 

@@ -153,7 +153,7 @@ def test_trackers_are_those_of_report_to():
 def test_an_order_of_another_kind_is_refused(strategy, clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path)
     trainer.args.train_sampling_strategy = "batch_rebalance"
-    with pytest.raises(ValueError, match="train_sampling_strategy='batch_rebalance' is not supported. Use 'random'"):
+    with pytest.raises(ValueError, match="train_sampling_strategy='batch_rebalance' .*'random'"):
         trainer.get_train_dataloader()
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, train_sampling_strategy=strategy)
     assert torch.is_tensor(next(iter(trainer.get_train_dataloader()))["row"])

@@ -75,7 +75,9 @@ def test_its_control_sees_the_same_batch(clip, pairs, tmp_path):
     assert INFO_NCE_FORMS[TripletClipTrainer].trainer_class is CementTrainer
     control = build(CementTrainer, clip, pairs, tmp_path, **INFO_NCE_FORMS[TripletClipTrainer].arguments)
     trainer = build(TripletClipTrainer, clip, pairs, tmp_path)
-    found = [one.gather_features(one.model, batch_of(one, range(8))) for one in (trainer, control)]
+    features = [
+        instance.gather_features(instance.model, batch_of(instance, range(8))) for instance in (trainer, control)
+    ]
     for name in (
         "image_embeds",
         "text_embeds",
@@ -84,20 +86,18 @@ def test_its_control_sees_the_same_batch(clip, pairs, tmp_path):
         "negative_image_mask",
         "negative_text_mask",
     ):
-        assert torch.equal(found[0][name], found[1][name]), name
+        assert torch.equal(features[0][name], features[1][name]), name
 
 
 @pytest.mark.parametrize("column", ["negative_captions", "negative_image"])
 def test_a_missing_column_is_refused(column, clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match=f"TripletClipTrainer needs the column '{column}'"):
+    with pytest.raises(ValueError, match=f"TripletClipTrainer .*'{column}'"):
         build(TripletClipTrainer, clip, pairs.remove_columns(column), tmp_path)
 
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_more_or_fewer_negatives_are_refused(number, tmp_path):
-    with pytest.raises(
-        ValueError, match=f"num_negatives={number}: TripletCLIP pairs each row with exactly 1 negative"
-    ):
+    with pytest.raises(ValueError, match=f"num_negatives={number}: TripletCLIP"):
         arguments(TripletClipTrainer, tmp_path, num_negatives=number)
 
 

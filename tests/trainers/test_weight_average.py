@@ -57,13 +57,13 @@ def test_the_final_model_is_the_average_of_its_weights(trainer_class, settings, 
     trainer.add_callback(record)
     trainer.train()
     expected = plain_average(record.steps, DECAY, start)
-    found = {name: weight for name, weight in weights(trainer).items() if name in expected}
-    assert "backbone.logit_scale" in found or "backbone.base_model.model.logit_scale" in found
+    averages = {name: weight for name, weight in weights(trainer).items() if name in expected}
+    assert "backbone.logit_scale" in averages or "backbone.base_model.model.logit_scale" in averages
     for name, value in expected.items():
         # each step rounds a product and a sum of weights no larger than the largest
         largest = max(step[name].abs().max() for step in record.steps)
-        assert (found[name] - value).abs().max() <= STEPS * 2 * torch.finfo(torch.float32).eps * largest, name
-        assert not torch.equal(found[name], record.steps[-1][name].float())
+        assert (averages[name] - value).abs().max() <= STEPS * 2 * torch.finfo(torch.float32).eps * largest, name
+        assert not torch.equal(averages[name], record.steps[-1][name].float())
 
 
 def test_the_average_is_saved_as_a_plain_model_and_checkpoints_are_of_the_weights(clip, pairs, tmp_path):
@@ -100,12 +100,12 @@ def test_a_resumed_run_has_the_same_average(settings, checkpoint, clip, pairs, t
 
 
 def test_the_callback_does_what_the_config_does(clip, pairs, tmp_path):
-    found = []
+    runs = []
     for settings, callbacks in (({"weight_average_decay": DECAY}, []), ({}, [WeightAverage(DECAY)])):
         trainer = build(InfoNCETrainer, clip, pairs, tmp_path, callbacks=callbacks, **settings)
         trainer.train()
-        found.append(weights(trainer))
-    assert_same_weights(*found)
+        runs.append(weights(trainer))
+    assert_same_weights(*runs)
 
 
 def test_a_second_training_begins_a_new_average(clip, pairs, tmp_path):
@@ -130,13 +130,13 @@ def test_a_checkpoint_without_an_average_is_refused_with_how_to_go_on(clip, pair
     how = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
     build(InfoNCETrainer, clip, pairs, tmp_path, **how).train()
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, **how)
-    with pytest.raises(ValueError, match="checkpoint-1: .*no weight_average.safetensors.*weight_average_decay"):
+    with pytest.raises(ValueError, match="checkpoint-1: .*weight_average.safetensors.*weight_average_decay"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-1"))
 
 
 def test_an_average_that_training_never_reaches_is_refused(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, weight_average_decay=DECAY, weight_average_start=2)
-    with pytest.raises(ValueError, match="weight_average_start=2: training ends at step 2"):
+    with pytest.raises(ValueError, match="weight_average_start=2: .*step 2"):
         trainer.train()
 
 
@@ -144,16 +144,16 @@ def test_two_final_models_are_refused(clip, pairs, tmp_path):
     how = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 1, "eval_steps": 1}
     how |= {"load_best_model_at_end": True, "weight_average_decay": DECAY}
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=pairs, **how)
-    with pytest.raises(ValueError, match="load_best_model_at_end and weight_average_decay each define the final"):
+    with pytest.raises(ValueError, match="load_best_model_at_end .*weight_average_decay"):
         trainer.train()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weight_average_decay": 1.0}, "weight_average_decay=1.0: expected at least 0 and below 1"),
-        ({"weight_average_decay": 0.9, "weight_average_start": -1}, "weight_average_start=-1: expected a step"),
-        ({"weight_average_start": 5}, "weight_average_start=5: no weights are averaged"),
+        ({"weight_average_decay": 1.0}, "weight_average_decay: found 1.0,.* 0 .* 1"),
+        ({"weight_average_decay": 0.9, "weight_average_start": -1}, "weight_average_start: found -1,.*step"),
+        ({"weight_average_start": 5}, "weight_average_start=5: "),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings, message, tmp_path):

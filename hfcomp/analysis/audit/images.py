@@ -1,4 +1,4 @@
-"""Checks of images: duplicates within a dataset, and images that a benchmark scores."""
+"""Audit checks on images: duplicates within a dataset, and overlap with the images that benchmarks score."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from hfcomp.reporting.report import Table
 from hfcomp.store import cache_folder
 
 NO_IMAGES = "the dataset has no images"
-DRAWN = "sandbox scenes all look alike, so only equal pixels count"
+ONLY_EQUAL_PIXELS = "sandbox scenes all look alike, so only equal pixels count"
 
 
 def duplicate_images(
     data: AuditSet, examples: int = 0, *, folder: Path | None = None, progress: bool = False
 ) -> Check:
-    """Finds images that duplicate an image with another id: equal pixels, or alike by the overlap guard's rule."""
+    """Finds images that duplicate an image with another id.
+
+    Their pixels are equal, or they look alike by the overlap guard's rule.
+    """
     # Rows with the same id should show the same image, so only the first of them is compared with the other ids.
     rows = data.first_rows
     if not rows:
@@ -43,9 +46,9 @@ def duplicate_images(
     same = count[group.reshape(-1)] > 1
     is_sandbox = data.sources is not None and any(str(source).startswith(SANDBOX) for source in data.sources)
     alike = np.zeros(len(readable), dtype=bool) if is_sandbox else like_another(hashed.records)[hashed.index[readable]]
-    notes = [*([DRAWN] if is_sandbox else []), *_missing_image_notes(data)]
-    own_rows = [rows[place] for place in readable]
-    duplicates = _duplicate_examples(own_rows, group.reshape(-1).tolist(), same, alike & ~same)
+    notes = [*([ONLY_EQUAL_PIXELS] if is_sandbox else []), *_missing_image_notes(data)]
+    readable_rows = [rows[index] for index in readable]
+    duplicates = _duplicate_examples(readable_rows, group.reshape(-1).tolist(), same, alike & ~same)
     facts = {
         "equal_pixels": int(same.sum()),
         "same_look": int((alike & ~same).sum()),
@@ -66,18 +69,20 @@ def _missing_image_notes(data: AuditSet) -> list[str]:
 def _duplicate_examples(
     rows: Sequence[int], groups: Sequence[int], same: NDArray[np.bool_], alike: NDArray[np.bool_]
 ) -> list[Example]:
-    """Lists pairs of rows with equal pixels, then rows whose image looks like another."""
+    """Lists pairs of rows with equal pixels, then rows whose image looks like one with another id."""
     first: dict[int, int] = {}
     examples = []
-    for place in np.flatnonzero(same):
-        # Every other row of a group is paired with the group's first row.
-        row, partner = rows[place], first.get(groups[place])
+    for index in np.flatnonzero(same):
+        # Each further row of a group is paired with the group's first row.
+        row, partner = rows[index], first.get(groups[index])
         if partner is not None:
-            note = f"rows {partner} and {row} have equal pixels and different ids"
+            note = f"the images in rows {partner} and {row} have equal pixels but different ids"
             examples.append(Example(partner, note=note, images=("image",), other_row=row))
-        first.setdefault(groups[place], row)
-    similar = [rows[place] for place in np.flatnonzero(alike)]
-    return examples + [Example(row, note=f"row {row} looks like another image", images=("image",)) for row in similar]
+        first.setdefault(groups[index], row)
+    for index in np.flatnonzero(alike):
+        note = f"the image in row {rows[index]} looks like an image with another id"
+        examples.append(Example(rows[index], note=note, images=("image",)))
+    return examples
 
 
 def overlap(
@@ -90,16 +95,17 @@ def overlap(
     progress: bool = False,
 ) -> Check:
     """Finds rows that show an image which a benchmark scores, with counts per benchmark."""
-    own = data.loaded.benchmark.name if data.loaded is not None else ""
+    audited = data.loaded.benchmark.name if data.loaded is not None else ""
     folders = Folders(data_dir)
     selected = find_benchmarks(names) if names else [each for each in benchmarks().values() if folders.of(each.name)]
     # An audited benchmark would match its own images.
-    selected = [benchmark for benchmark in selected if benchmark.name != own]
+    selected = [benchmark for benchmark in selected if benchmark.name != audited]
     if not data.first_rows:
         return skipped_check("overlap", NO_IMAGES)
     if not selected:
         return skipped_check(
-            "overlap", "no benchmark was selected: pass --benchmarks A,B, or --data_dir with their data"
+            "overlap",
+            "no benchmark was selected. Pass --benchmarks A,B, or --data_dir with a folder that has benchmark data.",
         )
     rows, compared = _image_rows(data)
     flags, notes, table, shown_examples = np.zeros(len(data), dtype=bool), [], [], []
@@ -111,11 +117,13 @@ def overlap(
             continue
         result = find_overlap(compared, scored, columns=("image",), folder=folder, progress=progress)
         # Only the first row of an image was compared, but every row of that image counts.
-        ids = {data.image_ids[rows[place]] for place in result.rows.tolist()}
-        own_rows = np.array([name in ids for name in data.image_ids], dtype=bool) & data.has_image
-        flags |= own_rows
+        ids = {data.image_ids[rows[index]] for index in result.rows.tolist()}
+        overlapping = np.array([name in ids for name in data.image_ids], dtype=bool) & data.has_image
+        flags |= overlapping
         unsure = f"{len(result.unsure):,}" if len(result.unsure) else ""
-        table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{result.shown:,} of {result.scored:,}", unsure])
+        table.append(
+            [benchmark.title, f"{int(overlapping.sum()):,}", f"{result.shown:,} of {result.scored:,}", unsure]
+        )
         shown_examples += (
             [Example(rows[int(result.rows[0])], note=result.examples[0], images=("image",))]
             if len(result.rows)
@@ -144,10 +152,10 @@ def _overlap_check(
 def _image_rows(data: AuditSet) -> tuple[list[int], Dataset]:
     """Returns the first row of each image, and these rows as a dataset for the overlap guard."""
     rows = data.first_rows
-    cells = [_cell(cell) for _, cell in each_cell(_whole_images(data), rows)]
+    cells = [_to_image_cell(cell) for _, cell in each_cell(_whole_images(data), rows)]
     sources = [None if data.sources is None else data.sources[row] for row in rows]
     if data.loaded is not None:
-        # A benchmark records the sources of its images, by which the guard recognizes other copies of them.
+        # A benchmark records where its images come from. The guard uses this to recognize other copies of an image.
         (scored,) = [images for images in scored_images(data.loaded) if images.name == data.loaded.benchmark.title]
         by_id = dict(zip(map(str, scored.ids or ()), scored.sources or (), strict=False))
         sources = [by_id.get(data.image_ids[row]) for row in rows]
@@ -164,5 +172,7 @@ def _whole_images(data: AuditSet) -> Sequence[Any]:
     return map_cells(cells, lambda cell, row: cell.cell if isinstance(cell, Crop | Fitted) else cell)
 
 
-def _cell(cell: Any) -> Any:
-    return None if is_missing(cell) else {"bytes": None, "path": str(cell)} if isinstance(cell, str | Path) else cell
+def _to_image_cell(cell: Any) -> Any:
+    if is_missing(cell):
+        return None
+    return {"bytes": None, "path": str(cell)} if isinstance(cell, str | Path) else cell

@@ -26,17 +26,20 @@ class AuditOptions(DataOptions):
         "photographs also count as true captions in the check known_true.",
     ] = None
     caption_choice: Annotated[
-        CaptionChoice, "Caption to use of a row with a list of captions; with all, each becomes a row."
+        CaptionChoice, "For a row with a list of captions, the one to use; with all, each becomes a row."
     ] = "longest"
     language_model: Annotated[
-        str | None, "Causal language model (Hub id or folder) that scores likelihood instead of the bigram model."
+        str | None,
+        "Causal language model (Hub id or folder) for the check language_model, instead of the bigram model.",
     ] = None
     model: Annotated[
         str | None,
         "Dual encoder (Hub id or folder) for embedding probes and for negatives that may be true.",
     ] = None
     margin: Annotated[
-        float, Field(ge=0), "Cosine margin by which --model must prefer a negative to its caption. Our choice."
+        float,
+        Field(ge=0),
+        "Cosine margin by which --model must prefer a negative to its caption; the default is our choice.",
     ] = 0.02
     benchmarks: Annotated[
         tuple[str, ...],

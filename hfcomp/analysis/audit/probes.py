@@ -179,7 +179,7 @@ def true_negatives(
     change = (other - own)[present]
     # Strongest preferences come first, ties in the order of the dataset.
     worst = present[np.argsort(-change, kind="stable")][: min(examples, int((change > margin).sum()))]
-    worst_examples = [_example(data, place, float(other[place] - own[place])) for place in worst.tolist()]
+    worst_examples = [_example(data, index, float(other[index] - own[index])) for index in worst.tolist()]
     facts: dict[str, Any] = {
         "margin": margin,
         "pairs": int((change > margin).sum()),
@@ -191,8 +191,8 @@ def true_negatives(
     return share(name, change > margin, ids, data.bootstrap, facts=facts, examples=worst_examples, reason=note)
 
 
-def _example(data: AuditSet, place: int, change: float) -> Example:
-    pair = data.pairs.iloc[place]
+def _example(data: AuditSet, index: int, change: float) -> Example:
+    pair = data.pairs.iloc[index]
     note = f"the model prefers the negative by {change:.3f} in cosine"
     return Example(int(pair["row"]), pair["caption"], pair["negative"], note, images=("image",))
 

@@ -58,16 +58,16 @@ def unread_columns(rows: Dataset) -> list[str]:
 _WITHOUT_NEGATIVES = ". If one of them holds the negatives, pass --column_names negative_captions=NAME"
 
 
-def _photograph_notes(has_column: bool, ids: Sequence[str | None], given: int) -> list[str]:
+def _photograph_notes(has_column: bool, ids: Sequence[str | None], number_with_id: int) -> list[str]:
     """Describes how rows without an `image_id` are assigned to photographs.
 
     Args:
         has_column: Whether the column `image_id` exists.
         ids: Ids from `photograph_ids`.
-        given: Number of rows with an `image_id`.
+        number_with_id: Number of rows with an `image_id`.
     """
     unknown = sum(name is None for name in ids)
-    by_file = len(ids) - given - unknown
+    by_file = len(ids) - number_with_id - unknown
     notes = []
     if by_file:
         where = "the column image_id is missing" if not has_column else f"{_rows(by_file)} no image_id"
@@ -165,7 +165,7 @@ def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
 
 
 def _is_group(name: str) -> bool:
-    return any(known.startswith(f"{name}_") for known in benchmarks())
+    return any(benchmark.startswith(f"{name}_") for benchmark in benchmarks())
 
 
 def _audit_benchmark(loaded: Loaded) -> AuditSet:

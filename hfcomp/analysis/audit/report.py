@@ -14,12 +14,12 @@ from hfcomp.reporting.pages.page import Thumbnail, fill, render_page, thumbnail
 from hfcomp.reporting.report import Lines, Report, Section, Table
 
 LEGEND = (
-    "Numbers are percentages. Shares of caption/negative pairs have image-clustered bootstrap intervals (95%). A "
-    "check with a number by chance counts decided pairs: 1 if the caption scores higher, one half for a tie. The "
-    "number by chance is what the same scores give if captions and negatives are swapped at random, image by image: "
-    "the mean, and the value that 95% of the draws do not exceed. The mean is 50 for a likelihood, higher for a rule "
-    "or probe, because the better of it and its reverse counts, and higher still for blind, the best of all rules. "
-    "The other shares have no chance level."
+    "Numbers are percentages. Shares of caption/negative pairs have image-clustered bootstrap intervals (95%). "
+    'Checks with an entry in "by chance" count decided pairs: 1 if the caption scores higher, one half for a tie. "By '
+    'chance" is the result that the same scores would give if captions and negatives were swapped at random, image by '
+    "image: the mean, and the value that 95% of the draws do not exceed. The mean is 50 for a likelihood, higher for "
+    "a rule or probe, because the better of it and its reverse counts, and higher still for blind, the best of all "
+    "rules. The other shares have no chance level."
 )
 
 
@@ -60,10 +60,10 @@ def summary_table(audit: Audit, limits: Sequence[Limit], *, describe: bool = Fal
 
 
 def _verdict(name: str, limits: Sequence[Limit], audit: Audit) -> str:
-    own = [limit for limit in limits if limit.name == name]
-    if any(limit.reason(audit.checks) for limit in own):
+    limits_of_check = [limit for limit in limits if limit.name == name]
+    if any(limit.reason(audit.checks) for limit in limits_of_check):
         return " failed"
-    return " within chance" if any(limit.within_chance(audit.checks) for limit in own) else ""
+    return " within chance" if any(limit.within_chance(audit.checks) for limit in limits_of_check) else ""
 
 
 def format_chance(check: Check) -> str:

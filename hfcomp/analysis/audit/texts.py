@@ -35,12 +35,12 @@ def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str,
     """Returns the scores of every blind rule by the name of its check."""
     # Other rules of `hfcomp evaluate --blind` are not checks of an audit.
     names = {"shorter": "shorter", "full stop": "full_stop"}
-    own = {
+    scores = {
         names[rule]: (score(pairs["caption"].tolist()), score(pairs["negative"].tolist()))
         for rule, score in TEXT_RULES.items()
         if rule in names
     }
-    return {**own, **bigrams}
+    return {**scores, **bigrams}
 
 
 def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list[Check]:
@@ -61,8 +61,9 @@ def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list
     best = max(checks, key=lambda check: check.value or 0.0)
     tables = [_rule_table(checks), *_kind_table(data, checks, signs)]
     note_on_best = (
-        f"best rule: {best.name}{' reversed' if best.facts['reversed'] else ''}; by chance, the best of {len(checks)} "
-        f"rules and their reverses decides {best_chance.mean:.1f}%, up to {best_chance.high:.1f}%"
+        f"best rule: {best.name}{', reversed' if best.facts['reversed'] else ''}. By chance, the best of the "
+        f"{len(checks)} rules and their reverses would decide {best_chance.mean:.1f}% (at most "
+        f"{best_chance.high:.1f}% in 95% of draws)"
     )
     facts = {"rule": best.name, "reversed": best.facts["reversed"]}
     blind = replace(best, name="blind", reason=note_on_best, facts={}, tables=tables)
@@ -87,13 +88,13 @@ def _kind_table(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDA
         return []
     rows = []
     for kind in kinds:
-        own = (data.pairs["kind"] == kind).to_numpy()
+        is_kind = (data.pairs["kind"] == kind).to_numpy()
         cells = []
         for check in checks:
             # Use the direction of the whole dataset. The better direction of each kind would flatter small kinds.
-            directed = signs[check.name][own] * (-1 if check.facts["reversed"] else 1)
+            directed = signs[check.name][is_kind] * (-1 if check.facts["reversed"] else 1)
             cells.append(f"{50 + 50 * float(directed.mean()):.1f}")
-        rows.append([kind, f"{int(own.sum()):,}", *cells])
+        rows.append([kind, f"{int(is_kind.sum()):,}", *cells])
     return [Table("percent decided, by kind", ["kind", "pairs", *(check.name for check in checks)], rows)]
 
 
@@ -126,18 +127,20 @@ def folds(images: Sequence[str], seed: int) -> dict[str, int]:
     # Sort before shuffling to make folds depend on the seed and not on the order of rows.
     names = sorted(set(images))
     order = np.random.default_rng(seed).permutation(len(names))
-    return {names[place]: number % FOLDS for number, place in enumerate(order.tolist())}
+    return {names[index]: number % FOLDS for number, index in enumerate(order.tolist())}
 
 
 def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
     """Checks whether captions are likelier than their negatives; a tie counts as one half."""
     change = scores[0] - scores[1]
     # A text without tokens has no likelihood. Its pair is left out, and the note counts it.
-    known = np.isfinite(change)
-    signs = decision_signs(scores[0][known], scores[1][known])
-    rows = data.pairs[known]
-    note = f"scored by {model}" + (f"; {(~known).sum():,} pairs have a text without tokens" if not known.all() else "")
-    facts = {"model": model, "mean_difference": float(change[known].mean()) if known.any() else None}
+    has_likelihood = np.isfinite(change)
+    signs = decision_signs(scores[0][has_likelihood], scores[1][has_likelihood])
+    rows = data.pairs[has_likelihood]
+    note = f"scored by {model}" + (
+        f"; {(~has_likelihood).sum():,} pairs have a text without tokens" if not has_likelihood.all() else ""
+    )
+    facts = {"model": model, "mean_difference": float(change[has_likelihood].mean()) if has_likelihood.any() else None}
     return decision_check("language_model", signs, rows["image_id"], data.bootstrap, facts=facts, reason=note)
 
 
@@ -217,10 +220,10 @@ Words = tuple[str, ...]
 
 def duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
     """Finds captions with the same words, in the same order, as a caption of another image."""
-    places: dict[Words, list[int]] = defaultdict(list)
-    for place, words in enumerate(_words(texts)):
-        places[words].append(place)
-    return _group_check("duplicate_texts", texts, places.values(), examples)
+    indices: dict[Words, list[int]] = defaultdict(list)
+    for index, words in enumerate(_words(texts)):
+        indices[words].append(index)
+    return _group_check("duplicate_texts", texts, indices.values(), examples)
 
 
 def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
@@ -231,17 +234,17 @@ def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
     """
     whole: dict[Words, list[int]] = defaultdict(list)
     cut: dict[tuple[Words, int], list[int]] = defaultdict(list)
-    for place, words in enumerate(_words(texts)):
-        whole[words].append(place)
+    for index, words in enumerate(_words(texts)):
+        whole[words].append(index)
         # The position of the gap is part of the key: "a b c" without b and "a c b" without b are not neighbors.
         for gap in range(len(words)):
-            cut[words[:gap] + words[gap + 1 :], gap].append(place)
+            cut[words[:gap] + words[gap + 1 :], gap].append(index)
     by_cut: dict[Words, list[int]] = defaultdict(list)
     # If removing a word turns one text into another, the shorter text is in `whole` and the longer one in `cut`.
-    for (words, _), places in cut.items():
+    for (words, _), indices in cut.items():
         if words in whole:
-            by_cut[words] += places
-    shorter = ([*whole[words], *places] for words, places in by_cut.items())
+            by_cut[words] += indices
+    shorter = ([*whole[words], *indices] for words, indices in by_cut.items())
     all_words = _words(texts)
     flags = np.zeros(len(texts), dtype=bool)
     example: dict[int, int] = {}
@@ -253,21 +256,26 @@ def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
 
 def _mark(group: list[int], ids: list[str], words: list[Words], flags: np.ndarray, example: dict[int, int]) -> None:
     """Marks the texts of a group that contains a different text of another image."""
-    # Two places of different images per text are enough: for any text compared with them, one of the two belongs to
+    # Two indices of different images per text are enough: for any text compared with them, one of the two belongs to
     # another image.
-    places: dict[Words, list[int]] = {}
-    for place in group:
-        kept = places.setdefault(words[place], [])
-        if len(kept) < 2 and all(ids[candidate] != ids[place] for candidate in kept):
-            kept.append(place)
-    if len(places) < 2:
+    representatives: dict[Words, list[int]] = {}
+    for index in group:
+        candidates = representatives.setdefault(words[index], [])
+        if len(candidates) < 2 and all(ids[candidate] != ids[index] for candidate in candidates):
+            candidates.append(index)
+    if len(representatives) < 2:
         return
-    for place in group:
-        others = (candidate for text, kept in places.items() if text != words[place] for candidate in kept)
-        other = next((candidate for candidate in others if ids[candidate] != ids[place]), None)
+    for index in group:
+        others = (
+            candidate
+            for text, candidates in representatives.items()
+            if text != words[index]
+            for candidate in candidates
+        )
+        other = next((candidate for candidate in others if ids[candidate] != ids[index]), None)
         if other is not None:
-            flags[place] = True
-            example.setdefault(place, other)
+            flags[index] = True
+            example.setdefault(index, other)
 
 
 def _group_check(name: str, texts: pd.DataFrame, groups: Iterable[list[int]], examples: int) -> Check:
@@ -275,21 +283,21 @@ def _group_check(name: str, texts: pd.DataFrame, groups: Iterable[list[int]], ex
     flags, example = np.zeros(len(texts), dtype=bool), {}
     for group in groups:
         # Equal captions of the same image are legitimate.
-        if len({ids[place] for place in group}) < 2:
+        if len({ids[index] for index in group}) < 2:
             continue
-        for place in group:
-            flags[place] = True
-            example[place] = next(other for other in group if ids[other] != ids[place])
+        for index in group:
+            flags[index] = True
+            example[index] = next(other for other in group if ids[other] != ids[index])
     return _text_check(flags, example, name, texts, examples)
 
 
 def _text_check(flags: np.ndarray, example: dict[int, int], name: str, texts: pd.DataFrame, examples: int) -> Check:
     rows, text = texts["row"].tolist(), texts["text"].tolist()
     examples_shown = [
-        Example(rows[place], text[place], text[other], note=f"rows {rows[place]} and {rows[other]}")
-        for place, other in list(example.items())
+        Example(rows[index], text[index], text[other], note=f"rows {rows[index]} and {rows[other]}")
+        for index, other in list(example.items())
         # A pair is usually found from both sides but shown only once.
-        if place < other
+        if index < other
     ][:examples]
     return share(name, flags, facts={"captions": int(flags.sum())}, examples=examples_shown)
 

@@ -78,5 +78,9 @@ def magic_parser() -> argparse.ArgumentParser:
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Analyze datasets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1."
+    description = (
+        'Analyze datasets of hard negative pairs: the numbers and figures of section 3.1 of the paper "Concrete '
+        'Jungle" (Im et al. 2026). `hfcomp analyze magic DIR`, which has its own --help, shows a concept hierarchy as '
+        "a page instead."
+    )
     return command_parser("analyze", description, SetOptions, AnalyzeOptions)

@@ -53,6 +53,6 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "attention",
-        "Draw where the image tokens attend for a phrase, and how two models differ.",
+        "Draw which parts of the image are attended to for a phrase, and how two models differ.",
         AttentionOptions,
     )

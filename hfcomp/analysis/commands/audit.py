@@ -68,8 +68,9 @@ def parser() -> argparse.ArgumentParser:
     names = "\n".join(f"  {name:<22}{description}" for name, description in CHECKS.items())
     return command_parser(
         "audit",
-        "Check a benchmark, a training set or your own negatives for cues that a scorer can use without the "
-        "image, for duplicates, and for negatives that are true.",
+        # the formatter does not wrap it
+        "Check a benchmark, a training set or your own negatives for cues that a scorer\n"
+        "can use without the image, for duplicates, and for negatives that are true.",
         AuditedOptions,
         AuditOptions,
         epilog=f"checks, in percent, for --fail_if:\n{names}",

@@ -1,4 +1,4 @@
-"""`hfcomp gallery`: shows dataset rows on one page for marking, and writes the dataset without dropped rows."""
+"""`hfcomp gallery`: shows dataset rows on a page for marking, and writes the dataset without those marked to drop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ class PlaceOptions(Options):
         Spelling("PATH"),
         "Page to write (default: gallery.html), or the new dataset's folder with --apply.",
     ] = None
-    apply: Annotated[Path | None, Spelling("FILE"), "File marks.json, saved by the page."] = None
+    apply: Annotated[
+        Path | None,
+        Spelling("FILE"),
+        "File marks.json that the page saved; write the dataset without the rows marked to drop.",
+    ] = None
     allow_outside_files: Annotated[bool, "With --apply, also copy image files from outside the dataset's folder."] = (
         False
     )
@@ -55,17 +59,19 @@ def main(arguments: Sequence[str]) -> None:
     print(f"page: {gallery.path} ({gallery.rows:,} rows, {gallery.path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
+def _apply(places: PlaceOptions, arguments: dict[str, Any]) -> None:
     from hfcomp.analysis.gallery.marks import apply_marks
+    from hfcomp.reporting.format import count_text
 
     if places.output is None:
         raise ValueError("--apply writes a new dataset and needs a folder for it: pass --output DIR.")
     # Only options that decide how the dataset is read apply here.
-    if others := [name for name in given if name not in declared_options(DataOptions)]:
+    if others := [name for name in arguments if name not in declared_options(DataOptions)]:
         raise ValueError(f"--{others[0]} applies only to the page and has no effect with --apply. Remove it.")
     settings = {"allow_outside_files": places.allow_outside_files, "progress": sys.stderr.isatty()}
-    result = apply_marks(places.dataset, places.apply, places.output, given, **settings)
-    print(f"{result.read:,} rows read, {result.dropped:,} dropped, {result.written:,} written to {result.folder}")
+    result = apply_marks(places.dataset, places.apply, places.output, arguments, **settings)
+    counts = f"{count_text(result.read, 'row')} read, {result.dropped:,} dropped, {result.written:,} written"
+    print(f"{counts} to {result.folder}")
     print(f"{result.kept:,} of the written rows were marked as kept, {result.written - result.kept:,} had no mark")
     for reason, number in result.set_aside.items():
         print(f"{number:,} more rows were left out: {reason}")

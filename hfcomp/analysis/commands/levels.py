@@ -1,4 +1,4 @@
-"""`hfcomp levels`: draws accuracy by level of abstraction and joint embeddings by group."""
+"""`hfcomp levels`: plots accuracy by level of abstraction, and joint embeddings by group."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ class LevelOptions(Options):
     models: Annotated[
         tuple[str, ...],
         Spelling("MODEL", positional=True),
-        "Hub id or folder, or name=ID; for example the models before and after training.",
+        "Models to score: Hub ids, folders or name=ID. For example, a model before and after training.",
     ] = ()
-    data: Annotated[Path | None, "Benchmark data; belongs to magic if --benchmark is not given."] = None
+    data: Annotated[
+        Path | None, "Folder with the benchmark's data. Without --benchmark, the benchmark is then magic."
+    ] = None
     benchmark: Annotated[
         Literal[*BENCHMARKS] | None, f"Benchmark (default: {SANDBOX_LEVELS.name}; {MAGIC.name} with --data)."
     ] = None
     rows: Annotated[int | None, f"Sample N rows (default: all; sandbox: {LEVEL_ROWS})."] = None
-    candidates: Annotated[tuple[str, ...], "Number of images to choose from."] = ("2", "10", "all")
+    candidates: Annotated[
+        tuple[str, ...], "Numbers of images to choose from; each gives its own result. 'all' means every image."
+    ] = ("2", "10", "all")
     groups: Annotated[int, "Number of groups in groups.png, the largest first."] = 6
     seed: Annotated[int, "Random seed for all sampling."] = 0
     batch_size: BatchSize = 128
@@ -43,7 +47,7 @@ class OutputOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Scores the models, prints the tables and writes them with the per-item outcomes and the figures."""
+    """Scores the models, prints the tables, and writes them together with the per-item outcomes and the figures."""
     given = vars(parser().parse_intermixed_args(arguments))
     options, output = make_options(LevelOptions, given), make_options(OutputOptions, given)
     check_models(options.models)
@@ -66,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "levels",
-        "Score models on concept names at several levels of abstraction, and draw two figures: accuracy "
+        "Score models on concept names at several levels of abstraction, and plot two figures: accuracy "
         "by level, and joint embeddings by group.",
         LevelOptions,
         OutputOptions,

@@ -32,8 +32,8 @@ WHAT = "gallery"
 """Name of such a dataset in its manifest."""
 CARD = CardText(
     "Reviewed rows",
-    "The rows of a dataset without those that a person dropped after looking at them. Only rows that somebody "
-    "looked at can have been dropped; how many that were is not recorded.",
+    "The rows that remain after a person looked through the dataset and dropped some. It is not recorded how many "
+    "rows that person looked at; rows that nobody looked at were kept.",
     {},
     "The columns are those of the source. All image bytes are stored in the dataset itself.",
 )

@@ -34,9 +34,12 @@ class GalleryOptions(DataOptions):
     rows: Annotated[Count, "Number of rows to show, from the start of the dataset."] = 1000
     caption_choice: Annotated[
         Literal["longest", "first"],
-        "Caption to show first of a row with a list; the others are shown as positives.",
+        "For a row with a list of captions, the one to show first; the others are shown as positives.",
     ] = "longest"
-    seed: Annotated[Size | None, "Random seed for sampling the rows instead; they are shown in dataset order."] = None
+    seed: Annotated[
+        Size | None,
+        "Sample the rows at random with this seed, instead of taking the first ones; they are shown in dataset order.",
+    ] = None
     image_size: Annotated[int, Field(ge=16), "Longer side of an image, in pixels."] = 224
     models: Annotated[
         tuple[str, ...],

@@ -58,12 +58,12 @@ def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pic
     columns = shown.images
     pictures = Pictures(unreadable={column: set() for column in columns})
     numbers = Thumbnails(pictures.distinct)
-    for place, (own_id, cells) in enumerate(_render_rows(shown, columns, side, progress)):
-        pictures.ids.append(own_id)
+    for index, (id_of_row, cells) in enumerate(_render_rows(shown, columns, side, progress)):
+        pictures.ids.append(id_of_row)
         pictures.rows.append({column: numbers.number(cell) for column, cell in cells.items()})
         for column, cell in cells.items():
             if isinstance(cell, str):
-                pictures.unreadable[column].add(place)
+                pictures.unreadable[column].add(index)
     # One unreadable image is only a note. If all are unreadable, the column or folder is probably wrong.
     unreadable = pictures.unreadable["image"]
     if unreadable and len(unreadable) == sum(row["image"] is not None for row in pictures.rows):
@@ -79,9 +79,9 @@ def _render_rows(
     # Compute ids from the rows as read from the dataset, because --apply does the same.
     whole = shown.whole.select(shown.numbers)
 
-    def make(place: int) -> tuple[str, dict[str, Cell]]:
-        row = shown.dataset[place]
-        return row_id(whole[place]), _row_pictures(row, columns, side, shown.numbers[place])
+    def make(index: int) -> tuple[str, dict[str, Cell]]:
+        row = shown.dataset[index]
+        return row_id(whole[index]), _row_pictures(row, columns, side, shown.numbers[index])
 
     # Threads suffice, because Pillow releases the GIL while it decodes.
     with ThreadPoolExecutor(THREADS) as pool:
@@ -106,10 +106,10 @@ def _row_pictures(row: dict[str, Any], columns: list[str], side: int, number: in
     return cells
 
 
-def _image_size_below(cells: dict[str, Cell], own: tuple[int, int]) -> tuple[int, int]:
+def _image_size_below(cells: dict[str, Cell], mask_size: tuple[int, int]) -> tuple[int, int]:
     """Returns the size of the image under a mask; mask columns come after image columns."""
     below = next((cell for cell in reversed(list(cells.values())) if isinstance(cell, Thumbnail)), None)
-    return (below.width, below.height) if below else own
+    return (below.width, below.height) if below else mask_size
 
 
 def other_images(dataset: Dataset, shown: list[str]) -> list[str]:
@@ -168,24 +168,24 @@ def gallery_page(
 ) -> str:
     """Returns the HTML of the page, which is the same for the same rows, scores and options."""
     # Pages are shared, so they must not contain local folder names.
-    place = without_local_paths(name)
+    dataset = without_local_paths(name)
     rows = [
-        {**record, "id": own_id, **images, "scores": [model.rows[place] for model in models] or None}
-        for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
+        {**record, "id": id_of_row, **images, "scores": [model.rows[index] for model in models] or None}
+        for index, (record, id_of_row, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
     ]
-    description = _describe_selection(place, shown, options)
+    description = _describe_selection(dataset, shown, options)
     body = fill(_FILES / "gallery.html", about=description, notes=notes, tables=score_tables(models))
     return render_page(
-        f"Gallery of {Path(place).name}",
+        f"Gallery of {Path(dataset).name}",
         body,
         styles=[LIST_STYLE, _FILES / "gallery.css"],
         scripts=[LIST_SCRIPT, _FILES / "gallery.js"],
-        data={"about": _page_facts(place, shown, models, options), "pictures": pictures.distinct, "data": rows},
+        data={"about": _page_facts(dataset, shown, models, options), "pictures": pictures.distinct, "data": rows},
     )
 
 
 def _page_facts(
-    place: str, shown: ShownRows, models: Sequence[ModelScores], options: GalleryOptions
+    dataset: str, shown: ShownRows, models: Sequence[ModelScores], options: GalleryOptions
 ) -> dict[str, Any]:
     """Returns the data for the page's script. The script copies `set` into the marks file."""
     return {
@@ -198,7 +198,7 @@ def _page_facts(
         ],
         "set": {
             "schema_version": SCHEMA_VERSION,
-            "dataset": place,
+            "dataset": dataset,
             "split": options.split,
             "config": options.config,
             "column_names": parse_column_names(options.column_names),
@@ -208,7 +208,7 @@ def _page_facts(
     }
 
 
-def _describe_selection(place: str, shown: ShownRows, options: GalleryOptions) -> str:
+def _describe_selection(dataset: str, shown: ShownRows, options: GalleryOptions) -> str:
     number, total = len(shown.numbers), len(shown.whole)
     if number == total:
         selection = f"All {total:,} rows"
@@ -217,7 +217,7 @@ def _describe_selection(place: str, shown: ShownRows, options: GalleryOptions) -
     else:
         selection = f"{number:,} of {total:,} rows, sampled at random with seed {options.seed},"
     config = f", configuration {options.config}" if options.config else ""
-    return f"{selection} of {place}{config}, split {options.split}."
+    return f"{selection} of {dataset}{config}, split {options.split}."
 
 
 def _notes(shown: ShownRows, models: Sequence[ModelScores]) -> list[str]:

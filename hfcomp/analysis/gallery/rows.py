@@ -145,10 +145,10 @@ def row_record(row: Mapping[str, Any], number: int) -> dict[str, Any]:
         {
             "text": text,
             "changes": word_changes(caption or "", text),
-            "kind": entry(row, "negative_kinds", place) or "",
-            "facts": negative_facts(row, place),
+            "kind": entry(row, "negative_kinds", index) or "",
+            "facts": negative_facts(row, index),
         }
-        for place, text in enumerate(as_list(row.get("negative_captions")))
+        for index, text in enumerate(as_list(row.get("negative_captions")))
         if texts_of(text)
     ]
     image_id = row.get("image_id")

@@ -49,9 +49,9 @@ def score_rows(
     """Scores the rows with each model, with one model in memory at a time."""
     cache = open_cache(not options.no_cache)
     scores = []
-    for name, place in named_models(options.models).items():
-        embedder = open_embedder(place, cache=cache, batch_size=options.batch_size, device=options.device)
-        scores.append(_score(name, place, shown, records, unreadable, embedder, progress))
+    for name, source in named_models(options.models).items():
+        embedder = open_embedder(source, cache=cache, batch_size=options.batch_size, device=options.device)
+        scores.append(_score(name, source, shown, records, unreadable, embedder, progress))
         embedder.release()
     cache.trim()
     return scores
@@ -59,7 +59,7 @@ def score_rows(
 
 def _score(
     name: str,
-    place: str,
+    source: str,
     shown: ShownRows,
     records: Sequence[Mapping[str, Any]],
     unreadable: Mapping[str, set[int]],
@@ -83,7 +83,7 @@ def _score(
     bias = getattr(backbone, "logit_bias", None)
     return ModelScores(
         name,
-        place,
+        source,
         scale=float(similarity_scale(backbone).detach()),
         bias=0.0 if bias is None else float(bias.detach()),
         rows=_rows(records, owners, cosines("image"), cosines("negative_image")),
@@ -94,13 +94,13 @@ def _score(
 def _all_texts(records: Sequence[Mapping[str, Any]]) -> tuple[list[str], NDArray[np.int64]]:
     """Returns the captions and negative captions of all rows, row by row, and the row number `[n]` of each text."""
     texts, owners = [], []
-    for place, record in enumerate(records):
-        own = [
+    for index, record in enumerate(records):
+        row_texts = [
             *([record["caption"]] if record["caption"] else []),
             *(negative["text"] for negative in record["negatives"]),
         ]
-        texts += own
-        owners += [place] * len(own)
+        texts += row_texts
+        owners += [index] * len(row_texts)
     return texts, np.array(owners, dtype=np.int64)
 
 
@@ -108,8 +108,8 @@ def _rows(records: Sequence[Mapping[str, Any]], owners: NDArray[np.int64], own: 
     # The texts of a row are adjacent, so they form a slice.
     starts = np.searchsorted(owners, np.arange(len(records) + 1))
     rows = []
-    for place, record in enumerate(records):
-        part = slice(starts[place], starts[place + 1])
+    for index, record in enumerate(records):
+        part = slice(starts[index], starts[index + 1])
         rows.append(_row(bool(record["caption"]), own[part], other[part]))
     return rows
 
@@ -144,25 +144,25 @@ def _number(value: float) -> float | None:
 def score_tables(models: Sequence[ModelScores]) -> list[Table]:
     if not models:
         return []
-    verdicts = {name: place for place, name in ((4, "by captions"), (5, "by images"))}
+    verdicts = {name: index for index, name in ((4, "by captions"), (5, "by images"))}
     # All models score the same rows, so the first model shows which verdicts exist.
     present = {
-        name: place for name, place in verdicts.items() if any(row[place] is not None for row in models[0].rows)
+        name: index for name, index in verdicts.items() if any(row[index] is not None for row in models[0].rows)
     }
-    rows = [[model.name, *(_count(model.rows, place) for place in present.values())] for model in models]
+    rows = [[model.name, *(_count(model.rows, index) for index in present.values())] for model in models]
     if len(models) == 2:
-        rows.append(["changed between them", *(_changes(models, place) for place in present.values())])
+        rows.append(["changed between them", *(_changes(models, index) for index in present.values())])
     return [Table("Shown rows that are right", ["", *present], rows)] if present else []
 
 
-def _count(rows: Sequence[Row], place: int) -> str:
-    known = [row[place] for row in rows if row[place] is not None]
-    ties = known.count(TIE)
-    return f"{known.count(RIGHT):,} of {len(known):,}" + (f", {ties:,} tied" if ties else "")
+def _count(rows: Sequence[Row], index: int) -> str:
+    verdicts = [row[index] for row in rows if row[index] is not None]
+    ties = verdicts.count(TIE)
+    return f"{verdicts.count(RIGHT):,} of {len(verdicts):,}" + (f", {ties:,} tied" if ties else "")
 
 
-def _changes(models: Sequence[ModelScores], place: int) -> str:
-    pairs = [(first[place], second[place]) for first, second in zip(*(model.rows for model in models), strict=True)]
-    known = [(first == RIGHT, second == RIGHT) for first, second in pairs if None not in (first, second)]
-    won, lost = known.count((False, True)), known.count((True, False))
+def _changes(models: Sequence[ModelScores], index: int) -> str:
+    pairs = [(first[index], second[index]) for first, second in zip(*(model.rows for model in models), strict=True)]
+    changes = [(first == RIGHT, second == RIGHT) for first, second in pairs if None not in (first, second)]
+    won, lost = changes.count((False, True)), changes.count((True, False))
     return f"{won:,} won, {lost:,} lost"

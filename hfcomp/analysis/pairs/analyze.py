@@ -60,9 +60,9 @@ def _score(
     settings: dict[str, Any] = {"batch_size": options.batch_size, "device": options.device}
     _note_missing(scored_sets, images, options, bool(models))
     facts: dict[str, dict[str, Any]] = {}
-    for model, place in models.items():
-        embedder = open_embedder(place, cache=cache, **settings)
-        facts[model] = {"use": "dual encoder", "path": place, "weights": identity(place)}
+    for model, source in models.items():
+        embedder = open_embedder(source, cache=cache, **settings)
+        facts[model] = {"use": "dual encoder", "path": source, "weights": identity(source)}
         for name, scored in scored_sets.items():
             scored.scores[model] = dual_encoder_scores(scored.pairs, images[name], embedder, progress=progress)
         embedder.release()

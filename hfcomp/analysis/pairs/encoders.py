@@ -47,24 +47,24 @@ Source: `model2layers` and `rescale_baseline/en` of github.com/Tiiiger/bert_scor
 """
 
 
-def load_model(place: str, *, needed_by: str) -> nn.Module:
+def load_model(source: str, *, needed_by: str) -> nn.Module:
     """Loads a model from a Hub id or folder, in eval mode.
 
     Raises:
-        ValueError: If the place has no model, the weights are damaged, or the file lacks weights that the model needs
+        ValueError: If the source has no model, the weights are damaged, or the file lacks weights that the model needs
             (transformers would initialize them at random).
     """
-    check_place(place, needed_by)
+    check_place(source, needed_by)
     try:
-        with silence_library(), name_damaged_weights(place):
+        with silence_library(), name_damaged_weights(source):
             model, loading = AutoModel.from_pretrained(
-                place, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+                source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
             )
     except (OSError, ValueError) as error:  # no such model, another kind of folder, or damaged weights
-        raise ValueError(f"{needed_by}: {place} could not be loaded: {error}") from error
+        raise ValueError(f"{needed_by}: {source} could not be loaded: {error}") from error
     missing = sorted(key for key in loading["missing_keys"] if POOLER not in key)
     if missing:
-        raise ValueError(f"{needed_by}: {place} lacks {len(missing)} weights, for example {missing[:3]}.")
+        raise ValueError(f"{needed_by}: {source} lacks {len(missing)} weights, for example {missing[:3]}.")
     return model.eval()
 
 
@@ -76,20 +76,20 @@ class ImageEmbedder(EvaluatedModel):
     """
 
     def __init__(
-        self, place: str, *, batch_size: int = 128, device: str | None = None, cache: EmbeddingCache | None = None
+        self, source: str, *, batch_size: int = 128, device: str | None = None, cache: EmbeddingCache | None = None
     ) -> None:
         check_device(device)
-        super().__init__(place, device=device, batch_size=batch_size, cache=cache, split=False)
+        super().__init__(source, device=device, batch_size=batch_size, cache=cache, split=False)
         try:
-            config = AutoConfig.from_pretrained(place, trust_remote_code=False)
-            processor = AutoImageProcessor.from_pretrained(place, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
         except (OSError, ValueError) as error:
-            raise ValueError(f"{IMAGE_MODEL}: {place} has no configuration or image processor: {error}") from error
-        self.place, self.width = place, config.hidden_size
+            raise ValueError(f"{IMAGE_MODEL}: {source} has no configuration or image processor: {error}") from error
+        self.source, self.width = source, config.hidden_size
         self.transform = PixelTransform.from_processor(processor)
         facts = {
             "use": "class token",
-            "weights": identity(place),
+            "weights": identity(source),
             "device": self.device.type,
             "pixels": {"class": type(processor).__name__, **json.loads(processor.to_json_string())},
             # Versions are part of the cache key, because another version may compute different pixels or vectors.
@@ -98,7 +98,7 @@ class ImageEmbedder(EvaluatedModel):
         self._fingerprints = {"images": facts}
 
     def load(self) -> nn.Module:
-        return load_model(self.place, needed_by=IMAGE_MODEL)
+        return load_model(self.source, needed_by=IMAGE_MODEL)
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         """Returns one vector per distinct image. An image that is `None` gets no vector.
@@ -114,7 +114,7 @@ class ImageEmbedder(EvaluatedModel):
         # A convolutional network returns a feature map instead of tokens.
         if tokens.ndim != 3:
             raise ValueError(
-                f"{IMAGE_MODEL}: {self.place} is not a vision transformer with a class token, such as DINOv2."
+                f"{IMAGE_MODEL}: {self.source} is not a vision transformer with a class token, such as DINOv2."
             )
         return nn.functional.normalize(tokens[:, 0].float(), dim=-1).cpu().numpy()
 
@@ -123,7 +123,7 @@ class BertScore:
     """F1 of greedily matched tokens of two texts, rescaled if a baseline is known.
 
     Args:
-        place: Hub id or folder of a model with a tokenizer.
+        source: Hub id or folder of a model with a tokenizer.
         layer: Layer whose outputs are compared; 0 is the embedding layer.
         baseline: File with the columns `LAYER,P,R,F` in the format of bert-score.
 
@@ -135,7 +135,7 @@ class BertScore:
 
     def __init__(
         self,
-        place: str,
+        source: str,
         *,
         layer: int | None = None,
         baseline: str | Path | None = None,
@@ -143,14 +143,14 @@ class BertScore:
         device: str | None = None,
     ) -> None:
         check_device(device)
-        self.place, self.batch_size, self.device = place, batch_size, torch.device(device or default_device())
-        self.model = load_model(place, needed_by=TEXT_MODEL).to(self.device)
-        self.tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
-        own_layer, own_baseline = KNOWN.get(place.rstrip("/").rpartition("/")[2], (None, None))
+        self.source, self.batch_size, self.device = source, batch_size, torch.device(device or default_device())
+        self.model = load_model(source, needed_by=TEXT_MODEL).to(self.device)
+        self.tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        own_layer, own_baseline = KNOWN.get(source.rstrip("/").rpartition("/")[2], (None, None))
         layers = self.model.config.num_hidden_layers
         self.layer = next(number for number in (layer, own_layer, layers) if number is not None)
         if self.layer > layers:
-            raise ValueError(f"text_layer: found {self.layer}, but {place} has the layers 0 to {layers}.")
+            raise ValueError(f"text_layer: found {self.layer}, but {source} has the layers 0 to {layers}.")
         # A baseline is valid for one layer only.
         self.baseline = own_baseline if self.layer == own_layer else None
         if baseline is not None:
@@ -234,7 +234,7 @@ def read_baseline(path: str | Path, layer: int) -> float:
         raise ValueError(f"{path}: found the columns {header}, expected LAYER,P,R,F.")
     row_of_layer = next((row for row in rows if row[header.index("LAYER")].strip() == str(layer)), None)
     if row_of_layer is None:
-        raise ValueError(f"{path}: LAYER {layer} is missing.")
+        raise ValueError(f"{path} has no row for layer {layer}.")
     text = row_of_layer[header.index("F")]
     try:
         value = float(text)

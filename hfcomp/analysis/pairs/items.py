@@ -76,18 +76,18 @@ class PairSet:
         self.notes.append(f"{self.name}: {text}")
 
 
-def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = None) -> dict[str, str]:
+def named_sets(datasets: Sequence[str] | Mapping[str, str], config: str | None = None) -> dict[str, str]:
     """Maps names to dataset places. A place without a name is named after its configuration or last part.
 
     A place with several configurations stands for all of them, unless it or `config` selects one. If it has a name,
     its configurations are named `NAME CONFIG`.
     """
     places: dict[str, str] = {}
-    for name, place in given.items() if isinstance(given, Mapping) else map(_split_name, given):
-        path, _, own = place.partition("::")
-        known = [] if own or config else _configurations(path)
-        several = {f"{name} {config_name}".strip(): f"{path}::{config_name}" for config_name in known}
-        for label, source in (several or {name or own or Path(path).absolute().name: place}).items():
+    for name, place in datasets.items() if isinstance(datasets, Mapping) else map(_split_name, datasets):
+        path, _, own_config = place.partition("::")
+        names = [] if own_config or config else _configurations(path)
+        several = {f"{name} {config_name}".strip(): f"{path}::{config_name}" for config_name in names}
+        for label, source in (several or {name or own_config or Path(path).absolute().name: place}).items():
             if label in places:
                 raise ValueError(
                     f"two datasets are named {label!r}. Give one another name, for example second={place}."
@@ -96,10 +96,10 @@ def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = No
     return places
 
 
-def _split_name(given: str) -> tuple[str, str]:
-    name, sign, place = given.partition("=")
+def _split_name(word: str) -> tuple[str, str]:
+    name, sign, place = word.partition("=")
     # A file name may contain an equals sign.
-    return (name, place) if sign and not Path(given).exists() else ("", given)
+    return (name, place) if sign and not Path(word).exists() else ("", word)
 
 
 def _configurations(path: str) -> list[str]:
@@ -180,10 +180,11 @@ def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:
 
 def _image_ids(dataset: Dataset, name: str) -> list[str]:
     """Returns a photograph id per row. Datasets can share an `image_id`, but ids from file names are their own."""
-    given = dataset[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else []
-    known = {str(value) for value in given if not has_no_id(value)}
+    ids = dataset[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else []
+    given_ids = {str(value) for value in ids if not has_no_id(value)}
     return [
-        photograph if photograph in known else f"{name}: {photograph}" for photograph in photographs_or_rows(dataset)
+        photograph if photograph in given_ids else f"{name}: {photograph}"
+        for photograph in photographs_or_rows(dataset)
     ]
 
 
@@ -203,14 +204,14 @@ def _add_concreteness(pairs: PairSet, ratings: ConcretenessRatings | None) -> No
     """Fills `concreteness` from the ratings, or keeps the dataset's own values."""
     items = pairs.items
     if ratings is None:
-        own = items["concreteness"].tolist()
-        for row, value in zip(items["row"], own, strict=True):
+        ratings_of_dataset = items["concreteness"].tolist()
+        for row, value in zip(items["row"], ratings_of_dataset, strict=True):
             if value is not None and not math.isnan(value) and not MINIMUM <= value <= MAXIMUM:
                 raise ValueError(
                     f"{pairs.source}, column 'negative_concreteness', row {row}: found {value:g}, expected "
                     f"{MINIMUM:g} to {MAXIMUM:g}, or null."
                 )
-        items["concreteness"] = pd.Series(own, dtype="float64")
+        items["concreteness"] = pd.Series(ratings_of_dataset, dtype="float64")
         missing, source = Counter({"": int(items["concreteness"].isna().sum())}), "negative_concreteness"
     else:
         source = "negative_rated_words" if pairs.has("negative_rated_words") else "negative_keywords"

@@ -21,18 +21,18 @@ NONE = "none"
 class DataOptions(Options):
     """Data and output."""
 
-    output_dir: Annotated[
-        Path, "Folder for results.json, report.md, report.html, figures and, from analyze, pairs.parquet."
-    ] = Path("runs/analyze")
+    output_dir: Annotated[Path, "Folder for results.json, report.md, report.html, figures and pairs.parquet."] = Path(
+        "runs/analyze"
+    )
     overwrite: Annotated[bool, "Replace existing results in the output folder."] = False
     caveat: Annotated[
-        str, 'Sentence shown above report and gallery, such as "Random weights: plumbing, not quality."'
+        str, 'Sentence shown above the report and the gallery, such as "Random weights: plumbing, not quality."'
     ] = ""
     split: Annotated[str, "Split of the datasets."] = "train"
     config: Annotated[str | None, "Configuration of all datasets; DIR::CONFIG sets it for one of them."] = None
     column_names: ColumnNames = ""
     caption_choice: Annotated[
-        CaptionChoice, "Caption to use of a row with a list of captions; with all, each becomes a row."
+        CaptionChoice, "For a row with a list of captions, the one to use; with all, each becomes a row."
     ] = "longest"
     limit: Annotated[Count | None, "Read only the first N rows of each dataset."] = None
     concreteness_ratings: Annotated[
@@ -51,17 +51,18 @@ class AnalyzeOptions(DataOptions):
     models: Annotated[
         tuple[str, ...],
         "Dual encoders for accuracies, logit gaps and CLIP similarities: Hub ids, folders or name=ID, separated by "
-        "commas, or none. Our choice: transformers does not support the paper's PE-Core-L-14-336; size and resolution "
-        "are the same.",
+        "commas, or none. The default is our choice, because transformers does not support the paper's "
+        "PE-Core-L-14-336; size and resolution are the same.",
     ] = ("openai/clip-vit-large-patch14-336",)
     image_model: Annotated[
-        str, "Vision transformer for DINOScore, or none. The size is our choice; the paper says only DINOv2."
+        str,
+        "Vision transformer for DINOScore, or none. The default's size is our choice; the paper names only DINOv2.",
     ] = "facebook/dinov2-base"
     text_model: Annotated[str, "Text model for BERTScore, or none."] = "FacebookAI/roberta-large"
     text_layer: Annotated[
         Size | None,
-        "Layer whose outputs BERTScore compares. Defaults to the layer that its authors chose for the model, or the "
-        "last layer of a model that they did not test.",
+        "Layer whose outputs BERTScore compares. Defaults to the layer that BERTScore's authors chose for the model, "
+        "or to the last layer if they did not test the model.",
     ] = None
     text_baseline: Annotated[
         str | None,
@@ -72,7 +73,8 @@ class AnalyzeOptions(DataOptions):
     loess_share: Annotated[
         float,
         Field(gt=0, le=1),
-        "Share of the pairs used to fit each point of the LOESS curve. Our choice: the default of R and statsmodels.",
+        "Share of the pairs used to fit each point of the LOESS curve. The default, that of R and statsmodels, "
+        "is our choice.",
     ] = 2 / 3
     gallery: Annotated[Size, "Number of pairs in the gallery; 0 for none."] = 24
     seed: Annotated[int, "Random seed for the gallery and the resampling."] = 0

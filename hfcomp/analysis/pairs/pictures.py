@@ -155,22 +155,22 @@ def _correlations(sets: Mapping[str, ScoredSet], record: Mapping[str, Any], mode
     panels = []
     # The paper only draws the first two.
     for axes in CORRELATED[:2]:
-        dots = {name: tuple(own) for name, scored in sets.items() if (own := scored.find_all(model, *axes))}
-        known = {
+        dots = {name: tuple(points) for name, scored in sets.items() if (points := scored.find_all(model, *axes))}
+        coefficients = {
             row["set"]: decimal(row["pearson"]["value"], Unit(1, 2))
             for row in record["correlations"]
             if (row["model"], row["first"], row["second"]) == (model, *axes)
         }
-        title = "r = " + ", ".join(f"{value} ({name})" for name, value in known.items())
-        panels.append(Plot(title if known else "", axes, dots=dots))
+        title = "r = " + ", ".join(f"{value} ({name})" for name, value in coefficients.items())
+        panels.append(Plot(title if coefficients else "", axes, dots=dots))
     return panels
 
 
 def _gap(record: Mapping[str, Any], model: str) -> list[Plot]:
     panels = []
     for quantity in (*COSINES, *GAPS):
-        own = (curve for curve in record["curves"] if (curve["model"], curve["of"]) == (model, quantity))
-        curves = {curve["set"]: (np.array(curve["across"]), np.array(curve["up"])) for curve in own}
+        model_curves = (curve for curve in record["curves"] if (curve["model"], curve["of"]) == (model, quantity))
+        curves = {curve["set"]: (np.array(curve["across"]), np.array(curve["up"])) for curve in model_curves}
         means = _class_means(record["gaps"], model, quantity)
         axes = "concreteness", "cosine" if quantity in COSINES else quantity
         panels.append(Plot(quantity, axes, means=means, curves=curves))

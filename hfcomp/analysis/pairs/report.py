@@ -30,12 +30,12 @@ HOW = (
     "Brackets show image-clustered bootstrap intervals (95%): studentized for means, percentiles for medians and "
     "correlations. I2T: the image scores its caption strictly higher than the negative caption. T2I: the caption "
     "scores its image strictly higher than the negative image. Ties count as wrong. Logit gaps are in the model's "
-    "logits. Pair accuracy: the mean of a pair's four comparisons. Both images, both captions: both comparisons of "
-    "that direction hold. Group: all four hold."
+    "logits. Pair accuracy: the mean of a pair's four comparisons. Both images / both captions: both comparisons in "
+    "that direction are correct. Group: all four are correct."
 )
 PAPER = (
-    'Columns "paper" show the paper\'s own numbers for reference (Concrete Jungle, Table 1). They come from its own '
-    "pairs with PE-Core-L-14-336, DINOv2 and RoBERTa-large and were not computed here."
+    'The columns named "paper" show the paper\'s own numbers for reference (Concrete Jungle, Table 1). They come from '
+    "its own pairs with PE-Core-L-14-336, DINOv2 and RoBERTa-large and were not computed here."
 )
 SHARED = "Differences are paired for images that two datasets share, and independent for the others."
 
@@ -175,9 +175,9 @@ def value_table(lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Tab
     rows = []
     for line in lines:
         unit = _unit(line)
-        own = [with_interval(line["sets"].get(name), unit) for name in names]
+        set_cells = [with_interval(line["sets"].get(name), unit) for name in names]
         paper = [decimal(line["paper"].get(name), unit) for name in papers]
-        rows.append([_label(line), *([line["model"]] if several else []), *own, *paper])
+        rows.append([_label(line), *([line["model"]] if several else []), *set_cells, *paper])
     header = ["", *(["model"] if several else []), *names, *(f"paper: {name}" for name in papers)]
     return Table("", header, rows, labels=2 if several else 1)
 

@@ -127,12 +127,12 @@ class Summary:
         comparisons also `ties` and `tie_rate`. `differences` holds estimates of `first` minus `second`.
         """
         models = list(dict.fromkeys(model for scored in self.sets.values() for model in scored.models))
-        known = {column for scored in self.sets.values() for column in scored.columns}
+        existing = {column for scored in self.sets.values() for column in scored.columns}
         columns = [
             (quantity, model)
             for quantity in (*PAPER_ROWS, *FURTHER_ROWS)
             for model in ("", *models)
-            if (model, quantity.name) in known
+            if (model, quantity.name) in existing
         ]
         means = self.tables.means({(model, quantity.name): quantity.bounds for quantity, model in columns})
         differences = self.tables.differences((model, quantity.name) for quantity, model in columns)
@@ -173,15 +173,16 @@ class Summary:
                 medians[name] = Median(ratings[present], self.tables.images[name][present])
         estimates = self.tables.resample(medians)
         sets = {
-            name: {"value": own.value, "items": len(medians[name].images), "images": len(own.images)} | own.bounds()
-            for name, own in estimates.items()
+            name: {"value": median.value, "items": len(medians[name].images), "images": len(median.images)}
+            | median.bounds()
+            for name, median in estimates.items()
         }
         differences = []
         for (first, estimate), (second, other) in combinations(estimates.items(), 2):
             change = estimate - other
             shared = len(np.intersect1d(estimate.images, other.images))
-            own = {"first": first, "second": second, "value": change.value} | change.bounds()
-            differences.append(own | {"shared_images": shared})
+            difference = {"first": first, "second": second, "value": change.value} | change.bounds()
+            differences.append(difference | {"shared_images": shared})
         if sets:
             quantity = Quantity("concreteness", RATING, title="median concreteness")
             yield self._line(quantity, "", sets, differences, in_table_1=True)
@@ -221,10 +222,10 @@ class Summary:
     def _correlated_numbers(self) -> Iterator[tuple[str, str, str, str]]:
         """Yields dataset, model and both numbers of every correlation, only once if neither number needs a model."""
         for name, scored in self.sets.items():
-            for place, model in enumerate(scored.models or [""]):
+            for index, model in enumerate(scored.models or [""]):
                 for first, second in CORRELATED:
                     is_known = all(scored.find(model, number) is not None for number in (first, second))
-                    if is_known and (place == 0 or scored.says(model, first, second)):
+                    if is_known and (index == 0 or scored.says(model, first, second)):
                         yield name, model, first, second
 
     def by_keyword(self) -> list[dict[str, Any]]:

@@ -22,12 +22,15 @@ class ProbeOptions(DataOptions):
     """Batches and margins."""
 
     output_dir: Annotated[Path, "Folder for results.json, report.md, report.html and the figure."] = Path("runs/probe")
+    caveat: Annotated[str, 'Sentence shown above the report, such as "Random weights: plumbing, not quality."'] = ""
+    split: Annotated[str, "Split of the dataset."] = "train"
+    config: Annotated[str | None, "Dataset configuration, if there are several."] = None
     limit: Annotated[Pairs | None, "Read only the first N rows of the dataset."] = None
     batch_sizes: Annotated[
         tuple[Pairs, ...],
         Field(min_length=1),
         Spelling(spaced=True),
-        "Pairs per batch, before their negatives double it. Sizes larger than the dataset are left out.",
+        "Pairs per batch, before the negatives double the batch. Sizes larger than the dataset are left out.",
     ] = (48, 256, 512, 1024)
     margins: Annotated[
         tuple[Annotated[float, Field(ge=-MOST, le=MOST)], ...],
@@ -38,8 +41,8 @@ class ProbeOptions(DataOptions):
     rows: Annotated[Pairs, "Number of pairs to draw batches from, one per photograph."] = 4096
     mask_equal_texts: Annotated[
         bool,
-        "Leave equal texts out of each other's negatives, like the trainer field of this name. By default they count "
-        "as negatives, as in the paper.",
+        "Do not count equal texts as each other's negatives (same as the trainer field of this name). By default they "
+        "count as negatives, as in the paper.",
     ] = False
     seed: Annotated[Size, "Random seed for sampling the pairs and their order."] = 0
     device: Device = None

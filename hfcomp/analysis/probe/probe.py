@@ -47,10 +47,11 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
         dataset: Folder, file or Hub id of a dataset with negative captions, or `sandbox`.
         options: Batch sizes, margins and data options.
     """
-    ((name, place),) = named_models([model]).items()
-    place = base_folder(SANDBOX_BASES[place]) if place in SANDBOX_BASES and not os.path.exists(place) else place
+    ((name, source),) = named_models([model]).items()
+    if source in SANDBOX_BASES and not os.path.exists(source):
+        source = base_folder(SANDBOX_BASES[source])
     cache = open_cache(not options.no_cache)
-    embedder = open_embedder(place, cache=cache, device=options.device)
+    embedder = open_embedder(source, cache=cache, device=options.device)
     with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         sample = _sample_pairs(_load_pairs(dataset, options), options)
         pairs = _encode(sample, embedder, options)
@@ -64,7 +65,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     adaptive = pairs.margins.get(ADAPTIVE)
     return ProbeResults(
         {
-            **{"name": name, "path": str(place), "weights": identity(place), "scale": float(pairs.scale)},
+            **{"name": name, "path": str(source), "weights": identity(source), "scale": float(pairs.scale)},
             "sigmoid": getattr(embedder.backbone, "logit_bias", None) is not None,
         },
         {

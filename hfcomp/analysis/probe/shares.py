@@ -62,10 +62,10 @@ def gradient_shares(pairs: EncodedPairs, batch_size: int, margins: Sequence[floa
         )
         anchors += logits.counted.sum(1).cpu().numpy()
         # An adaptive margin has a value per pair, so a batch uses its own part.
-        own = [
+        batch_margins = [
             value[rows] if isinstance(value, Tensor) else value for value in (pairs.margins[name] for name in margins)
         ]
-        sums.append(torch.stack([logits.magnitudes(margin).sum(2).cpu().double() for margin in own]).numpy())
+        sums.append(torch.stack([logits.magnitudes(margin).sum(2).cpu().double() for margin in batch_margins]).numpy())
     facts = {"batch_size": batch_size, "batches": number}
     return [
         {**facts, "margin": margin, **estimate}

@@ -322,5 +322,5 @@ def _split(host: str) -> tuple[str, int | None]:
     """
     parts = urlsplit(f"//{host}")
     if parts.netloc != host or not parts.hostname or parts.username is not None:
-        raise ValueError(f"Found {host!r}, expected a name with or without a port, such as annotate.example.org.")
+        raise ValueError(f"{host!r} is not a host. Use a name with or without a port, such as annotate.example.org.")
     return parts.hostname.rstrip("."), parts.port

@@ -155,13 +155,13 @@ def check_header(content: bytes) -> None:
     try:
         with _without_warning(), open_image(BytesIO(content)) as image:
             if image.format not in FORMATS:
-                raise ValueError(f"Found an image in the format {image.format}, expected {' or '.join(FORMATS)}.")
+                raise ValueError(f"This image is in {image.format} format. Use {' or '.join(FORMATS)}.")
             if image.width * image.height > MOST_PIXELS:
                 raise ValueError(
-                    f"Found an image of {image.width:,} x {image.height:,} pixels, expected {MOST_PIXELS:,} or fewer."
+                    f"This image has {image.width:,} x {image.height:,} pixels. Use one with at most {MOST_PIXELS:,}."
                 )
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"Found a file that is not an image or is too large: {error}") from error
+        raise ValueError(f"This file is not an image, or it is too large: {error}") from error
 
 
 @contextmanager

@@ -206,7 +206,7 @@ class Database:
         connection.execute("ROLLBACK")
         self._switch_to_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
-        if not self._tables(connection):  # no other process was faster
+        if not self._tables(connection):  # no other process created them first
             for statement in SCHEMA:
                 connection.execute(statement)
             rows = [("format", FORMAT), ("version", str(VERSION))]

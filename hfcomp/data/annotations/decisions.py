@@ -192,7 +192,7 @@ class Decisions:
         return None if row is None else decode_mapping(row[0], f"{self.path}, draft of {item}")
 
     def submit(self, person: str, item: str, edit: Edit) -> None:
-        """Open -> annotated. Like all decisions, raises ValueError if the item was decided or reassigned meanwhile."""
+        """Open -> annotated. Like all decisions, raises ValueError if the item was decided or reassigned since."""
         self._decide(decider(person), item, "submit", encode(edit, f"edit of {item}"), "open")
 
     def skip(self, person: str, item: str, reason: str) -> None:
@@ -312,13 +312,15 @@ class Decisions:
             standing = rows.standing(position)
             if standing.state != state:
                 since = f"{_DONE[last.action]} by {last.person}" if last else standing.state
-                raise ValueError(f"{item} was {since} meanwhile, so this decision was not saved. Take the next item.")
+                raise ValueError(
+                    f"{item} was {since} in the meantime, so this decision was not saved. Take the next item."
+                )
             if state == "annotated" and is_same_person(standing.annotator, person):
                 raise ValueError(f"{person} annotated {item}. Somebody else must review it.")
             other, lease = leases.other(position), leases.lease(position)
             if other is not None:
                 raise ValueError(
-                    f"{item} was given to {other} meanwhile, so this decision was not saved. Take the next item."
+                    f"{item} was given to {other} in the meantime, so this decision was not saved. Take the next item."
                 )
             taken = lease.taken if lease and lease.person == person else None
             rows.append(leases.now, person, item, action, content, taken=taken)

@@ -98,7 +98,7 @@ def text_of(value: Any, column: str, row: int) -> str:
     if value is None or isinstance(value, str):
         return (value or "").strip()
     raise ValueError(
-        f"column {column!r}, row {row}: found {value!r}, expected a text, or a list with one text. "
+        f"column {column!r}, row {row}: found {value!r}, expected a string, or a list with one string. "
         "Choose one text per row."
     )
 

@@ -119,7 +119,7 @@ def concept_columns(
     if isinstance(captions, str):
         raise TypeError(f"captions is the string {captions[:40]!r}; expected several captions, such as [caption].")
     if max_concepts is not None and max_concepts < 1:
-        raise ValueError(f"max_concepts is {max_concepts}; expected 1 or more, or None to keep all.")
+        raise ValueError(f"max_concepts: found {max_concepts}, expected 1 or more, or None to keep all.")
     columns: dict[str, list[Any]] = {"concepts": [], "concept_spans": []}
     counts = ConceptCounts()
     for row, (caption, extracted) in enumerate(zip(captions, _extract(captions, extract), strict=True)):
@@ -160,7 +160,7 @@ def _check(caption: str, phrases: Sequence[NounPhrase], row: int) -> None:
         if not phrase.text.strip() or not phrase.spans or not inside:
             raise ValueError(
                 f"caption {row}, {caption[:60]!r}: the extractor returned the phrase {phrase.text!r} at "
-                f"{list(phrase.spans)}, expected a text and spans [start, end) within the {len(caption)} characters."
+                f"{list(phrase.spans)}, expected a string and spans [start, end) within the {len(caption)} characters."
             )
 
 
@@ -201,7 +201,7 @@ def _stream_concepts(dataset: IterableDataset, parser: str) -> IterableDataset:
     require_columns(dataset, ["caption"], needed_by="concept_parser")
     if not isinstance(dataset.features["caption"], Value):
         raise ValueError(
-            f"streaming: column 'caption' contains {dataset.features['caption']}, expected one text per row. Map "
+            f"streaming: column 'caption' contains {dataset.features['caption']}, expected one string per row. Map "
             "another column with column_names, or remove streaming."
         )
     features = Features({**dataset.features, **CONCEPT_FEATURES})

@@ -289,17 +289,21 @@ def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
     names = tuple(name.strip() for name in columns.split(",")) if columns else FILE_COLUMNS
     if len(names) != 2 or not all(names):
         raise ValueError(
-            f"captions_columns={columns!r}: expected the names of key and caption, such as 'url,caption'."
+            f"captions_columns: found {columns!r}, expected the names of key and caption, such as 'url,caption'."
         )
     path = Path(path)
     if path.suffix not in READERS:
-        raise ValueError(f"captions_file={path.name}: expected a file with the extension {', '.join(READERS)}.")
+        raise ValueError(
+            f"captions_file: found {path.name}, expected a file with one of the extensions {', '.join(READERS)}."
+        )
     read = FileCaptions()
     for place, key, caption in READERS[path.suffix](path, *names):
         if not (caption is None or isinstance(caption, str)):
-            raise ValueError(f"{path.name}, {place}: the caption is {short_repr(caption)}; expected one text.")
+            raise ValueError(f"{path.name}, {place}: the caption is {short_repr(caption)}; expected one string.")
         if isinstance(key, bool) or not (key is None or isinstance(key, str | int)):
-            raise ValueError(f"{path.name}, {place}: the key is {short_repr(key)}; expected a text or a whole number.")
+            raise ValueError(
+                f"{path.name}, {place}: the key is {short_repr(key)}; expected a string or a whole number."
+            )
         if key is None or key == "" or not caption or not caption.strip():
             read.blank += 1
         elif (key := str(key)) not in read.captions:

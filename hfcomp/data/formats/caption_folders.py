@@ -210,7 +210,7 @@ def _value(entry: Any, key: str, kind: type, where: str) -> Any:
     return value
 
 
-_KINDS = {int: "a whole number", str: "a text", list: "a list"}
+_KINDS = {int: "a whole number", str: "a string", list: "a list"}
 
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")

@@ -185,8 +185,8 @@ def _missing_files_text(column: str, missing: Sequence[tuple[int, str]], checked
     state = "exists" if folder.is_dir() else "does not exist either"
     rows = f"{total:,} rows" if checked == total else f"{checked:,} checked rows (of {total:,})"
     return (
-        f"column {column!r}, row {row}: the file {path} does not exist; its folder {folder} {state}. "
-        f"{len(missing):,} of {rows} name a missing file. Names are relative to the table that lists them if the "
-        "table is loaded by its path (a recipe's dataset, hfcomp.data.load_training_set), otherwise to the working "
-        "directory. Correct the names, add the files, or remove the rows."
+        f"column {column!r}, row {row}: the file {path} does not exist; its folder {folder} {state}. {len(missing):,} "
+        f"of {rows} {'names' if len(missing) == 1 else 'name'} a missing file. If a table is loaded by its path (a "
+        "recipe's dataset, hfcomp.data.load_training_set), file names are relative to that table; otherwise they are "
+        "relative to the working directory. Correct the names, add the files, or remove the rows."
     )

@@ -46,7 +46,7 @@ def is_table(name: str) -> bool:
 def reader_of(path: Path) -> tuple[str, dict[str, Any]]:
     """Returns the `datasets` builder that reads a file, and its arguments."""
     if not is_table(path.name):
-        raise ValueError(f"{path}: expected a folder, or a file with the extension {', '.join(ENDINGS)}.")
+        raise ValueError(f"{path}: expected a folder, or a file with one of the extensions {', '.join(ENDINGS)}.")
     return READERS[Path(path.name.lower().removesuffix(".gz")).suffix]
 
 

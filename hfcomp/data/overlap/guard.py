@@ -371,7 +371,9 @@ class _KnownImages(RowsLeftOut):
         names = [self._scored_name(batch, row) for row in range(len(next(iter(batch.values()))))]
         name = next(filter(None, names), None)
         if name and self.refuse:
-            raise ValueError(f"overlap: refuse: the stream contains the scored image {name}. {FIX}")
+            raise ValueError(
+                f"overlap: the stream contains the scored image {name}, and overlap is set to refuse. {FIX}"
+            )
         return self.select(batch, [name is None for name in names])
 
     def _scored_name(self, batch: dict[str, list[Any]], row: int) -> str | None:

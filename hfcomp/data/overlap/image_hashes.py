@@ -302,9 +302,9 @@ def _has_contrast(records: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def close_pairs(
-    hashes: NDArray[np.uint64], others: NDArray[np.uint64], most: int
+    hashes: NDArray[np.uint64], others: NDArray[np.uint64], max_bits: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Finds pairs of hashes that differ in at most `most` bits.
+    """Finds pairs of hashes that differ in at most `max_bits` bits.
 
     Returns:
         Indices `[k]` in `hashes`, indices `[k]` in `others`, and differing bits `[k]`, ordered by the two indices.
@@ -318,7 +318,7 @@ def close_pairs(
         count = np.zeros((len(part), len(others)), dtype=np.uint16)  # in 8 bits, 256 would overflow to 0
         for own, other in zip(part.T, words, strict=True):
             count += _bit_count(own[:, None] ^ other)
-        rows, columns = np.nonzero(count <= most)
+        rows, columns = np.nonzero(count <= max_bits)
         return rows + start, columns, count[rows, columns].astype(np.int64)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:

@@ -84,15 +84,15 @@ def apply_policy(rows: Dataset, overlap: Overlap, policy: str) -> tuple[Dataset,
     """Returns the rows to train on, and a line for the log."""
     doubt, note = overlap.doubt(), f"overlap: {overlap}"
     if policy == REFUSE and (len(overlap.rows) or doubt):
-        raise ValueError(f"overlap: refuse: {overlap}{f'; {doubt}' if doubt else ''}. {FIX}")
+        raise ValueError(f"overlap: {overlap}{f'; {doubt}' if doubt else ''}, and overlap is set to refuse. {FIX}")
     if len(overlap.rows) and policy == ALLOW:
         return rows, f"{note}; overlap: allow trains on them"
     if len(overlap.rows):
         kept = overlap.others()
         if not len(kept):
             raise ValueError(
-                f"overlap: exclude: {overlap}. No rows are left to train on. Choose another dataset, dataset_filter "
-                "or evaluation, or pass --overlap allow to score training images."
+                f"overlap: {overlap}, and without these rows, none is left to train on. Choose another dataset, "
+                "dataset_filter or evaluation, or pass --overlap allow to score training images."
             )
         rows, note = rows.select(kept), f"{note}; they are left out"
     return rows, f"{note}. WARNING: {doubt}; training INCLUDES them. {UNSURE_FIX}" if doubt else note
@@ -203,9 +203,9 @@ class OverlapRecord:
             for key, facts in self.facts.items():
                 if key in before and _left_out_digest(before[key]) != _left_out_digest(facts):
                     raise ValueError(
-                        f"{folder}: the training rows have changed since this run began, because the evaluation or "
-                        f"its data changed. Before: {before[key]['note']}. Now: {facts['note']}. Use the previous "
-                        "evaluation, or another --output_dir."
+                        f"{folder}: the evaluation or its data has changed since this run began, so different "
+                        f"training rows are excluded. Before: {before[key]['note']}. Now: {facts['note']}. Use the "
+                        "previous evaluation, or another --output_dir."
                     )
             write_json(path, {**before, **self.facts})
 

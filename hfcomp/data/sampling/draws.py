@@ -75,7 +75,7 @@ class DrawnRows(TrainingRows):
         return self.rows.number_of_entries(name)
 
     def draw(self, row: dict[str, Any], random_numbers: random.Random) -> dict[str, Any]:
-        raise TypeError(f"{type(self).__name__} does not define how to draw a row. Define draw().")
+        raise TypeError(f"{type(self).__name__} must define draw().")
 
     def __getitems__(self, indices: list[int | tuple[int, int]]) -> list[dict[str, Any]]:
         """Returns rows by `(index, epoch)`; an index without epoch means epoch 0."""
@@ -131,8 +131,8 @@ def columns_by_caption(features: Mapping[str, Any]) -> list[str]:
 def require_lists(features: Mapping[str, Any]) -> None:
     if not has_lists(features):
         raise ValueError(
-            f"{START}: column 'caption' contains {features.get('caption', 'nothing')}, expected lists of texts. "
-            "Remove the option, or map the column with the lists with column_names."
+            f"{START}: column 'caption' contains {features.get('caption', 'nothing')}, expected lists of strings. "
+            "Remove the option, or use column_names to map the column that has the lists."
         )
 
 
@@ -171,7 +171,7 @@ def _check_owners(rows: TrainingRows, columns: Sequence[str], captions: str) -> 
     for name in CAPTION_COLUMNS:
         if name in rows.features and name not in columns:
             raise ValueError(
-                f"{start} {name!r} does not show to which of them it belongs. Use a list with one entry per caption, "
+                f"{start} {name!r} does not say which caption it belongs to. Use a list with one entry per caption, "
                 "remove the column, or use one caption (captions: longest, or all with negatives made for each)."
             )
     if rows.number_of_entries("negative_image"):

@@ -1,4 +1,7 @@
-"""Batches of groups of pairs that share a concept, each next to easily confused groups (CLEAR GLASS)."""
+"""Batches made of groups (CLEAR GLASS).
+
+The pairs of a group share a concept, and a batch holds a group together with groups that are easily confused with it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ import torch
 from hfcomp.data.sampling.draws import EpochSampler
 from hfcomp.data.sampling.replay import replay_places
 
-NAMED = 5
-"""Number of names of each kind that a line shows."""
+SHOWN_NAMES = 5
+"""Maximum number of names that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,13 @@ class GroupReport:
     """Composition of an epoch of [`GroupOrder`].
 
     Attributes:
+        rows_without_group: Number of rows without a group, which are left out.
         too_small: Number of rows by name, for groups that are left out as anchors and as hard negatives.
         unknown: Names in `hard_negative_groups` that are not the `group` of any row.
         without_negatives: Names of groups that have no hard-negative group left.
-        short_of_negatives: Names of groups that have some hard-negative groups, but fewer than a batch needs.
-        random_places: Number of places for hard-negative groups in an epoch that random other groups fill.
-        repeated: Names of groups that have fewer rows than positions.
+        with_too_few_negatives: Names of groups that have some hard-negative groups, but fewer than a batch needs.
+        random_places: Number of places for hard-negative groups in an epoch that groups drawn at random fill.
+        repeated: Names of groups that have fewer rows than `pairs_per_group`, so their rows are repeated.
     """
 
     groups: int
@@ -37,11 +41,11 @@ class GroupReport:
     groups_per_batch: int
     pairs_per_group: int
     minimum_size: int
-    without_group: int
+    rows_without_group: int
     too_small: Mapping[str, int]
     unknown: Sequence[str]
     without_negatives: Sequence[str]
-    short_of_negatives: Sequence[str]
+    with_too_few_negatives: Sequence[str]
     random_places: int
     repeated: Sequence[str]
 
@@ -55,53 +59,54 @@ class GroupReport:
             f"{self.groups_per_batch} groups with {self.pairs_per_group} pairs each."
         )
 
-    def missing(self) -> list[str]:
+    def warnings(self) -> list[str]:
         wanted = self.groups_per_batch - 1
         lines = [
             (
-                self.without_group,
-                f"{self.without_group:,} rows have no group and are left out.",
+                self.rows_without_group,
+                f"{self.rows_without_group:,} rows have no group and are left out.",
             ),
             (
                 self.too_small,
                 f"{len(self.too_small):,} groups with a total of {sum(self.too_small.values()):,} rows are left out, "
-                f"also as hard negatives: each has fewer than {self.minimum_size} rows ({_first(self.too_small)}).",
+                f"also as hard negatives: each has fewer than {self.minimum_size} rows "
+                f"({_list_names(self.too_small)}).",
             ),
             (
                 self.unknown,
-                f"{len(self.unknown):,} names in hard_negative_groups are not a group of the training set "
-                f"({_first(self.unknown)}) and are left out.",
+                f"{len(self.unknown):,} names in hard_negative_groups ({_list_names(self.unknown)}) are not groups "
+                "of the training set and are left out.",
             ),
             (
                 self.without_negatives,
                 f"{len(self.without_negatives):,} groups have no hard-negative group "
-                f"({_first(self.without_negatives)}).",
+                f"({_list_names(self.without_negatives)}).",
             ),
             (
-                self.short_of_negatives,
-                f"{len(self.short_of_negatives):,} groups have fewer hard-negative groups than the {wanted} that a "
-                f"batch needs ({_first(self.short_of_negatives)}).",
+                self.with_too_few_negatives,
+                f"{len(self.with_too_few_negatives):,} groups have fewer hard-negative groups than the {wanted} "
+                f"that a batch needs ({_list_names(self.with_too_few_negatives)}).",
             ),
             (
                 self.random_places,
-                f"Random other groups fill {self.random_places:,} of the {self.batches * wanted:,} places for "
+                f"Groups drawn at random fill {self.random_places:,} of the {self.batches * wanted:,} places for "
                 f"hard-negative groups in an epoch ({self.random_share:.1%}).",
             ),
             (
                 self.repeated,
                 f"{len(self.repeated):,} groups have fewer than {self.pairs_per_group} rows, the pairs per group "
-                f"({_first(self.repeated)}); their rows are repeated, and the repeats are masked.",
+                f"({_list_names(self.repeated)}); their rows are repeated, and the repeats are masked.",
             ),
         ]
         return [line for is_needed, line in lines if is_needed]
 
     def __str__(self) -> str:
-        return "\n".join([self.summary(), *self.missing()])
+        return "\n".join([self.summary(), *self.warnings()])
 
 
-def _first(names: Mapping[str, int] | Sequence[str]) -> str:
-    shown = [repr(name) for name in list(names)[:NAMED]]
-    return ", ".join([*shown, "..."] if len(names) > NAMED else shown)
+def _list_names(names: Mapping[str, int] | Sequence[str]) -> str:
+    shown = [repr(name) for name in list(names)[:SHOWN_NAMES]]
+    return ", ".join([*shown, "..."] if len(names) > SHOWN_NAMES else shown)
 
 
 GROUP_COLUMNS = ("group", "hard_negative_groups")
@@ -113,7 +118,9 @@ class Groups:
 
     Attributes:
         names: Names of the groups, in the order of their first rows.
-        hard_negatives: Hard-negative groups of each group, as indices into `names`, in the order of their mention.
+        hard_negatives: Hard-negative groups of each group, as indices into `names`, in the order in which the
+            column mentions them.
+        rows_without_group: Number of rows without a group, which are left out.
         too_small: Number of rows by name, for groups with fewer than `minimum_size` rows; they are left out, as groups
             and as hard negatives.
         unknown: Names in `hard_negative_groups` that are not the `group` of any row.
@@ -123,7 +130,7 @@ class Groups:
     rows: list[list[int]]
     hard_negatives: list[list[int]]
     minimum_size: int
-    without_group: int
+    rows_without_group: int
     too_small: dict[str, int]
     unknown: list[str]
 
@@ -146,15 +153,16 @@ class Groups:
                 group in the dataset.
         """
         if minimum_size < 1:
-            raise ValueError(f"minimum_size={minimum_size}: expected at least 1 row per group.")
-        members, named = _read(group, hard_negative_groups)
-        without_group = len(group) - sum(map(len, members.values()))
+            raise ValueError(f"minimum_size: found {minimum_size}, expected at least 1 row per group.")
+        members, named = _read_groups(group, hard_negative_groups)
+        rows_without_group = len(group) - sum(map(len, members.values()))
         too_small = {name: len(rows) for name, rows in members.items() if len(rows) < minimum_size}
         names = [name for name in members if name not in too_small]
         if not names:
             raise ValueError(
                 f"column 'group': none of its {len(members)} groups has at least {minimum_size} rows, and "
-                f"{without_group} of {len(group)} rows have no group. Expected the same name in all rows of a group."
+                f"{rows_without_group} of {len(group)} rows have no group. Expected the same name in all rows of a "
+                "group."
             )
         number = {name: index for index, name in enumerate(names)}
         hard_negatives = [
@@ -174,38 +182,40 @@ class Groups:
             )
         unknown = [name for name in mentioned if name not in members]
         rows = [members[name] for name in names]
-        return cls(names, rows, hard_negatives, minimum_size, without_group, too_small, unknown)
+        return cls(names, rows, hard_negatives, minimum_size, rows_without_group, too_small, unknown)
 
 
-def _read(group: Sequence[Any], hard_negative_groups: Sequence[Any]) -> tuple[dict[str, list[int]], dict[str, Any]]:
+def _read_groups(
+    group: Sequence[Any], hard_negative_groups: Sequence[Any]
+) -> tuple[dict[str, list[int]], dict[str, Any]]:
     # Dictionaries serve as ordered sets: a set of names has a different order in each process (PYTHONHASHSEED), so the
     # processes would draw different batches.
     members: dict[str, list[int]] = {}
     named: dict[str, dict[str, None]] = {}
     last: dict[str, Any] = {}
-    for row, (own, others) in enumerate(zip(group, hard_negative_groups, strict=True)):
-        name = _name(own, "group", row)
+    for row, (value, others) in enumerate(zip(group, hard_negative_groups, strict=True)):
+        name = _read_name(value, "group", row)
         if not name:
             continue
         members.setdefault(name, []).append(row)
-        known = named.setdefault(name, {})
+        hard_negatives = named.setdefault(name, {})
         # The rows of a group usually have the same list, which need not be read again for each row.
         if others != last.get(name):
-            known.update(dict.fromkeys(_names(others, row)))
+            hard_negatives.update(dict.fromkeys(_read_names(others, row)))
             last[name] = others
     return members, named
 
 
-def _names(values: Any, row: int) -> list[str]:
+def _read_names(values: Any, row: int) -> list[str]:
     if values is not None and not isinstance(values, list | tuple):
         raise ValueError(
             f"column 'hard_negative_groups', row {row}: found {values!r}, expected a list of values of 'group'."
         )
-    names = [_name(value, "hard_negative_groups", row) for value in values or ()]
+    names = [_read_name(value, "hard_negative_groups", row) for value in values or ()]
     return [name for name in names if name]
 
 
-def _name(value: Any, column: str, row: int) -> str:
+def _read_name(value: Any, column: str, row: int) -> str:
     """Reads a group's name; empty if there is none."""
     if isinstance(value, str):
         return "" if value.isspace() else value
@@ -213,7 +223,7 @@ def _name(value: Any, column: str, row: int) -> str:
         return ""
     if not isinstance(value, int):
         raise ValueError(
-            f"column '{column}', row {row}: found {value!r}, expected the name of a group: a text or a whole number."
+            f"column '{column}', row {row}: found {value!r}, expected the name of a group: a string or a whole number."
         )
     return str(value)
 
@@ -230,9 +240,9 @@ class GroupOrder(EpochSampler):
     earlier turns fill them. A hard-negative group shows a random sample of its rows. A group with fewer rows than
     positions repeats them; [`group_mask`] detects the repeats.
 
-    The order depends only on `seed` and the epoch. With a per-process batch size of [`rows_per_process`], a loader
-    splits batches between groups. The released code differs: it draws hard-negative groups with replacement and always
-    shows the same first pairs of them.
+    The order depends only on `seed` and the epoch. With a per-process batch size of [`rows_per_process`], no
+    group is split between processes. The released code differs: it draws hard-negative groups with replacement and
+    always shows the same first pairs of them.
 
     Args:
         groups: Groups of the training set.
@@ -241,7 +251,7 @@ class GroupOrder(EpochSampler):
         seed: Random seed of the draws.
 
     Attributes:
-        report: Composition of an epoch, and what is missing for it.
+        report: Composition of an epoch, and problems with the groups.
 
     Raises:
         ValueError: If a number is out of range, or there are fewer groups than in a batch.
@@ -251,7 +261,7 @@ class GroupOrder(EpochSampler):
         if groups_per_batch < 2 or pairs_per_group < 1:
             raise ValueError(
                 f"groups_per_batch={groups_per_batch}, pairs_per_group={pairs_per_group}: expected at least 2 groups "
-                "(a single group has no contrast) of at least 1 pair."
+                "of at least 1 pair, because a single group has nothing to be contrasted with."
             )
         if len(groups.names) < groups_per_batch:
             raise ValueError(
@@ -274,18 +284,18 @@ class GroupOrder(EpochSampler):
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]
         draw.shuffle(batches)
         for anchor, turn in batches:
-            yield from self._fill(shuffled[anchor], turn * self.pairs_per_group)
-            for other in self._others(anchor, draw):
+            yield from self._rows_of_turn(shuffled[anchor], turn * self.pairs_per_group)
+            for other in self._draw_other_groups(anchor, draw):
                 rows = self.groups.rows[other]
-                yield from self._fill(draw.sample(rows, min(len(rows), self.pairs_per_group)))
+                yield from self._rows_of_turn(draw.sample(rows, min(len(rows), self.pairs_per_group)))
 
-    def _fill(self, rows: list[int], start: int = 0) -> Iterator[int]:
+    def _rows_of_turn(self, rows: list[int], start: int = 0) -> Iterator[int]:
         return (rows[(start + position) % len(rows)] for position in range(self.pairs_per_group))
 
-    def _others(self, anchor: int, draw: random.Random) -> list[int]:
+    def _draw_other_groups(self, anchor: int, draw: random.Random) -> list[int]:
         hard_negatives, wanted = self.groups.hard_negatives[anchor], self.groups_per_batch - 1
         others = draw.sample(hard_negatives, min(len(hard_negatives), wanted))
-        # Redraw if a group is taken: a batch has few of many groups, so this is rare.
+        # Redraw if a group is taken. This is rare if there are many more groups than a batch needs.
         while len(others) < wanted:
             other = draw.randrange(len(self.groups.names))
             if other != anchor and other not in others:
@@ -302,11 +312,11 @@ class GroupOrder(EpochSampler):
             groups_per_batch=self.groups_per_batch,
             pairs_per_group=self.pairs_per_group,
             minimum_size=groups.minimum_size,
-            without_group=groups.without_group,
+            rows_without_group=groups.rows_without_group,
             too_small=groups.too_small,
             unknown=groups.unknown,
             without_negatives=[name for name, number, _ in hard_negatives if not number],
-            short_of_negatives=[name for name, number, _ in hard_negatives if 0 < number < wanted],
+            with_too_few_negatives=[name for name, number, _ in hard_negatives if 0 < number < wanted],
             random_places=sum(turns * max(0, wanted - number) for _, number, turns in hard_negatives),
             repeated=[
                 name for name, rows in zip(groups.names, groups.rows, strict=True) if len(rows) < self.pairs_per_group
@@ -326,17 +336,21 @@ def rows_per_process(groups_per_batch: int, pairs_per_group: int, processes: int
 
 
 def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
-    """Mask of the pairs in a batch of [`GroupOrder`]; repeats that fill up a small group are False.
+    """Mask of the pairs in a batch of [`GroupOrder`]; False for repeats that fill a group with too few rows.
 
     Args:
-        row: Dataset index of each position, `[B]` long: the batch's key `row`, for whole groups.
+        row: Dataset index of each position, `[B]` long: the batch's `row` values. B is a multiple of
+            `pairs_per_group`.
         pairs_per_group: Number of positions per group.
 
     Returns:
         Mask `[B / pairs_per_group, pairs_per_group]`, False if the same row occurs earlier in its group.
     """
     if len(row) % pairs_per_group:
-        raise ValueError(f"a batch of {len(row)} rows does not consist of groups of {pairs_per_group} pairs.")
+        raise ValueError(
+            f"a batch of {len(row)} rows cannot be divided into groups of {pairs_per_group} pairs. Set the batch size "
+            f"to a multiple of {pairs_per_group}."
+        )
     groups = row.reshape(-1, pairs_per_group)
     # Each group is compared only with itself, so a process computes the mask of its own groups without communication.
     same = groups.unsqueeze(2) == groups.unsqueeze(1)
@@ -344,7 +358,7 @@ def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
 
 
 class BatchGroups:
-    """Positions of the groups in a global batch; replay rows among them are groups of one pair."""
+    """Positions of the groups in a global batch. Each replay row forms a group of one pair."""
 
     def __init__(self, groups: int, size: int, replayed: int = 0) -> None:
         self.replayed, self.is_replay = replayed, torch.tensor(replay_places(groups, replayed))
@@ -379,7 +393,7 @@ class BatchGroups:
         result[whole.to(row.device)] = group_mask(rows, pairs_per_group=self.size)
         return result
 
-    def pairs(self, mask: torch.Tensor) -> torch.Tensor:
+    def row_mask(self, mask: torch.Tensor) -> torch.Tensor:
         """Converts a mask over groups, `[G, size]`, to a mask over the rows of the batch, `[N]` bool."""
         if not self.replayed:
             return mask.flatten()

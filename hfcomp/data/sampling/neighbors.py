@@ -19,7 +19,7 @@ NEIGHBOR_COLUMNS = ("neighbor_ids", "image_id")
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Nearest rows: the columns `neighbor_ids`, `image_id` and `caption` as numbers.
+    """Nearest images of each row: the columns `neighbor_ids`, `image_id` and `caption` as numbers.
 
     Attributes:
         near: Nearest images `[n, m]` of each row, the nearest first; padded with -1.
@@ -39,20 +39,23 @@ class Neighbors:
     ) -> Neighbors:
         """Builds neighbors from the columns of a training set, without a row's own image and without repetitions.
 
-        The nearest come first. Lists of captions are equal if all their captions are equal.
+        The nearest come first. Two lists of captions count as equal if they contain the same captions in the
+        same order.
         """
         if None in image_ids:
             row = list(image_ids).index(None)
             raise ValueError(
-                f"column 'image_id', row {row}: found nothing, expected an image id. Every row needs one, equal for "
-                "rows of one image."
+                f"column 'image_id', row {row}: found nothing, expected an image id. Every row needs an image id, "
+                "and rows that show the same image need the same id."
             )
-        images = _numbers(map(str, image_ids))
+        images = _number_values(map(str, image_ids))
         image = np.array([images[str(image_id)] for image_id in image_ids], dtype=np.int64)
         near, unknown = [], 0
         for row, ids in enumerate(neighbor_ids):
             if ids is not None and not isinstance(ids, list | tuple):
-                raise ValueError(f"column 'neighbor_ids', row {row}: found {ids!r}, expected a list of image_id.")
+                raise ValueError(
+                    f"column 'neighbor_ids', row {row}: found {ids!r}, expected a list of image_id values."
+                )
             known = dict.fromkeys(images[str(other)] for other in ids or () if str(other) in images)
             unknown += sum(str(other) not in images for other in ids or ())
             known.pop(int(image[row]), None)
@@ -67,11 +70,11 @@ class Neighbors:
         for row, images_of_row in enumerate(near):
             table[row, : len(images_of_row)] = images_of_row
         captions = [tuple(caption) if isinstance(caption, list) else caption for caption in captions]
-        texts = _numbers(captions)
+        texts = _number_values(captions)
         return cls(table, image, np.array([texts[caption] for caption in captions], dtype=np.int64), unknown)
 
     @property
-    def without(self) -> int:
+    def num_without_neighbors(self) -> int:
         return int((self.near < 0).all(axis=1).sum())
 
 
@@ -79,11 +82,12 @@ def check_batch_images(images: int, batch_size: int, number: int, setting: str) 
     if images < batch_size * (1 + number):
         raise ValueError(
             f"the training set has {images} images, fewer than the {batch_size * (1 + number)} images of a batch of "
-            f"{batch_size} rows with {number} neighbors each. Lower {setting} to {images // (1 + number)} or less."
+            f"{batch_size} rows plus their neighbors ({number} per row). Lower {setting} to {images // (1 + number)} "
+            "or less."
         )
 
 
-def _numbers(values: Iterable[Any]) -> dict[Any, int]:
+def _number_values(values: Iterable[Any]) -> dict[Any, int]:
     numbers: dict[Any, int] = {}
     for value in values:
         numbers.setdefault(value, len(numbers))
@@ -94,12 +98,12 @@ class NeighborOrder(EpochSampler):
     """An order of rows in which each row is followed by rows sampled from its neighbors.
 
     The added rows depend on `seed`, the epoch and the rows of the global batch, so they are the same on any number of
-    processes and workers. An image or caption that is already in the global batch would be its own negative. In that
-    case another neighbor is sampled or, if none is left, any row whose image is not in the batch. If an image has
+    processes and workers. A row whose image or caption is already in the global batch would be its own negative. It is
+    skipped: another neighbor is sampled or, if none is left, any row whose image is not in the batch. If an image has
     several rows, one of them is sampled.
 
     Attributes:
-        brought: Number of rows added so far.
+        num_added: Number of rows added so far.
         unrelated: Number of added rows that are not neighbors.
 
     Raises:
@@ -111,7 +115,7 @@ class NeighborOrder(EpochSampler):
     ) -> None:
         self.order, self.neighbors, self.number, self.batch_size = order, neighbors, number, batch_size
         self.seed = seed
-        self.brought = self.unrelated = 0
+        self.num_added = self.unrelated = 0
         images = int(neighbors.image.max()) + 1
         check_batch_images(images, batch_size, number, "per_device_train_batch_size")
         # The rows of image i are _rows[_start[i] : _start[i + 1]], without a list for each of millions of images.
@@ -131,16 +135,17 @@ class NeighborOrder(EpochSampler):
         captions = set(self.neighbors.caption[batch].tolist())
         for row in batch:
             yield row
-            # Each row has its own generator, so its draws do not depend on how many draws earlier rows needed.
+            # Each row has its own generator, so its draws do not depend on how many draws earlier rows needed. The
+            # spelling is part of the seed. Changing it would change every draw.
             draw = random.Random(f"neighbours {self.seed} {epoch} {row}")
             near = [image for image in self.neighbors.near[row].tolist() if image >= 0]
             near = draw.sample(near, len(near))
             for _ in range(self.number):
                 other = self._neighbor(draw, near, images, captions)
-                self.brought += 1
+                self.num_added += 1
                 if other is None:
                     self.unrelated += 1
-                    other = self._any(draw, images)
+                    other = self._draw_unrelated_row(draw, images)
                 images.add(int(self.neighbors.image[other]))
                 captions.add(int(self.neighbors.caption[other]))
                 yield other
@@ -154,7 +159,7 @@ class NeighborOrder(EpochSampler):
                     return draw.choice(free)
         return None
 
-    def _any(self, draw: random.Random, images: set[int]) -> int:
+    def _draw_unrelated_row(self, draw: random.Random, images: set[int]) -> int:
         # This loop ends, because the constructor checked that there are more images than a batch shows.
         while int(self.neighbors.image[row := draw.randrange(len(self._rows))]) in images:
             pass

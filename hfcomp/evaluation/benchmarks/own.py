@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_place(name: str) -> bool:
-    """Whether a text is an existing file or folder, or can only be a path or a Hub id."""
+    """Whether a name is an existing file or folder, or can only be a path or a Hub id."""
     from hfcomp.data.formats.tables import is_table  # slow to import, and listing benchmarks calls this function
 
     return Path(name).exists() or is_table(name) or "/" in name
@@ -166,7 +166,7 @@ def _check_rows(rows: Dataset, place: str, place_of: Callable[[int], str]) -> No
     for row, text in enumerate(rows["caption"]):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(
-                f"{place}, column 'caption', {place_of(row)}: expected a text, found {text!r}. Remove the row or "
+                f"{place}, column 'caption', {place_of(row)}: expected a string, found {text!r}. Remove the row or "
                 "give it a caption."
             )
     for row, cell in enumerate(rows["image"]):

@@ -99,7 +99,7 @@ def read_caption_source(given: str | Path | None, folders: Folders, read: Iterab
 
     Raises:
         Unavailable: If there are none; says how to get them.
-        ValueError: If a file is not as expected.
+        ValueError: If a file cannot be read as captions.
         FileNotFoundError: If a path does not exist.
     """
     if given is not None and str(given) != COCO_SOURCE:
@@ -111,7 +111,7 @@ def read_caption_source(given: str | Path | None, folders: Folders, read: Iterab
         return _captions_of_rows(items)
     # Nothing is downloaded only for a rule, so the Hub is used only if a benchmark of this run reads it anyway.
     if given is None and not any(_is_from(COCO_VAL2017.repo, items.origin) for items in read):
-        raise Unavailable("no captions were named, and COCO's are not on this machine.", HOW_TO_FIX)
+        raise Unavailable("no captions were given, and COCO's captions are not on this machine.", HOW_TO_FIX)
     try:
         return _captions_of_rows(_HUB.remote(folders))
     except Unavailable as error:

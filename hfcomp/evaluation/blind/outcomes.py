@@ -20,7 +20,7 @@ from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailabl
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWN = "the captions are synthetic, so COCO captions are not informative; --blind_captions takes others."
+DRAWN = "the captions are synthetic, so bigrams of COCO captions say nothing about them; see --blind_captions."
 NO_CAPTIONS = "the benchmark uses all captions of {place}"
 
 

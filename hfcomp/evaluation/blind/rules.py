@@ -1,4 +1,4 @@
-"""Blind rules: scores of texts that choose among captions without the image."""
+"""Blind rules: scores by which a rule chooses among captions without seeing the image."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEIGHT = 0.7
-"""Weight of the bigram's frequency, the rest being the word's (Jelinek-Mercer). Our choice, fitted to no benchmark."""
-DECIMALS = 9  # decimals of scores, so texts with equal words tie in any order of summation
+"""Weight of the bigram frequency; the word's own frequency has the remaining weight (Jelinek-Mercer smoothing).
+
+Our choice, not fitted to any benchmark.
+"""
+DECIMALS = 9  # scores are rounded, so texts with the same words tie whatever the order of summation
 _WORD = re.compile(r"\w+")
 _START, _END = 0, 1
 
 
 def words_of_text(text: str) -> list[str]:
-    """Splits a text into lower-cased words of letters and digits. Punctuation is for other rules."""
+    """Splits a text into lower-cased words of letters and digits. Punctuation is ignored; another rule uses it."""
     return _WORD.findall(text.lower())
 
 
@@ -35,26 +38,26 @@ class BigramScores:
 
 
 class CountedCaptions:
-    """Captions as numbered words, from which models of different parts can be made."""
+    """Captions as word numbers, from which models can be built for different subsets of the captions."""
 
     def __init__(self, captions: Iterable[str]) -> None:
         self._number: dict[str, int] = {"<start>": _START, "<end>": _END}
         words = map(words_of_text, captions)
-        rows = [[self._number.setdefault(word, len(self._number)) for word in own] for own in words]
-        self._before, self._after, lengths = _pairs(rows)
+        rows = [[self._number.setdefault(word, len(self._number)) for word in caption] for caption in words]
+        self._before, self._after, lengths = _word_pairs(rows)
         self._caption = np.repeat(np.arange(len(rows)), lengths)
 
     def model(self, kept: NDArray[np.bool_]) -> BigramModel:
-        # Pairs of words were numbered once; a model of a part of the captions only selects among them.
-        own = kept[self._caption]
-        return BigramModel(self._number, self._before[own], self._after[own])
+        # Pairs of words were numbered once; a model of some of the captions only selects their pairs.
+        selected = kept[self._caption]
+        return BigramModel(self._number, self._before[selected], self._after[selected])
 
 
 class BigramModel:
-    """`P(word | word before) = 0.7 bigram frequency + 0.3 P(word)`, and `P(word)` with one added to every count.
+    """`P(word | word before) = WEIGHT * bigram frequency + (1 - WEIGHT) * P(word)`.
 
-    All unknown words share one probability; after such a word, only `P(word)` counts (Jelinek and Mercer 1980, with a
-    fixed weight).
+    `P(word)` is estimated with one added to every count. All unknown words share one probability; after such a word,
+    only `P(word)` counts (Jelinek and Mercer 1980, with a fixed weight).
 
     Args:
         number: Number of each word.
@@ -64,7 +67,7 @@ class BigramModel:
 
     def __init__(self, number: dict[str, int], before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
         self._number = number
-        self._size = size = len(number) + 1  # the last one stands for unknown words
+        self._size = size = len(number) + 1  # the last number stands for all unknown words
         self._of_word = np.bincount(after, minlength=size)
         self._of_context = np.bincount(before, minlength=size)
         self._pairs, self._of_pair = np.unique(before * size + after, return_counts=True)
@@ -75,7 +78,7 @@ class BigramModel:
         """Scores each text; a text without words consists only of its end."""
         unknown = self._size - 1
         rows = [[self._number.get(word, unknown) for word in words_of_text(text)] for text in texts]
-        before, after, lengths = _pairs(rows)
+        before, after, lengths = _word_pairs(rows)
         # `reduceat` needs at least one row.
         if not len(lengths):
             return BigramScores(np.zeros(0), np.zeros(0))
@@ -88,7 +91,7 @@ class BigramModel:
         # A pair of words is one number, so the counts of all pairs are one sorted array.
         key = before * self._size + after
         place = np.minimum(np.searchsorted(self._pairs, key), max(0, len(self._pairs) - 1))
-        # searchsorted returns where a pair would be; it was counted only if the key there is equal.
+        # searchsorted returns where a pair would be inserted. The pair occurred only if the key there is equal.
         count = np.zeros(len(key))
         if len(self._pairs):
             count = np.where(self._pairs[place] == key, self._of_pair[place], 0)
@@ -96,7 +99,7 @@ class BigramModel:
         return np.where(context > 0, WEIGHT * count / np.maximum(context, 1) + (1 - WEIGHT) * word, word)
 
 
-def _pairs(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _word_pairs(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Returns each word with the one before it, `[m]` and `[m]`, and the number of pairs in each row, `[n]`."""
     lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
     before = np.fromiter((word for row in rows for word in (_START, *row)), dtype=np.int64, count=lengths.sum())
@@ -110,7 +113,7 @@ BIGRAM, BIGRAM_SENTENCE, PRIOR = "bigram per word", "bigram sentence", "prior"
 BIGRAMS = (BIGRAM, BIGRAM_SENTENCE)
 
 RULES = {
-    CONSTANT: "scores every text alike: 0 wherever ties are wrong",
+    CONSTANT: "no text: all texts have the same score, so the accuracy is 0 if a tie counts as wrong",
     SHORTER: "the text with fewer characters",
     FULL_STOP: "the text that does not end in a full stop",
     BIGRAM: "the text with the higher mean log probability per word in a bigram model of other captions",
@@ -129,7 +132,7 @@ TEXT_RULES: dict[str, Callable[[Sequence[str]], Scores]] = {
 
 
 def text_scores(texts: Sequence[str], bigrams: BigramModel | None = None) -> dict[str, Scores]:
-    """Scores texts by every rule, `[n]` each; by the bigram rules only if there is a model."""
+    """Scores texts by every rule that needs only texts, `[n]` each; by the bigram rules only if a model is given."""
     by_rule = {name: rule(texts) for name, rule in TEXT_RULES.items()}
     if bigrams is not None:
         scores = bigrams.scores(texts)

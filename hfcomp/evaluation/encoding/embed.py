@@ -155,7 +155,7 @@ class Embedder(EvaluatedModel):
         """Embeds texts; those with equal tokens are encoded once and have bit-identical vectors.
 
         Raises:
-            TypeError: If `texts` is a single text instead of a list, or an entry is not a text.
+            TypeError: If `texts` is a single string instead of a list, or an entry is not a string.
         """
         indexed = self.index_texts(texts, progress=progress)
         return TextEmbeddings(indexed.take(slice(None)), indexed.flagged, indexed.merged)
@@ -175,7 +175,7 @@ class Embedder(EvaluatedModel):
         """
         if isinstance(texts, str):
             raise TypeError(
-                f"texts: found the text {texts!r}, expected a list of texts. Put it into one: [{texts!r}]."
+                f"texts: found the string {texts!r}, expected a list of strings. Put it into one: [{texts!r}]."
             )
         with self.together():
             return self._index_texts(texts, progress)

@@ -26,7 +26,7 @@ def identity(place: str | Path) -> str:
     base = base_of_adapter(place)
     if base is None:
         return _own(place, CONFIG_NAME, None)
-    return f"{_own(place, ADAPTER_CONFIG_NAME, None)} on {_own(base.place, CONFIG_NAME, base.revision)}"
+    return f"{_own(place, ADAPTER_CONFIG_NAME, None)} on {_own(base.source, CONFIG_NAME, base.revision)}"
 
 
 def pipeline_identity(place: str | Path, config: str = PIPELINE_CONFIG) -> str:

@@ -58,7 +58,7 @@ def with_neighbors(
         ValueError: If a column or image is missing, a row has no id, or `by` has another value.
     """
     if by not in get_args(ComparedBy):
-        raise ValueError(f"by={by!r}: expected one of {', '.join(get_args(ComparedBy))}.")
+        raise ValueError(f"by: found {by!r}, expected one of {', '.join(get_args(ComparedBy))}.")
     has_ids = IMAGE_ID in dataset.column_names
     require_columns(dataset, [by] if has_ids else dict.fromkeys((by, "image")), needed_by="the search for neighbors")
     embedder = Embedder(place, cache=cache, device=device)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hfcomp.evaluation.loaded import Loaded
 
-ENTRY = ["benchmark", "subset", "item"]
+ENTRY_COLUMNS = ["benchmark", "subset", "item"]
 Entry = tuple[str, str, str]
 """Benchmark, subset and item."""
 ROLES = {
@@ -56,14 +56,15 @@ class ItemImages:
         for benchmark in loaded:
             names = zip(benchmark.data.names["subset"], benchmark.data.names["item"], strict=True)
             for row, name in enumerate(names):
-                # A recipe's title does not say that images are missing.
+                # `benchmark.title` changes if only part of a benchmark is scored, but a recipe's outcomes have the
+                # plain title, so both are registered.
                 for title in {benchmark.title, benchmark.benchmark.title}:
                     self._rows[title, *name] = benchmark, row
-        self._names = _Names(self._rows)
+        self._index = _EntryIndex(self._rows)
 
     def cells(self, entry: Entry) -> dict[str, Any]:
         """Returns the images of an item by column; none for an unknown item."""
-        match = self._names.find(entry)
+        match = self._index.find(entry)
         if match is None:
             return {}
         loaded, row = self._rows[match.entry]
@@ -77,16 +78,19 @@ class _Match(NamedTuple):
     place: int | None  # position of the text, if a row has one entry per text
 
 
-class _Names:
-    """Finds rows of benchmarks by the names of outcomes, which may have their own subset or belong to one text."""
+class _EntryIndex:
+    """Finds the row of a benchmark that an outcome belongs to.
+
+    The outcome may have a subset of its own, or its item may be `row/number` for one of the row's texts.
+    """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = set(entries)
-        self._any: dict[tuple[str, str], Entry | None] = {}
+        self._by_item: dict[tuple[str, str], Entry | None] = {}
         for benchmark, subset, item in self._entries:
             key = benchmark, item
             # A name that occurs in several subsets is ambiguous without its subset.
-            self._any[key] = None if key in self._any else (benchmark, subset, item)
+            self._by_item[key] = None if key in self._by_item else (benchmark, subset, item)
 
     def find(self, entry: Entry) -> _Match | None:
         benchmark, subset, item = entry
@@ -94,7 +98,7 @@ class _Names:
         names = [(item, None), *([(row, int(place))] if row and place.isdecimal() else [])]
         for name, number in names:
             own = benchmark, subset, name
-            known = own if own in self._entries else self._any.get((benchmark, name))
+            known = own if own in self._entries else self._by_item.get((benchmark, name))
             if known is not None:
                 return _Match(known, number)
         return None
@@ -126,14 +130,14 @@ def item_browser(
     if not options.items or not len(outcomes):
         return None
     chosen, about = choose_items(outcomes, [name for name in models if name not in blind], pair, options.items)
-    kept = outcomes.merge(chosen, on=ENTRY)
+    kept = outcomes.merge(chosen, on=ENTRY_COLUMNS)
     entries = [tuple(entry) for entry in chosen.itertuples(index=False)]
     texts = _Texts(scores, entries)
-    pictures, notes = _pictures(images, entries, options) if options.thumbnails else ({}, [])
+    pictures, notes = _make_thumbnails(images, entries, options) if options.thumbnails else ({}, [])
     if scores is None:
         notes.append("Texts and scores were not stored with these outcomes.")
     if options.thumbnails and images is None:
-        notes.append("Images are only on the page of hfcomp evaluate, because none was read here.")
+        notes.append("Images are shown only on the page of `hfcomp evaluate`. This command does not read them.")
     items = []
     for entry, (image, results) in _outcomes_of(kept).items():
         shown = pictures.get(entry) or [(name, None) for name in texts.images(entry)]
@@ -142,49 +146,50 @@ def item_browser(
 
 
 def choose_items(
-    outcomes: pd.DataFrame, models: Sequence[str], pair: tuple[str, str], most: int, seed: int = 0
+    outcomes: pd.DataFrame, models: Sequence[str], pair: tuple[str, str], max_items: int, seed: int = 0
 ) -> tuple[pd.DataFrame, str]:
-    """Selects at most `most` items, in their order, and returns them with a sentence on the selection.
+    """Selects at most `max_items` items, in their order, and returns them and a sentence that describes the selection.
 
     Items on which the pair differs come first, then those on which other models differ, then all others. Within each
     kind, all subsets contribute the same number as far as possible.
     """
-    entries = outcomes[ENTRY].drop_duplicates(ignore_index=True)
+    entries = outcomes[ENTRY_COLUMNS].drop_duplicates(ignore_index=True)
     total = len(entries)
-    if total <= most:
+    if total <= max_items:
         return entries, f"All {total:,} items."
-    by_pair, by_any = (_differ(outcomes, names, entries) for names in (pair, models))
+    by_pair, by_any = (_has_different_values(outcomes, names, entries) for names in (pair, models))
     kind = np.where(by_pair, 0, np.where(by_any, 1, 2))
     drawn = pd.Series(np.random.default_rng(seed).permutation(total))
     # Items sorted by their rank within a subset come from all subsets in turn.
     place = drawn.groupby([entries["benchmark"], entries["subset"], kind]).rank()
-    order = np.lexsort((drawn, place, kind))[:most]
-    about = f"{most:,} of {total:,} items"
+    order = np.lexsort((drawn, place, kind))[:max_items]
+    about = f"{max_items:,} of {total:,} items"
     changed = int((kind[order] < 2).sum())
     if (kind < 2).any():
         every = int((kind < 2).sum())
         about += f": {changed:,} of the {every:,} that models score differently"
-        about += f", and {most - changed:,} others sampled at random" if changed < most else ", sampled at random"
+        about += f", and {max_items - changed:,} others" if changed < max_items else ","
+        about += " sampled at random"
     else:
         about += " sampled at random"
     about += ", evenly over subsets where possible. Numbers in the tables cover all items."
     return entries.iloc[np.sort(order)], about
 
 
-def _differ(outcomes: pd.DataFrame, models: Iterable[str], entries: pd.DataFrame) -> np.ndarray:
+def _has_different_values(outcomes: pd.DataFrame, models: Iterable[str], entries: pd.DataFrame) -> np.ndarray:
     """Returns whether these models have different values for an item in any metric, `[n]`."""
     own = outcomes[outcomes["arm"].isin(set(models))]
     if own["arm"].nunique() < 2:
         return np.zeros(len(entries), dtype=bool)
-    spread = own.groupby([*ENTRY, "metric"], sort=False)["value"].agg(["min", "max"])
-    differing = spread[spread["min"] != spread["max"]].reset_index()[ENTRY].drop_duplicates()
-    marked = entries.merge(differing, on=ENTRY, how="left", indicator=True)
+    spread = own.groupby([*ENTRY_COLUMNS, "metric"], sort=False)["value"].agg(["min", "max"])
+    differing = spread[spread["min"] != spread["max"]].reset_index()[ENTRY_COLUMNS].drop_duplicates()
+    marked = entries.merge(differing, on=ENTRY_COLUMNS, how="left", indicator=True)
     return (marked["_merge"] == "both").to_numpy()
 
 
 def _outcomes_of(kept: pd.DataFrame) -> dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]]:
     by_entry: dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]] = {}
-    columns = (*ENTRY, "image_id", "metric", "arm", "value", "tie")
+    columns = (*ENTRY_COLUMNS, "image_id", "metric", "arm", "value", "tie")
     for *entry, image, metric, arm, value, tie in zip(*(kept[name] for name in columns), strict=True):
         _, outcomes = by_entry.setdefault(tuple(entry), (image, {}))
         outcomes.setdefault(metric, {})[arm] = ItemOutcome(float(value), bool(tie))
@@ -215,15 +220,15 @@ class _Texts:
             if row["cosines"] is not None:
                 own = self._cosines.setdefault((entry, row["texts_of"], image), {})
                 own[row["arm"]] = row["cosines"]
-        self._names = _Names(self._texts)
+        self._index = _EntryIndex(self._texts)
 
     def images(self, entry: Entry) -> list[str]:
-        match = self._names.find(entry)
+        match = self._index.find(entry)
         return self._images.get(match.entry, ["image"]) if match is not None else ["image"]
 
     def select(self, entry: Entry, images: Sequence[str]) -> tuple[list[ItemText], int]:
         """Returns an item's texts with their scores for each image, and the number of texts not shown."""
-        match = self._names.find(entry)
+        match = self._index.find(entry)
         if match is None:
             return [], 0
         texts, hidden = [], 0
@@ -235,7 +240,7 @@ class _Texts:
                 if text and match.place in (None, place)
             ]
             # The highest scores decide the outcome, so these texts are shown, in the order of the data.
-            shown = sorted(range(len(candidates)), key=lambda place: -_highest(candidates[place]))[:MOST_TEXTS]
+            shown = sorted(range(len(candidates)), key=lambda place: -_highest_score(candidates[place]))[:MOST_TEXTS]
             texts += [candidates[place] for place in sorted(shown)]
             hidden += len(candidates) - len(shown)
         return texts, hidden
@@ -251,7 +256,7 @@ def _select_rows(scores: pa.Table, entries: Sequence[Entry]) -> Iterator[dict[st
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    # The outcome of a single text has the name `row/number`.
+    # An outcome of a single text names its item `row/number`.
     names = {item for _, _, item in entries} | {item.rpartition("/")[0] for _, _, item in entries}
     kept = scores.filter(pc.is_in(scores["item"], value_set=pa.array(sorted(names), pa.string())))
     yield from kept.to_pylist()
@@ -261,12 +266,12 @@ def _nan_to_none(cosine: float) -> float | None:
     return None if np.isnan(cosine) else cosine
 
 
-def _highest(text: ItemText) -> float:
+def _highest_score(text: ItemText) -> float:
     # The default is below every cosine, so texts without a score come last.
     return max((score for own in text.scores.values() for score in own if score is not None), default=-2.0)
 
 
-def _pictures(
+def _make_thumbnails(
     images: ItemImages | None, entries: Sequence[Entry], options: PageOptions
 ) -> tuple[dict[Entry, list[tuple[str, Cell]]], list[str]]:
     """Makes the thumbnails of items, and a note on images that cannot be read."""
@@ -274,21 +279,21 @@ def _pictures(
         return {}, []
     cells = {entry: images.cells(entry) for entry in entries}
     # An image that several items share is decoded once.
-    distinct = {_identity(cell): cell for own in cells.values() for cell in own.values()}
+    distinct = {_image_key(cell): cell for own in cells.values() for cell in own.values()}
     with ThreadPoolExecutor(THREADS) as pool:
-        made = pool.map(lambda cell: _picture(cell, options.side), distinct.values())
+        made = pool.map(lambda cell: _make_thumbnail(cell, options.side), distinct.values())
         thumbnails = dict(zip(distinct, made, strict=True))
     # One note instead of a hundred, because usually a whole folder is missing.
     bad = [reason for reason in thumbnails.values() if isinstance(reason, str)]
     notes = [f"{len(bad):,} images are not shown; the first: {bad[0]}"] if bad else []
     shown = {
-        entry: [(name.replace("_", " "), thumbnails[_identity(cell)]) for name, cell in own.items()]
+        entry: [(name.replace("_", " "), thumbnails[_image_key(cell)]) for name, cell in own.items()]
         for entry, own in cells.items()
     }
     return shown, notes
 
 
-def _picture(cell: Any, side: int) -> Cell:
+def _make_thumbnail(cell: Any, side: int) -> Cell:
     if is_missing(cell):
         return None
     inner = cell.cell if isinstance(cell, Altered) else cell
@@ -301,10 +306,10 @@ def _picture(cell: Any, side: int) -> Cell:
         return str(error)
 
 
-def _identity(cell: Any) -> Any:
+def _image_key(cell: Any) -> Any:
     """Returns a key that is equal for cells of the same image: the path, the bytes, or the object's id."""
     if isinstance(cell, Altered):
-        return _identity(cell.cell), repr(replace(cell, cell=None))
+        return _image_key(cell.cell), repr(replace(cell, cell=None))
     if isinstance(cell, Mapping):
         return cell.get("path") if cell.get("bytes") is None else cell["bytes"]
     return cell if isinstance(cell, str | bytes | None) else id(cell)

@@ -32,7 +32,7 @@ def benchmark_images(
             comes from the Hub.
 
     Raises:
-        ValueError: If a benchmark is unknown, or data is not as expected.
+        ValueError: If a benchmark is unknown, or its data is invalid.
         Unavailable: If a benchmark's data is missing; has the reason and how to get it.
     """
     places = data_folders(folders, option="folders")

@@ -120,7 +120,7 @@ def _check_single(labels: Labels, classes: int, allow_missing: bool) -> None:
     counts = np.bincount(labels, minlength=classes)
     present = np.flatnonzero(counts)
     if len(present) < 2:
-        raise ValueError(f"labels: found the class {present.tolist()} only, expected at least two.")
+        raise ValueError(f"labels: found only the class {present[0]}, expected at least two classes.")
     if len(present) < classes and not allow_missing:
         _raise_missing(np.flatnonzero(counts == 0), classes, "example")
 
@@ -193,10 +193,10 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
     if not given.any() or given.all():
         raise ValueError(
             f"held_out: found {given.sum()} of {len(labels)} images held out; choosing a strength needs images on "
-            "both sides. Pass a single strength, or held_out=[n]."
+            "both sides. Pass a single strength, or a different held_out."
         )
     if labels.ndim == 1 and len(np.unique(labels[~given])) < 2:
-        raise ValueError("held_out: the remaining images have only one class. Pass another held_out=[n].")
+        raise ValueError("held_out: the remaining images have only one class. Pass a different held_out.")
     return given
 
 
@@ -206,7 +206,7 @@ def held_out_score(scores: NDArray[np.float32], labels: Labels) -> float:
         return top_k(scores, labels).accuracy
     precision = average_precision(scores, labels)
     if np.isnan(precision.mean):
-        raise ValueError("held_out: no class has both positives and negatives there. Pass held_out=[n].")
+        raise ValueError("held_out: no class has both positives and negatives there. Pass held_out yourself.")
     return precision.mean
 
 

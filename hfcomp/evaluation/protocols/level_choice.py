@@ -237,15 +237,16 @@ class LevelChoice(ScoringProtocol):
             candidates = _candidates(items, column, items.rows["image_id"][:])
             rows_total = len(candidates.names)
             shared = int((candidates.excluded > 0).sum())
-            parts = [f"{shared:,} of {rows_total:,} rows share their name with other images, which are not candidates"]
-            parts[0] += f" ({candidates.excluded.mean():,.1f} per row)" if shared else ""
+            parts = [f"for {shared:,} of {rows_total:,} rows, other images have the same concept name"]
+            excluded = f"those images are left out as candidates ({candidates.excluded.mean():,.1f} per row)"
+            parts += [excluded] if shared else []
             for count in self.candidates:
                 rows = np.flatnonzero(candidates.others >= _rivals(count))
                 if len(rows) < rows_total:
                     parts.append(f"{rows_total - len(rows):,} rows have too few for {_choice_name(count)}")
                 if candidates.hard is not None and count != ALL and len(rows):
                     share = candidates.share_of_hard(rows, count - 1)
-                    parts.append(f"{share:.0%} of rivals are hard in {_choice_name(count)}")
+                    parts.append(f"in the {_choice_name(count)}, {share:.0%} of the wrong candidates are hard")
             yield f"{column}: {'; '.join(parts)}"
 
     @property

@@ -17,14 +17,14 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 TITLE = "Published numbers"
 REPRODUCTION = (TITLE, "Data", "Models", "How it was made")
 TOLERANCE = 0.003
-"""Largest difference in a faithful reproduction, 0.3 points, from rounding, resizing, mixed precision and ties."""
+"""Largest difference (0.3 points) that rounding, resizing, mixed precision and ties may cause in a reproduction."""
 CLOSE, OFF, DIFFERS = "close", "off", "differs"
 HEADER = ("", "measured", "published", "difference", "verdict", "interval", "source")
-READING = (
+LEGEND = (
     f"Published numbers: {CLOSE} is a difference of at most {100 * TOLERANCE:g} points ({TOLERANCE:g} on a scale up "
-    f"to 1), or of the rounding of the printed number; {OFF} is a larger one; {DIFFERS} marks another protocol, for "
-    "which the difference proves nothing. Both numbers score the same items, so the interval, which describes the "
-    "effect of other images, does not decide the verdict."
+    f"to 1), or at most the rounding of the printed number; {OFF} is a larger one; {DIFFERS} marks another "
+    "protocol, for which the difference proves nothing. Both numbers are computed on the same items. The interval "
+    "describes the effect of other images and therefore does not decide the verdict."
 )
 ROUNDING_ERROR = 1e-9
 
@@ -80,7 +80,7 @@ class PublishedComparison:
 def match_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Matches the models of results with published models.
 
-    A model matches by its Hub id, the `path` of its facts, otherwise by the name that the user gave.
+    A model is matched by its Hub id (`path` in its facts) or, failing that, by the name that the user gave.
     """
     matches = {name: published_model(facts.get("path"), name) for name, facts in models.items()}
     return {name: known for name, known in matches.items() if known is not None}
@@ -107,7 +107,7 @@ def compare_with_published(
 
 
 def published_section(lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]) -> Section:
-    """Builds the section: counts of agreement, tables per model, numbered sources, and models without numbers."""
+    """Builds the section: how many numbers agree, tables per model, numbered sources, and models without numbers."""
     comparisons = compare_with_published(lines, models)
     places = list(dict.fromkeys(comparison.published.place for comparison in comparisons))
     counts, tables = [], []
@@ -124,7 +124,7 @@ def published_section(lines: Sequence[Line], models: Mapping[str, Mapping[str, A
 def reproduction_report(report: Report) -> Report:
     """Reduces an evaluation's report to the published numbers, the data, the models and how it was made."""
     sections = [section for section in report.sections if section.title in REPRODUCTION]
-    legend = [line for line in report.legend if line == READING]  # none if nothing is compared
+    legend = [line for line in report.legend if line == LEGEND]  # none if nothing is compared
     return replace(report, title="Reproduced numbers", sections=sections, legend=legend)
 
 
@@ -167,7 +167,7 @@ def _sources(comparisons: Sequence[PublishedComparison], places: Sequence[str]) 
 
 
 def _differences(own: Sequence[PublishedScore]) -> Iterator[str]:
-    """Yields the protocol differences of a table, each with its models and lines unless it applies to all."""
+    """Yields the protocol differences of a table. Each names its models and lines, unless it applies to all."""
     several = len({score.model for score in own}) > 1
     for text in dict.fromkeys(score.differs for score in own if score.differs):
         lines: dict[str, list[str]] = {}
@@ -196,7 +196,7 @@ def _unmatched_notes(
     titles = {title for _, title in published}
     partial = []
     for title in dict.fromkeys(line["benchmark"] for line in lines):
-        # A score of only some items would look like a failed reproduction.
+        # A score on only some of the items would look like a failed reproduction.
         if title not in titles and title.removesuffix(PART) in titles:
             partial.append(title.removesuffix(PART))
             yield f"{title} is not compared: published numbers cover the whole benchmark."

@@ -236,7 +236,9 @@ def _benchmarks(name: str, where: str) -> list[Benchmark]:
     titles = list(dict.fromkeys(benchmark.title for benchmark in named))
     # One name may stand for several benchmarks, as `vtab` does, but a published number belongs to one title.
     if len(titles) > 1:
-        raise ValueError(f"{where}: {name!r} names benchmarks of several titles: {', '.join(titles)}. Name one.")
+        raise ValueError(
+            f"{where}: {name!r} stands for several benchmarks: {', '.join(titles)}. Use the name of one of them."
+        )
     return named
 
 

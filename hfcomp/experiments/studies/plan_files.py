@@ -81,7 +81,7 @@ class Sweep:
                     where = f"{path}: settings: {setting}, variants: {name}"
                     part = source.recipe(changes, objective=variant.objective, where=where)
                     sweep.parts[setting, seed, name] = part
-                    note = f"{name}: ignoring {', '.join(part.left_out)}, which {variant.objective} does not have"
+                    note = f"{name}: {', '.join(part.left_out)} ignored, because {variant.objective} has no such field"
                     sweep.notes.extend([note] if part.left_out and note not in sweep.notes else [])
         if plan.embeddings is not None:
             check_source(sweep.first(plan.reference).experiment, where=f"{path}: embeddings")

@@ -36,12 +36,12 @@ STUDY = "search"
 NUMBER, FAILURE, FACTS = "number", "failure", "facts"
 # Files that are kept for all trials; only the best trial keeps everything.
 KEPT = (SUMMARY_FILE, HISTORY_FILE)
-LONGEST_REASON = 300
+MAX_REASON_CHARACTERS = 300
 DATABASE_FIX = "Restore it from a copy, or choose another --output_dir for a new search."
-# Reports draw their items with seed 0, so a chosen trial is later scored on other items.
+# Seed of the sandbox's items during a search. Reports use seed 0, so the chosen trial is later scored on other items.
 SEED_OF_ITEMS = 1
-# After this many failures without a first value, the problem is not the trial's values.
-MOST_FAILURES = 3
+# If this many trials fail before any has a value, the values of a single trial are not the cause.
+MAX_FIRST_FAILURES = 3
 
 
 def run_search(search: Search, kind: type[Study] = Study) -> Path:
@@ -53,10 +53,10 @@ def run_search(search: Search, kind: type[Study] = Study) -> Path:
     last. A killed search resumes if it is started again with the same values: finished trials are kept, and the
     unfinished trial resumes from its last checkpoint. If more trials are requested, a finished search runs the
     additional ones. With `DryRun` as the `kind` of study, the search leaves no files and only times a trial with the
-    first ends of the ranges.
+    values at the first end of each range.
 
     Raises:
-        ValueError: for a measure that the evaluation does not provide, or if the first trials all fail.
+        ValueError: If the evaluation does not provide the measure, or if the first trials all fail.
     """
     plan, recipe = search.plan, search.recipe
     session = open_session(recipe.trainer_arguments)
@@ -87,8 +87,8 @@ def _score(search: Search, study: Study, name: str) -> Score:
 
 
 def _run_trials(search: Search, study: Study, rows: Any, base: Score) -> None:
-    # Only the main process opens the search database. It asks and tells, and all processes train the trials that it
-    # chooses.
+    # Only the main process opens the search database. It asks Optuna for values and reports the results to it; all
+    # processes train the trials that it receives.
     plan, session = search.plan, study.session
     with fail_together():
         store = _open_store(search, study) if session.state.is_main_process else None
@@ -120,7 +120,7 @@ def try_values(search: Search, study: Study, rows: Any, number: int, values: dic
     try:
         cost = study.train(method_arm(search.trial(values), *rows, name=name))
     except _failures(session) as error:
-        return Trial(number, values, None, {}, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+        return Trial(number, values, None, {}, f"{type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS])
     result = run_on_main_process(lambda: _score(search, study, name))
     if not math.isfinite(result.value):
         return Trial(number, values, None, {}, f"the value is {result.value}")
@@ -129,7 +129,7 @@ def try_values(search: Search, study: Study, rows: Any, number: int, values: dic
 
 
 def _failures(session: Session) -> tuple[type[Exception], ...]:
-    """Errors that end only a trial: non-finite loss or weights, incompatible values and, on one process, no memory."""
+    """Errors that end only a trial: non-finite numbers, incompatible values and, on one process, no memory left."""
     # With several processes, one could run out of memory while the others wait for it.
     is_single = session.state.num_processes == 1
     return (FloatingPointError, ValueError, *((torch.OutOfMemoryError,) if is_single else ()))
@@ -157,16 +157,17 @@ def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
     own = search.own_values()
     outside = {name: value for name, value in own.items() if value not in search.plan.ranges[name]}
     if outside:
-        session.log(f"the recipe's own {values_text(outside)} is outside the ranges and is therefore not tried")
+        session.log(f"the recipe's own values ({values_text(outside)}) are outside the ranges, so they are not tried")
     return None if outside else own
 
 
 def _check_failures(results: SearchResults) -> None:
     failed = [trial for trial in results.trials if trial.failure]
-    if results.best is None and len(failed) >= MOST_FAILURES:
+    if results.best is None and len(failed) >= MAX_FIRST_FAILURES:
+        last = failed[-1]
         raise ValueError(
-            f"the first {len(failed)} trials failed. The last one had {values_text(failed[-1].values)}: "
-            f"{failed[-1].failure} Fix the recipe or the ranges."
+            f"the first {len(failed)} trials failed. Fix the recipe or the ranges. "
+            f"Last failure ({values_text(last.values)}): {last.failure}"
         )
 
 
@@ -181,7 +182,7 @@ def _drop_models(folder: Path, results: SearchResults) -> None:
 
 
 class SearchStore:
-    """The database of a search, opened by one process. `direction` is passed to Optuna, `seed` is for the values."""
+    """A search's database, opened by one process. `direction` is Optuna's; `seed` determines the values to try."""
 
     def __init__(self, folder: Path, direction: str, seed: int) -> None:
         import optuna
@@ -198,9 +199,9 @@ class SearchStore:
         """
         from optuna.trial import TrialState
 
-        # Optuna cannot repeat a trial. The unfinished trial is marked as failed without our failure attribute, so it
-        # does not count, and its values are queued for a new trial. Its training is in the folder of its number and
-        # resumes.
+        # Optuna cannot repeat a trial. The unfinished trial is marked as failed, without our failure attribute, so it
+        # does not count. Its values are queued for a new trial, which gets the same number and so resumes the training
+        # in that number's folder.
         for trial in self.study.get_trials(states=(TrialState.RUNNING,)):
             self.study.tell(trial.number, state=TrialState.FAIL)
         trials, number = self.study.get_trials(), len(self.finished_trials())
@@ -223,7 +224,7 @@ class SearchStore:
         return sorted(trials, key=lambda trial: trial.number)
 
     def ask(self, ranges: Mapping[str, Range]) -> tuple[int, dict[str, Any]]:
-        """Returns the number and the values by field of the next trial, or of the unfinished trial."""
+        """Returns the number of the next trial (or of the unfinished one) and its values by field."""
         from optuna.samplers import TPESampler
 
         # The sampler's seed depends on the trial number, so a killed search tries the same values that it would have
@@ -249,7 +250,7 @@ class SearchStore:
 
 
 def _has_ended(trial: Any) -> bool:
-    # A stopped trial has neither a value nor our failure attribute.
+    # A trial that was killed has neither a value nor our failure attribute.
     return trial.state.is_finished() and (trial.value is not None or FAILURE in trial.user_attrs)
 
 

@@ -246,7 +246,7 @@ def score_base(study: Study, rows: HeldOutRows) -> pd.DataFrame:
 def read_paths(study: Study, rows: HeldOutRows) -> dict[str, Tables]:
     """`distances` by variant and step, with the base at step 0; main process only."""
     base = {BASE_STEP: score_base(study, rows)}
-    return {name.rpartition("/")[2]: base | tables for name, tables in study.followed.items()}
+    return {name.rpartition("/")[2]: base | tables for name, tables in study.checkpoint_outcomes.items()}
 
 
 def _scoring(rows: HeldOutRows, session: Session) -> Scoring:

@@ -1,9 +1,9 @@
-"""Summarizes the outcomes of a sweep and writes `sweep.json`, `report.md` and the tables in the terminal.
+"""Summarizes the outcomes of a sweep, writes `sweep.json` and `report.md`, and prints the tables.
 
 `sweep.json` contains `sweep_schema_version` (raised when a key changes its meaning), the facts and plan passed to
-`publish_sweep`, and `SweepResults.contents` as `results`. Version 3 introduced intervals and p from
-`difference_over_seeds`, which also have correct coverage with three seeds. Version 2 replaced the measure `mean` by
-`primary` and introduced `minus` with intervals and p that also hold for other seeds.
+`publish_sweep`, and `SweepResults.contents` as `results`. Since version 3, intervals and p-values come from
+`difference_over_seeds`, and the intervals have correct coverage even with only three seeds. Version 2 replaced the
+measure `mean` with `primary` and introduced `minus`, with intervals and p-values that also apply to other seeds.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from hfcomp.trainers.stages import mean_logged
 
 SCHEMA_VERSION = 3
 ADJUSTED = (
-    "adj. p is adjusted for the number of differences: by Holm on the primary endpoint, over variants and settings; "
-    "as q (Benjamini and Hochberg) for all others. Contrasts are adjusted separately."
+    "adj. p is corrected for the number of differences. For the primary endpoint, it is Holm's p-value over variants "
+    "and settings; for all others, it is the q-value of Benjamini and Hochberg. Contrasts are corrected separately."
 )
-LOGGED = Unit(1, 3)
+LOG_UNIT = Unit(1, 3)
 COSTS = ("name", "steps", "images", "texts", "seconds")
 
 
@@ -63,7 +63,7 @@ class Choice:
     base: float  # mean of the base over the general lines, 0 to 1
     candidates: list[Candidate]  # all settings, in the plan's order
     chosen: Candidate
-    is_kept: bool  # whether the chosen setting loses at most the tolerance; if False, no setting does
+    is_kept: bool  # whether the chosen setting loses at most the tolerance; if False, all settings lose more
     lines: int  # number of general lines
 
     def facts(self) -> dict[str, Any]:
@@ -73,7 +73,9 @@ class Choice:
 def check_choice(plan: ChoicePlan, scored: Sequence[str], primary: Measure | None) -> None:
     """Raises if a line of the plan is not among the scored measures, or if there is no primary endpoint."""
     if primary is None:
-        raise ValueError("choose: needs a primary endpoint of composition, but none is scored.")
+        raise ValueError(
+            "choose: needs a primary endpoint of composition, but none is scored. Score one, or remove choose."
+        )
     for name in plan.keep or ():
         if name not in scored:
             raise ValueError(
@@ -86,11 +88,11 @@ def choose_setting(lines: Mapping[str, Sequence[Line]], control: str, plan: Choi
     """Applies the rule of `ChoicePlan` to the variant `control`; each setting must have one primary line."""
     first = next(iter(lines.values()))
     kept_lines = plan.keep or [line["name"] for line in subsets_of(select_aspect(first, "general"))]
-    base, endpoint = _general(first, BASE, kept_lines), str(_primary(first)["primary"])
+    base, endpoint = _mean_of_lines(first, BASE, kept_lines), str(_primary_line(first)["primary"])
     candidates = []
     for setting, own in lines.items():
-        general = _general(own, control, kept_lines)
-        primary = number(_primary(own)["models"][control]["value"])
+        general = _mean_of_lines(own, control, kept_lines)
+        primary = number(_primary_line(own)["models"][control]["value"])
         # Rounded, because 0.75 - 0.74 exceeds 0.01 in floating point, but a loss equal to the tolerance is allowed.
         candidates.append(Candidate(setting, primary, general, round(base - general, 12)))
     kept = [candidate for candidate in candidates if candidate.loss <= plan.tolerance]
@@ -123,18 +125,18 @@ def choice_verdict(choice: Choice, plan: ChoicePlan) -> str:
     loss = decimal(chosen.loss, sign="+")
     numbers = f"{choice.endpoint} {decimal(chosen.primary)}, loss of general abilities {loss} points"
     if choice.is_kept:
-        return f"Chosen only on {choice.control}: {chosen.setting} ({numbers})."
+        return f"Chosen from the scores of {choice.control} alone: {chosen.setting} ({numbers})."
     return (
-        f"No setting keeps the loss of general abilities within {decimal(plan.tolerance)} points. Chosen only on "
-        f"{choice.control}, the setting that loses least: {chosen.setting} ({numbers})."
+        f"No setting keeps the loss of general abilities within {decimal(plan.tolerance)} points. The setting that "
+        f"loses least, from the scores of {choice.control} alone: {chosen.setting} ({numbers})."
     )
 
 
-def _primary(lines: Sequence[Line]) -> Line:
+def _primary_line(lines: Sequence[Line]) -> Line:
     return next(line for line in lines if line.get("primary"))
 
 
-def _general(lines: Sequence[Line], model: str, names: Sequence[str]) -> float:
+def _mean_of_lines(lines: Sequence[Line], model: str, names: Sequence[str]) -> float:
     known = {line["name"]: line for line in lines}
     return sum(number(known[name]["models"][model]["value"]) for name in names) / len(names)
 
@@ -246,10 +248,10 @@ def publish_sweep(
     primary: str | None = None,
     further: Sequence[Section] = (),
 ) -> None:
-    """Writes `sweep.json` and `report.md`, with the figures of further sections, and prints the tables.
+    """Writes `sweep.json` and `report.md`, and prints the tables.
 
     `facts` (`method`, `caveat`, `notes`, `config`, `models`, ...) and the requested primary endpoint are written into
-    `sweep.json`.
+    `sweep.json`. The sections in `further` are appended to `report.md`, with their figures.
     """
     written = {"plan": {**results.plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
     contents = {"sweep_schema_version": SCHEMA_VERSION, **facts, **written, "results": results.contents}
@@ -266,9 +268,9 @@ def sweep_report(
     brief: bool,
     further: Sequence[Section] = (),
 ) -> Report:
-    """The report of a sweep, followed by further sections, as in `publish_sweep`.
+    """The report of a sweep; the sections in `further` are appended to it unless it is brief.
 
-    The brief form has differences only on the first measure, and values without the range over seeds.
+    The brief report shows differences only for the first measure, and omits the range over seeds.
     """
     plan = results.plan
     every = [line for own in results.lines.values() for line in own]
@@ -307,12 +309,12 @@ def sweep_report(
 
 def _verdict(reference: str, primary: Line | None, general: Line | None) -> Iterator[str]:
     if primary is not None:
-        yield f"{primary['primary']} (primary endpoint, p by Holm){_comparison(primary, reference)}."
+        yield f"{primary['primary']} (primary endpoint, p by Holm){_compare_with_reference(primary, reference)}."
     if general is not None:
-        yield f"cost: general abilities ({name_of(general)}){_comparison(general, reference)}."
+        yield f"general abilities ({name_of(general)}){_compare_with_reference(general, reference)}."
 
 
-def _comparison(line: Line, reference: str) -> str:
+def _compare_with_reference(line: Line, reference: str) -> str:
     changes = {name: minus[reference] for name, minus in line["differences"].items() if reference in minus}
     # The adjusted p takes precedence over an interval that excludes 0, because with many variants, one interval in
     # twenty does so by chance.
@@ -332,7 +334,7 @@ def _comparison(line: Line, reference: str) -> str:
 
 
 def _closing(plan: SweepPlan, facts: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """The folder of the files, and the command that scores the first runs on benchmarks."""
+    """The output folder, and a command that scores the models of the first setting and seed on benchmarks."""
     models = {BASE: BASE} | {name: part_name(*plan.first, name) for name in plan.variants}
     paths = {name: facts["models"][part]["path"] for name, part in models.items()}
     return {"written to": str(folder), "next": evaluate_command(paths)}
@@ -347,16 +349,16 @@ def _contrast_lines(plan: SweepPlan) -> list[str]:
 
 def _log_means(results: SweepResults) -> Iterator[Table]:
     for setting, variants in results.logged.items():
-        rows = [[name, *(decimal(mean, LOGGED) for mean in logged.values())] for name, logged in variants.items()]
+        rows = [[name, *(decimal(mean, LOG_UNIT) for mean in logged.values())] for name, logged in variants.items()]
         yield Table(f"{setting}: means", ["variant", *results.plan.logged], rows if results.plan.logged else [])
 
 
 def _variant_lines(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:
     """Lines for variants whose objective or start differs from the recipe's."""
     objectives, controls, after = (plan.variant_values(key) for key in ("objective", "control", "after"))
-    lines = [f"{name}: trains {objective}" for name, objective in objectives.items()]
+    lines = [f"{name}: trained with {objective}" for name, objective in objectives.items()]
     rest = [name for name in plan.variants if name not in objectives]
-    lines += [f"{', '.join(rest)}: trains {facts['config']['objective']}"] if lines and rest else []
+    lines += [f"{', '.join(rest)}: trained with {facts['config']['objective']}"] if lines and rest else []
     lines += [f"{name}: {MEANINGS[control].format(method=facts['method'])}" for name, control in controls.items()]
-    lines += [f"{name}: starts from {start}; that model's steps add to its own" for name, start in after.items()]
+    lines += [f"{name}: starts from {start}, so it was trained for the steps of both" for name, start in after.items()]
     return lines

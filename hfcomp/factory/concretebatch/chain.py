@@ -71,7 +71,7 @@ class ConcreteBatchChain(Chain):
 
     @staticmethod
     def is_old(column: str) -> bool:
-        """Also columns that describe earlier negatives."""
+        """Also drops columns that describe earlier negatives."""
         return column.startswith("negative_") or column in ("mask", SOURCE_ROW)
 
     def run(self) -> BuiltSet:
@@ -126,9 +126,9 @@ class ConcreteBatchChain(Chain):
         for other, plan in others.items():
             if plan["source"] != mine:
                 raise ValueError(
-                    f"{self.options.output / other} was built from another source, or with another --limit, --columns "
-                    f"or --only_adaptable, than in this command: {plan['source']['rows']:,} rows, now "
-                    f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
+                    f"{self.options.output / other} was built from a different source, or with a different --limit, "
+                    f"--columns or --only_adaptable, than this command: it has {plan['source']['rows']:,} source "
+                    f"rows, and this command has {mine['rows']:,}. {ONE_LICENSE} Choose another --output."
                 )
 
     def _write_common_card(self) -> None:

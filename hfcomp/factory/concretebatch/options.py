@@ -30,17 +30,20 @@ class TargetOptions(CaptionOptions):
 
     order: Annotated[
         Literal["top_k", "category_first", "sample"] | None,
-        "top_k picks the category among the k best words, category_first before them, sample ignores it; by default "
-        "top_k for high, otherwise sample.",
+        "How the category is chosen: top_k applies the category rule to the k best words, category_first to all "
+        "words, sample applies no rule (default: top_k for high_concreteness, otherwise sample).",
     ] = None
-    top_k: Annotated[Count | None, "Number of best words to draw from; by default 3, for low 8."] = None
+    top_k: Annotated[Count | None, "Number of best words to draw from (default: 3; for low_concreteness 8)."] = None
     rating_temperature: Annotated[
         float, Field(gt=0, allow_inf_nan=False), "Temperature of the softmax over ratings; 1 as in the paper."
     ] = 1.0
-    lookup: Annotated[Lookup, "Form to rate first: a word, or the two-word expression around it."] = "expression_first"
+    lookup: Annotated[
+        Lookup, "What to look up in the ratings first: the word, or the two-word expression that contains it."
+    ] = "expression_first"
     prepositions: Annotated[Prepositions, "specific excludes at, by, in and on."] = "specific"
     attribute_share: Annotated[
-        Share, "Share of attributes among rows without a relation; the rest change objects."
+        Share,
+        "Among rows without a relation, the share in which an attribute is changed; in the rest an object is changed.",
     ] = 0.5
     seed: Annotated[int, "Random seed."] = 0
     parser: Parser = DEFAULT_PARSER
@@ -113,8 +116,8 @@ CONCRETEBATCH = Builder(
         "ConcreteBatch",
         "Pairs of a caption and an image, each with a hard negative caption and image: a word of the caption, chosen "
         "by its concreteness, is replaced, and the image is edited to match (Slipform, arXiv:2604.13313). The "
-        "negatives were not reviewed individually: some are true all the same, and some images do not show what their "
-        "caption says.",
+        "negatives were not reviewed individually: some may still be true of the image, and some images do not show "
+        "what their caption says.",
         {
             "`image`, `caption`": "the image, and its longest caption",
             "`negative_image`": "the image edited by its negative caption",

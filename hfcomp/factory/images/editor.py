@@ -40,14 +40,14 @@ class Edit(NamedTuple):
 class ImageEditor:
     """Edits images by prompts.
 
-    All batches have `batch_size` images; the last batch is filled with copies of its last image. A CPU runs one
-    thread. A kernel's order of summation depends on the shape of its input and the number of threads. With both
-    constant, an image's result depends on the image, its prompt, its seed and the settings, but not on other images in
-    its batch.
+    All batches have `batch_size` images; the last batch is filled with copies of its last image. On a CPU, only one
+    thread is used. A kernel's order of summation depends on the shape of its input and the number of threads. With
+    both constant, an image's result depends on the image, its prompt, its seed and the settings, but not on other
+    images in its batch.
 
     Args:
         pipeline: Hub id or folder of an image-to-image pipeline, or of one that diffusers can convert to one.
-        size: Side of the edited square in pixels.
+        size: Side of the square to edit, in pixels.
 
     Attributes:
         prompt_tokens: Number of tokens, including special ones, that the pipeline reads; None if unknown.
@@ -81,7 +81,7 @@ class ImageEditor:
         self.prompt_tokens = getattr(self._tokenizer, "model_max_length", None)
 
     def fit(self, image: Image.Image) -> Image.Image:
-        """The center of an image as the square to edit."""
+        """Crops an image to its central square and scales it to the size to edit."""
         return ImageOps.fit(image, (self._size, self._size), Image.Resampling.LANCZOS)
 
     def is_cut(self, prompt: str) -> bool:
@@ -91,11 +91,9 @@ class ImageEditor:
         return len(self._tokenizer(prompt, verbose=False).input_ids) > self.prompt_tokens
 
     def edit(self, images: Sequence[Image.Image], prompts: Sequence[str], seeds: Sequence[int]) -> list[Edit]:
-        """Edits images.
+        """Returns one edit per image, made with the prompt and the noise seed at the same position.
 
-        Args:
-            images: RGB images from `fit`.
-            seeds: Seed of the noise of each image.
+        `images` are RGB images from `fit`.
         """
         edits: list[Edit] = []
         for start in range(0, len(images), self.batch_size):
@@ -129,8 +127,8 @@ class ImageEditor:
         if missing:
             kind = type(self._pipeline).__name__
             raise ValueError(
-                f"image_pipeline={self._name}: its {kind} does not take {', '.join(missing)}. Choose an "
-                "image-to-image pipeline with a strength, such as stabilityai/sdxl-turbo."
+                f"image_pipeline={self._name}: its {kind} does not accept {', '.join(missing)}. Choose an "
+                "image-to-image pipeline that accepts a strength, such as stabilityai/sdxl-turbo."
             )
         step = getattr(self._pipeline, "vae_scale_factor", 8)  # diffusers would silently rescale other sizes
         if self._size % step:
@@ -160,15 +158,15 @@ def resolve_dtype(dtype: DType, device: str | None) -> str:
     return "float16" if worker_device(device).startswith("cuda") else "float32"
 
 
-def versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
     """The versions of the libraries that determine an image's bytes."""
     if find_spec("diffusers") is None:
         raise ImportError(INSTALL)
     return {name: version(name) for name in ("diffusers", "torch", "transformers", "pillow")}
 
 
-def pipeline_facts(place: str) -> str:
-    """A pipeline's name and the hash of its weights."""
+def describe_pipeline(place: str) -> str:
+    """Returns a pipeline's name and the hash of its weights."""
     try:
         return f"{without_local_paths(place)} ({pipeline_identity(place)})"
     except OSError as error:
@@ -177,7 +175,7 @@ def pipeline_facts(place: str) -> str:
 
 def _pipeline_problem(place: str, error: Exception) -> str:
     if os.path.isdir(place):
-        return f"the folder has no diffusers pipeline with safetensors: {error}"
+        return f"the folder contains no diffusers pipeline in safetensors format: {error}"
     if may_be_hub_id(place):
         return f"not a local folder, and not loadable from the Hub: {error}"
     return "no such folder."
@@ -204,7 +202,7 @@ def load_pipeline(place: str, dtype: str, device: str, *, kind: str, setting: st
 
 @contextmanager
 def single_thread(device: str) -> Iterator[None]:
-    """Uses one thread on a CPU: the number of threads, which differs between workers, changes the order of sums."""
+    """Uses one thread on a CPU; the number of threads may differ per worker and would change the order of sums."""
     threads = torch.get_num_threads()
     if torch.device(device).type == "cpu":
         torch.set_num_threads(1)

@@ -39,7 +39,7 @@ class ImageOptions(BuildOptions):
     image_pipeline: Annotated[str, "Hub id or folder of the pipeline."] = "stabilityai/sdxl-turbo"
     image_steps: Annotated[Count, "Denoising steps of the schedule."] = 4
     image_strength: Annotated[
-        float, Field(gt=0, le=1), "Share of the steps to run, above 0 to 1; 1 almost ignores the image."
+        float, Field(gt=0, le=1), "Share of the steps to run, above 0 and at most 1; at 1 the image is almost ignored."
     ] = 0.75
     image_guidance: Annotated[Amount, "Classifier-free guidance; 0 for pipelines that were distilled without it."] = (
         0.0
@@ -52,13 +52,19 @@ class ImageOptions(BuildOptions):
     image_dtype: Annotated[
         DType, "Data type of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU."
     ] = "auto"
-    blank_below: Annotated[Amount, "Deviation below which an image counts as a single color, 0 for never."] = 4.0
-    unchanged_below: Annotated[Amount, "Difference below which an image counts as unchanged, 0 for never."] = 8.0
+    blank_below: Annotated[
+        Amount, "Deviation of the pixels below which an image counts as a single color; 0 turns this check off."
+    ] = 4.0
+    unchanged_below: Annotated[
+        Amount, "Difference of the pixels below which an image counts as unchanged; 0 turns this check off."
+    ] = 8.0
     pair_model: Annotated[
-        str | None, "Leave out negative images that, for this dual encoder, are closer to the original caption."
+        str | None,
+        "Leave out negative images that this dual encoder finds closer to the original caption than to the negative "
+        "one.",
     ] = None
     seed: Annotated[int, "Random seed."] = 0
-    device: Annotated[Device, "Device such as cpu or cuda:1; by default a GPU per worker if available."] = None
+    device: Annotated[Device, "Device such as cpu or cuda:1. Defaults to a GPU per worker if available."] = None
 
     @check
     def check_steps(image_steps: int, image_strength: float) -> None:

@@ -14,7 +14,7 @@ from hfcomp.data.images import decode_image
 from hfcomp.evaluation.cells import image_key
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.factory.builder import IMAGES
-from hfcomp.factory.images.editor import Edit, ImageEditor, pipeline_facts, resolve_dtype, versions
+from hfcomp.factory.images.editor import Edit, ImageEditor, describe_pipeline, library_versions, resolve_dtype
 from hfcomp.factory.images.options import ImageOptions
 from hfcomp.factory.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import make_image_check, model_facts
@@ -73,7 +73,7 @@ def image_stages(options: ImageOptions) -> list[Stage]:
     settings |= {name: getattr(options, name) for name in ("blank_below", "unchanged_below", "pair_model", "seed")}
     # The precision is chosen here because all workers of a build, on any machine, must use the same.
     settings["dtype"] = resolve_dtype(options.image_dtype, options.device)
-    facts: dict[str, Any] = {"versions": versions(), "pipeline": pipeline_facts(options.image_pipeline)}
+    facts: dict[str, Any] = {"versions": library_versions(), "pipeline": describe_pipeline(options.image_pipeline)}
     if options.pair_model:
         facts["pair_model"] = model_facts(options.pair_model)
     return [

@@ -19,7 +19,7 @@ _OF_DATA_SETS = ("config", "columns")
 
 @dataclass(kw_only=True)
 class InpaintCocoOptions(BuildOptions):
-    """Pairs of an image and a copy with one thing repainted (InpaintCOCO).
+    """Pairs of an image and a copy of it in which one thing is repainted (InpaintCOCO).
 
     The source is an annotation project folder, or a dataset in the layout of phiyodr/InpaintCOCO.
     """
@@ -27,13 +27,14 @@ class InpaintCocoOptions(BuildOptions):
     what: ClassVar[str] = "inpaintcoco"
     column_names: str = field(default="", init=False)
     only_adaptable: bool = field(default=True, init=False)
-    split: Annotated[str, "Split of a dataset source."] = "test"
+    split: Annotated[str, "Split, if the source is a dataset."] = "test"
     shard_size: Annotated[Count, "Rows of the source per file; each row has three images."] = 200
     quality: Annotated[
         Quality | None,
-        "From a project, only pairs of this quality: the lower of the annotator's and the reviewer's rating.",
+        "For an annotation project: only pairs of this quality, which is the lower of the annotator's and the "
+        "reviewer's rating.",
     ] = None
-    concepts: Annotated[tuple[str, ...], "Only pairs with these concepts; by default all."] = ()
+    concepts: Annotated[tuple[str, ...], "Only pairs with these concepts (default: all)."] = ()
     any_license: Annotated[bool, "Include images whose license forbids adaptation or is unknown."] = False
 
     def __post_init__(self) -> None:
@@ -61,8 +62,9 @@ INPAINTCOCO = Builder(
     InpaintCocoOptions,
     CardText(
         "InpaintCOCO",
-        "Pairs of an image and a copy with one thing repainted, each with a caption: a model must tell which image "
-        "a caption describes (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for training.",
+        "Pairs of an image and a copy of it in which one thing is repainted, each image with its own caption: a model "
+        "must tell which image a caption describes (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for "
+        "training.",
         {
             "`concept`": "the kind of change, such as `object`, `color` or `size`",
             "`coco_image`, `coco_caption`": "the original image and its caption",

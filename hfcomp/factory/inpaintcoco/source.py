@@ -17,6 +17,7 @@ from hfcomp.factory.inpaintcoco.options import FLAGGED_PAIRS, PAIRS, InpaintCoco
 from hfcomp.factory.inpaintcoco.project_rows import SOURCE, project_inputs
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import BuildInputs, Log, kept_columns, output_features
+from hfcomp.reporting.format import count_text
 
 FLAGS, OUTSIDE = "flags", "changed_outside"
 REQUIRED = ("concept", "coco_caption", "coco_image", "inpaint_caption", "inpaint_image", "mask")
@@ -27,7 +28,7 @@ ADDED = {FLAGS: List(Value("string")), OUTSIDE: Value("float64")}
 def published_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     """The rows of a dataset in the layout of phiyodr/InpaintCOCO."""
     dataset = undecoded(load_training_set(options.source, split=options.split, config=options.config))
-    log(f"{len(dataset):,} rows from {options.source}")
+    log(f"{count_text(len(dataset), 'row')} from {options.source}")
     require_columns(dataset, REQUIRED, needed_by="inpaintcoco", rename="dataset.rename_column(..., {0!r})")
     dataset = dataset.select_columns(list(dict.fromkeys([*REQUIRED, *_written_columns(dataset, options.columns)])))
     dataset = _select_rows(dataset, options)

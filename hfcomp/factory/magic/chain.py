@@ -35,7 +35,7 @@ from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.publishing import DEFAULT
 from hfcomp.factory.build import BuiltSet, add_license_check
-from hfcomp.factory.chain import Chain, place_beside
+from hfcomp.factory.chain import Chain, join_columns
 from hfcomp.factory.magic.building import build_hierarchy, draw_test_images
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
@@ -70,12 +70,12 @@ class MagicChain(Chain):
 
     names = StepNames("hfcomp build magic", ("concepts", "captions"))
     folders = tuple(map(Path, (*(f"{STEPS_FOLDER}/{step}" for step in names.steps), *PARTS.values())))
-    joined_by = (IMAGE_ID,)
+    always_kept = (IMAGE_ID,)
     options: MagicOptions
 
     @staticmethod
     def is_old(column: str) -> bool:
-        """Also columns that describe earlier concepts."""
+        """Also drops columns that describe earlier concepts."""
         return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
 
     def run(self) -> BuiltSet:
@@ -196,7 +196,7 @@ class MagicChain(Chain):
         caption_of = image_of[self._rows.image_of]  # for each row of the source
         rows = np.flatnonzero(caption_of >= 0)
         texts = captioned.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
-        whole = place_beside(self.source, texts, rows)
+        whole = join_columns(self.source, texts, rows)
         # Both splits apply to images. A row of the source takes the splits of its image.
         in_test = self._test_flags(captioned, hierarchy)[:, caption_of[rows]]
         parts = {}

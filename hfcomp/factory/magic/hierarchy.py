@@ -211,7 +211,7 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
         ["kept", len(concepts), sum(concept.images for concept in concepts)],
         *_subset_row("with a hard negative", [concept.images for concept in concepts if concept.hard_negatives]),
         *_subset_row(
-            "test concepts of the split by concept", [concept.images for concept in concepts if concept.unseen]
+            "test concepts in the by-concept split", [concept.images for concept in concepts if concept.unseen]
         ),
         ["merged into others", len(hierarchy.merges), sum(merge.images for merge in hierarchy.merges)],
         *([f"removed, {reason}", number, lost[reason]] for reason, number in sorted(removed.items())),

@@ -35,7 +35,7 @@ def image_rows(source: Dataset) -> ImageRows:
     """Groups rows by photograph, as identified by [`photographs_or_rows`].
 
     Args:
-        source: Rows with `caption`, a text or a list of texts.
+        source: Rows with `caption`, a string or a list of strings.
     """
     names = photographs_or_rows(_check_ids(source))
     ids: dict[str, int] = {}

@@ -37,11 +37,14 @@ class GraphSettings(Options):
     ] = 5
     merge_similarity: Annotated[Cosine, "Cosine that a merge must exceed."] = 0.9
     negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts must exceed."] = 0.85
-    max_negatives: Annotated[Count, "Maximum hard-negative concepts per concept, the nearest ones."] = 20
+    max_negatives: Annotated[
+        Count, "Maximum number of hard-negative concepts per concept; the nearest ones are kept."
+    ] = 20
     shared_levels: Annotated[
         int,
         Field(ge=0, le=3),
-        "Number of names, from level 4 downwards, that a hard negative may share; 0 allows none.",
+        "Number of levels, counted down from level 4, at which a hard-negative concept may have the same name as the "
+        "concept; 0 allows none.",
     ] = 0
     test_share: Annotated[
         float, Field(gt=0, lt=1), "Share of each concept's images, and of the concepts, for testing."
@@ -64,17 +67,17 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
     )  # a concept comes from all captions of an image
     writer: Annotated[
         Literal["endpoint", "transformers", "taxonomy"],
-        "endpoint queries the server at base_url; transformers runs a small model in process; taxonomy searches the "
-        "captions for the words of a list of concepts and needs no model.",
+        "endpoint queries the server at base_url; transformers runs a small model in this process; taxonomy searches "
+        "the captions for the words of a list of concepts and needs no model.",
     ] = "endpoint"
     taxonomy: Annotated[
         str | None,
         Spelling("FILE"),
-        "YAML file with your own concepts for --writer taxonomy; by default concepts of everyday photographs.",
+        "YAML file with your own concepts for --writer taxonomy (default: concepts of everyday photographs).",
     ] = None
     encoder: Annotated[
         str,
-        "Encoder of concept names: Hub id or folder of a sentence encoder, or captions, which needs no model.",
+        "Encoder of concept names: Hub id or folder of a sentence encoder, or the word captions, which uses no model.",
     ] = DEFAULT_ENCODER
     until: Annotated[MagicStep, THIS_MACHINE, "Last step to run."] = "parts"
     device: Device = None

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hfcomp.factory.magic.options import BY_CAPTIONS
 from hfcomp.factory.sources import model_facts
+from hfcomp.reporting.format import count_text
 
 # Size of the vectors of `CaptionsEncoder`. Our choice.
 DIMENSIONS = 32
@@ -112,9 +113,9 @@ def check_vectors(vectors: Vectors, names: list[str]) -> None:
     """Raises ValueError if a vector is not finite, and names its concept."""
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
+        others = f" (and for {count_text(len(wrong) - 1, 'other concept')})" if len(wrong) > 1 else ""
         raise ValueError(
-            f"the encoder's vectors of the concept {names[wrong[0]]!r} and of {len(wrong) - 1:,} others are not "
-            "finite. Choose another --encoder."
+            f"the encoder's vector for {names[wrong[0]]!r}{others} is not finite. Choose another --encoder."
         )
 
 

@@ -11,11 +11,11 @@ from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.factory.builder import ANSWERS
 from hfcomp.factory.magic.source import ConceptSource, SourceAnswer
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
-from hfcomp.factory.text_negatives import NO_CAPTION, PASSED_OVER
+from hfcomp.factory.text_negatives import NO_CAPTION, SKIPPED
 from hfcomp.parsing.captions import caption_problem
 
 CONCEPT, GENERALIZED = "concept", "generalized_caption"
-UNREAD = f"{PASSED_OVER}more than a prompt holds"
+UNREAD = f"{SKIPPED}more than a prompt holds"
 WITHOUT = {CONCEPT: "no concept", GENERALIZED: "no generalized caption"}
 
 
@@ -55,7 +55,7 @@ def _answer_columns(
     usable: dict[int, list[str]] = {}
     for place, texts in enumerate(captions):
         problems = [caption_problem(text) for text in texts]
-        counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
+        counts.append(Counter(f"{SKIPPED}{problem.partition(':')[0]}" for problem in problems if problem))
         good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
         if good:
             # A prompt has room for only some captions. The others are counted.

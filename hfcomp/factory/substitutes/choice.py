@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from hfcomp.factory.substitutes.lexicon import NOUN_TAGS, VERB_TAGS, Lexicon, default_lexicon
 from hfcomp.negatives.negative import caption_rng
-from hfcomp.negatives.surface import has_no_small_letters
+from hfcomp.negatives.surface import is_all_capitals
 from hfcomp.parsing.captions import Span
 from hfcomp.parsing.words import MASS_NOUNS, MAY_BE_ONE, word_set
 
@@ -118,7 +118,7 @@ def substitutes(
     for words in (grouped, rest):
         rng.shuffle(words)
     others = [other for other in (*grouped, *rest) if other.text.lower() != keyword.word]
-    if has_no_small_letters(caption):
+    if is_all_capitals(caption):
         others = [Substitute(other.text.upper(), other.span, other.is_fallback) for other in others]
     return others or NO_GROUP
 

@@ -49,7 +49,7 @@ class Inflection:
             tag: Penn tag of the form, one of `VERB_TAGS`.
         """
         if tag not in VERB_TAGS:
-            raise ValueError(f"tag is {tag!r}; expected one of {', '.join(VERB_TAGS)}.")
+            raise ValueError(f"tag: found {tag!r}, expected one of {', '.join(VERB_TAGS)}.")
         first, space, rest = base.partition(" ")
         return self._form(first, tag) + space + rest
 

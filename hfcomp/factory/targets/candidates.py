@@ -108,8 +108,8 @@ def find_candidates(
     """
     if lookup not in LOOKUPS or prepositions not in PREPOSITIONS:
         raise ValueError(
-            f"lookup={lookup!r}, prepositions={prepositions!r}: expected one of {', '.join(LOOKUPS)}, and one of "
-            f"{', '.join(PREPOSITIONS)}."
+            f"found lookup={lookup!r} and prepositions={prepositions!r}, expected one of {', '.join(LOOKUPS)}, and "
+            f"one of {', '.join(PREPOSITIONS)}."
         )
     left_out = GENERAL_PREPOSITIONS if prepositions == "specific" else frozenset()
     tokens, text = list(doc), doc.text  # spaCy creates both at every access

@@ -60,7 +60,7 @@ class Choice:
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, expected one of {', '.join(known)}.")
         if self.k < 1 or not 0 < self.temperature < math.inf:
-            raise ValueError(f"k={self.k}, temperature={self.temperature}: expected numbers above 0.")
+            raise ValueError(f"found k={self.k} and temperature={self.temperature}, expected numbers above 0.")
 
     @classmethod
     def of(
@@ -140,7 +140,7 @@ def balanced_categories(rows: Iterable[Sequence[str]], *, attribute_share: float
         The category of each row; empty for a row without any.
     """
     if not 0 <= attribute_share <= 1:
-        raise ValueError(f"attribute_share is {attribute_share}; expected 0 to 1.")
+        raise ValueError(f"attribute_share: found {attribute_share}, expected 0 to 1.")
     return _decide(rows, {ATTRIBUTE: attribute_share, OBJECT: 1 - attribute_share})
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from hfcomp.checksums import with_checksum
 from hfcomp.factory.writers.requests import Refused, Reply, Request, Unreadable, Writer, content_hash
 from hfcomp.store import read_document, remove
-from hfcomp.writing import write_first
+from hfcomp.writing import write_if_missing
 
 FIRST_ANSWERS = 50
 """Number of answers without a usable one after which a run stops. Our choice."""
@@ -110,8 +110,8 @@ _SETTLED = "settled"
 class AnswerCache:
     """Stored answers by key."""
 
-    # Each answer is a document of `hfcomp.store`, but written by `write_first`: if a server samples at random, all
-    # processes must use the first stored answer.
+    # Each answer is a document of `hfcomp.store`, but written by `write_if_missing`: if a server samples at random,
+    # all processes must use the first stored answer.
     def __init__(self, folder: Path) -> None:
         self._folder = folder.expanduser()
 
@@ -132,13 +132,13 @@ class AnswerCache:
         """Stores a reply unless another process was faster, and returns the stored reply."""
         content = {"text": reply.text, "problem": reply.problem} | ({_SETTLED: True} if reply.problem else {})
         text = json.dumps(with_checksum(content))
-        if write_first(self._path(key), text):
+        if write_if_missing(self._path(key), text):
             return reply
         if kept := self.get(key):
             return kept
         # The other process's file was damaged, so `get` removed it. It cannot remove a file in another user's folder.
         # Then this reply is used but not stored.
-        write_first(self._path(key), text)
+        write_if_missing(self._path(key), text)
         return reply
 
     def _path(self, key: str) -> Path:

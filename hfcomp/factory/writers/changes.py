@@ -19,12 +19,12 @@ from difflib import SequenceMatcher
 from hfcomp.factory.substitutes.choice import spatial_phrase
 from hfcomp.factory.substitutes.lexicon import default_lexicon
 from hfcomp.factory.writers.answer_cache import NothingToChange
-from hfcomp.factory.writers.meanings import check_words, may_be_one
+from hfcomp.factory.writers.meanings import check_words, may_mean_the_same
 from hfcomp.factory.writers.requests import Refused
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.negative import Negative
-from hfcomp.negatives.surface import rewrite, without_capital_of_place
+from hfcomp.negatives.surface import rewrite, without_initial_capital
 from hfcomp.parsing.captions import Span
 
 UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "keyword left out"
@@ -108,7 +108,7 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
         raise Refused(DELETED)
     new = _new_words(caption, changed, answer, words)
     check_replacement(caption[slice(*changed)], new, tag)
-    if phrase is not None and may_be_one(
+    if phrase is not None and may_mean_the_same(
         caption[slice(*phrase)].casefold(), _phrase_text(caption, phrase, changed, new)
     ):
         raise Refused(SAME_THING)
@@ -182,7 +182,7 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
     # If one text contains all words of the other, it only adds or drops a detail: "dog" and "brown dog".
     if not Counter(old_words) - Counter(new_words) or not Counter(new_words) - Counter(old_words):
         raise Refused(KEEPS)
-    if may_be_one(" ".join(old_words), " ".join(new_words)):
+    if may_mean_the_same(" ".join(old_words), " ".join(new_words)):
         raise Refused(SAME_THING)
     numbers = _numbers(old_words[-1]), _numbers(new_words[-1])
     if tag in ("NN", "NNS") and all(numbers) and not numbers[0] & numbers[1]:
@@ -279,9 +279,9 @@ def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], par
         raise Refused(NOT_THE_CHANGE)
     spans = [_span(caption, ours, *place) for place in places]
     first, second = (caption[slice(*span)] for span in spans)
-    if may_be_one(first.casefold(), second.casefold()):
+    if may_mean_the_same(first.casefold(), second.casefold()):
         raise Refused(SAME_THING)
-    text = rewrite(caption, spans, (second, without_capital_of_place(caption, spans[0])))
+    text = rewrite(caption, spans, (second, without_initial_capital(caption, spans[0])))
     return Negative(text, part, first, second, category, tuple(spans))
 
 

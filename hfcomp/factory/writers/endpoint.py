@@ -335,7 +335,7 @@ def check_base_url(base_url: str) -> None:
     if parts.username or parts.password or "@" in parts.netloc:
         raise ValueError(f"base_url contains a user or password. Remove it, and put a key into {KEY_VARIABLE}.")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"base_url is {base_url!r}; expected an address such as http://127.0.0.1:8000/v1.")
+        raise ValueError(f"base_url: found {base_url!r}, expected an address such as http://127.0.0.1:8000/v1.")
 
 
 def _proxy_bypass(base_url: str) -> dict[str, None]:

@@ -1,7 +1,7 @@
 """Checks whether replaced words may leave a caption true, and whether new words are English.
 
-The data are small tables: `same_meanings.yaml` in this folder, the synonyms of paraphrases, the lexicon of substitutes
-and `MAY_BE_ONE` of the parsers.
+The checks use small tables: `same_meanings.yaml` in this folder, the synonyms used for paraphrases, the lexicon of
+substitutes, and `MAY_BE_ONE` in `hfcomp.parsing.words`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
 
 SAME_MEANINGS = Path(__file__).parent / "same_meanings.yaml"
-OTHER_SCRIPT, NO_WORD = "not in Latin script", "not an English word"
+NOT_LATIN, NOT_ENGLISH = "not in Latin script", "not an English word"
 
 _Size = Literal["any", "small", "large"]
 
@@ -55,12 +55,12 @@ def _phrases(text: str) -> list[str]:
     return [phrase.strip() for phrase in text.split(",")]
 
 
-def may_be_one(keyword: str, new: str) -> bool:
+def may_mean_the_same(keyword: str, new: str) -> bool:
     """Whether two lower-case words or phrases may name the same thing, property, place, number or action."""
     keyword, new = _strip_common_end(keyword.split(), new.split())
     if any(" ".join(synonym.words) == keyword and synonym.other.lower() == new for synonym in SYNONYMS):
         return True
-    if _may_be_one_number(keyword, new) or any({keyword, new} <= group for group in _meanings().groups):
+    if _may_be_the_same_number(keyword, new) or any({keyword, new} <= group for group in _meanings().groups):
         return True
     lexicon = default_lexicon()
     # Words of one entry are synonyms. Words of different entries in a group exclude each other.
@@ -73,14 +73,17 @@ def may_be_one(keyword: str, new: str) -> bool:
 
 
 def _strip_common_end(first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
-    """Two phrases without their common last words, but at least a word each: "three men", "3 men" become numbers."""
-    same, most = 0, min(len(first), len(second)) - 1
-    while same < most and first[-1 - same] == second[-1 - same]:
+    """Removes the last words that two phrases share, but leaves at least one word of each.
+
+    "three men" and "3 men" become "three" and "3".
+    """
+    same, limit = 0, min(len(first), len(second)) - 1
+    while same < limit and first[-1 - same] == second[-1 - same]:
         same += 1
     return " ".join(first[: len(first) - same]), " ".join(second[: len(second) - same])
 
 
-def _may_be_one_number(first: str, second: str) -> bool:
+def _may_be_the_same_number(first: str, second: str) -> bool:
     numbers, sizes = (
         [_number(first), _number(second)],
         [_meanings().quantities.get(phrase) for phrase in (first, second)],
@@ -100,8 +103,8 @@ def _number(phrase: str) -> int | None:
 def check_words(new: str, caption: str) -> None:
     """Raises `Refused` for new words that are not English.
 
-    Words with capitals, digits or hyphens may be names and are not looked up, nor are words of the caption. If most of
-    the caption's words are unknown, the caption is not English and no word is looked up.
+    Words with capitals, digits or hyphens may be names and are not looked up. Words that occur in the caption are not
+    looked up either. If most of the caption's words are unknown, it is not English and no word is looked up.
     """
     own = re.findall(r"[^\W\d_]+", caption.casefold())
     if sum(_is_word(word) for word in own) * 2 < len(own):
@@ -110,9 +113,9 @@ def check_words(new: str, caption: str) -> None:
         if word.casefold() in own:
             continue
         if script_problem(word) is not None:
-            raise Refused(OTHER_SCRIPT)
+            raise Refused(NOT_LATIN)
         if word.isalpha() and word.islower() and not _is_word(word):
-            raise Refused(NO_WORD)
+            raise Refused(NOT_ENGLISH)
 
 
 def _is_word(word: str) -> bool:
@@ -128,4 +131,5 @@ def _vocabulary() -> frozenset[str]:
     phrases = [form for form, _ in lexicon.nouns] + list(lexicon.adjectives)
     phrases += [form for forms in lexicon.verbs.values() for form, _ in forms] + list(lexicon.prepositions)
     phrases += [*meanings.numbers, *meanings.quantities, *(phrase for group in meanings.groups for phrase in group)]
+    # simplemma knows "his" and "hers", but not "her".
     return frozenset(word for phrase in phrases for word in phrase.split()) | {"her"}

@@ -97,7 +97,7 @@ def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
     """
     prompt = _read_prompts(_KeywordPrompt, KEYWORD_FILE)
     if examples not in prompt.examples:
-        raise ValueError(f"examples is {examples!r}; expected one of {', '.join(prompt.examples)}.")
+        raise ValueError(f"examples: found {examples!r}, expected one of {', '.join(prompt.examples)}.")
     return _fill(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
 
 

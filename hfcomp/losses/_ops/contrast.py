@@ -85,7 +85,7 @@ def contrast(
 
 
 def log_sum_exp(logits: Tensor) -> Tensor:
-    """Log-sum-exp over the last dimension. Entries of -inf are absent and get gradient 0, even if all are absent."""
+    """Computes log-sum-exp over the last dimension. Entries of -inf are absent and get gradient 0, even if all are."""
     empty = (logits == -torch.inf).all(-1)
     return logits.masked_fill(empty.unsqueeze(-1), 0).logsumexp(-1).masked_fill(empty, -torch.inf)
 

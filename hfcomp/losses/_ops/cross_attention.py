@@ -49,7 +49,7 @@ def attended_cosines(
         raise ValueError(f"tokens has shape {list(tokens.shape)}, expected [R, P, D] with at least one token")
     check_shape("concepts", concepts, C=None, D=width)
     if not 0 < temperature < math.inf:
-        raise ValueError(f"attention_temperature is {temperature}, expected a finite number above 0")
+        raise ValueError(f"attention_temperature: found {temperature}, expected a finite number above 0")
     # Contiguous, to view the tokens of a chunk and their gradient as matrices without a copy
     tokens = tokens.contiguous()
     # An image takes about four matrices.

@@ -22,7 +22,7 @@ class Term(NamedTuple):
     """Sums over this process's anchors, divided by the global number of anchors."""
 
     loss: Tensor  # [] nats
-    # [] 0 to 1: the own group scores strictly highest, among anchors that meet another group. NaN without any.
+    # [] 0 to 1: the own group scores strictly highest, among anchors with another group to compare. NaN without.
     accuracy: Tensor
     anchors: Tensor  # [] long, the global number of anchors
 
@@ -31,7 +31,7 @@ class GroupTerms(NamedTuple):
     """Contribution of some groups' anchors to a term."""
 
     loss: Tensor  # [] sum over anchors of -log p(own group)
-    hits: Tensor  # [] long, number of anchors that meet another group and score their own strictly above all others
+    hits: Tensor  # [] long, number of anchors with another group that score their own group strictly highest
     gradient: Tensor  # [r, G, ...] of loss with respect to the scores
 
 
@@ -76,10 +76,10 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
     Args:
         terms: Function from a slice of R, keys and the members of these groups to `loss` and `hits` of `group_terms`
             and the gradients of `loss` with respect to keys and each of members.
-        keys: Keys that the anchors of every group meet.
+        keys: Keys that the anchors of every group are compared with.
         members: [R, ...] each.
         count: [] long, number of anchors of all groups. 0 gives a loss of 0.
-        compared: [] long, number of anchors that meet another group.
+        compared: [] long, number of anchors that are compared with another group.
         work: Number of elements of the largest tensor that terms creates per group. A group is never split.
     """
     total, hits = _GroupSums.apply(terms, _groups_at_once(members[0], work), keys, *members)
@@ -88,14 +88,14 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
 
 
 def count_compared(query: Members, keys: Members, left_out: LeftOut | None) -> Tensor:
-    """Returns the number of anchors of all groups that meet another group, [] long. Args as in `contrast_groups`."""
+    """Returns the number of anchors that are compared with another group, [] long. Args as in `contrast_groups`."""
     groups = torch.arange(len(keys.mask), device=keys.mask.device)
     count = groups.new_zeros(())
     for part in parts(len(groups), _groups_at_once(query.embedding, query.mask.shape[1] * keys.mask.numel())):
-        meets = keys.mask & (groups[part, None, None, None] != groups[:, None])
+        compared = keys.mask & (groups[part, None, None, None] != groups[:, None])
         if left_out is not None:
-            meets = meets & ~left_out(groups[part])
-        count += (query.mask[part] & meets.flatten(2).any(2)).sum()
+            compared = compared & ~left_out(groups[part])
+        count += (query.mask[part] & compared.flatten(2).any(2)).sum()
     return count
 
 
@@ -118,7 +118,7 @@ def contrast_groups(
         keys: Keys to score them against.
         temperature: In cosine, above 0.
         rows: Groups whose anchors are summed, divided by the number of anchors of all groups.
-        left_out: Keys of other groups that an anchor does not meet; None for none.
+        left_out: Keys of other groups that an anchor is not compared with; None for none.
     """
     anchors, counted = query.embedding[rows], query.mask[rows]
     group, valid = torch.arange(len(keys.mask), device=anchors.device)[rows], keys.mask.any(1)
@@ -149,7 +149,7 @@ def contrast_both(
     # keys swapped.
     if range(groups)[rows] != range(groups) or _groups_at_once(first.embedding, work) < groups:
         forth = contrast_groups(first, second, temperature, rows, left_out)
-        return both(forth, contrast_groups(second, first, temperature, rows, left_out))
+        return mean_term(forth, contrast_groups(second, first, temperature, rows, left_out))
     group, valid = torch.arange(groups, device=first.mask.device), first.mask.any(1)
     out = absent(first.mask, first.embedding.dtype)
 
@@ -192,7 +192,7 @@ def _member_gradients(of_logits: Tensor, keys: Tensor, query: Tensor, temperatur
     return of_keys.view_as(keys), of_query.view_as(query)
 
 
-def both(first: Term, second: Term) -> Term:
+def mean_term(first: Term, second: Term) -> Term:
     """Returns the mean of two terms with the same number of anchors."""
     return Term((first.loss + second.loss) / 2, (first.accuracy + second.accuracy) / 2, first.anchors + second.anchors)
 

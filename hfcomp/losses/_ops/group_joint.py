@@ -79,15 +79,15 @@ def contrast_joint(
 
 
 def _count_compared(mask: Tensor, shared: SharedMembers | None) -> Tensor:
-    """Returns the number of joint vectors of all groups [G, N] that meet another group's centroid, [] long."""
+    """Returns the number of joint vectors of all groups [G, N] compared with another centroid, [] long."""
     groups, exists = torch.arange(len(mask), device=mask.device), mask.any(1)
     size, count = mask.shape[1], groups.new_zeros(())
     for part in parts(len(mask), chunk_rows(mask, 8 * size * max(len(mask), size))):
-        meets = (exists & (groups[part, None] != groups)).unsqueeze(1).expand(-1, size, -1)
+        compared = (exists & (groups[part, None] != groups)).unsqueeze(1).expand(-1, size, -1)
         if shared is not None:
-            meets = meets & ~shared.group_overlap(groups[part])
-        # A joint vector meets the centroids that both its image and its text meet. Their number is a product of the
+            compared = compared & ~shared.group_overlap(groups[part])
+        # A joint vector has the centroids that its image and its text have in common. Their number is a product of the
         # two masks, which avoids a tensor of images by texts by groups.
-        members = (meets & mask[part].unsqueeze(2)).float()
+        members = (compared & mask[part].unsqueeze(2)).float()
         count += (members @ members.mT > 0).sum()
     return count

@@ -138,9 +138,9 @@ def check_settings(temperature: float, inner_temperature: float, alpha: float) -
     """Raises unless both temperatures are finite and above 0, and alpha is between 0 and 1."""
     for name, value in (("temperature", temperature), ("inner_temperature", inner_temperature)):
         if not 0 < value < math.inf:
-            raise ValueError(f"{name} is {value}, expected a finite number above 0")
+            raise ValueError(f"{name}: found {value}, expected a finite number above 0")
     if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}, expected 0 to 1; outside this range, one term would be maximized")
+        raise ValueError(f"alpha: found {alpha}, expected 0 to 1; outside this range, one term would be maximized")
 
 
 def length(square: Tensor) -> Tensor:

@@ -154,7 +154,7 @@ def with_all_negatives(
 ) -> Direction:
     """Adds the unmasked negative texts of all rows as keys ([R, D] anchors, [N, K, D], [N, K] bool).
 
-    An image does not meet a text whose number ([N, K]) equals its own ([R]). Without numbers it meets all texts.
+    An image is not compared with a text whose number ([N, K]) equals its own ([R]); without numbers, with all texts.
     """
     negative_text = negative_text.masked_fill(~mask.unsqueeze(-1), 0)
     more = contrast(
@@ -162,7 +162,7 @@ def with_all_negatives(
         negative_text.flatten(0, 1),
         scale,
         key_mask=mask.flatten(),
-        # A group is a caption here, so an image does not meet negatives that repeat its own caption.
+        # A group is a caption here, so an image excludes negatives that repeat its own caption.
         query_groups=None if image_number is None else image_number.unsqueeze(0),
         key_groups=None if text_number is None else text_number.flatten().unsqueeze(0),
         columns=False,
@@ -187,7 +187,7 @@ def contrast_pairs(
     rows: slice | None,
     ids: tuple[Tensor | None, Tensor | None, Tensor | None],
 ) -> tuple[Direction, Direction, tuple[Tensor, Tensor], dict[str, Tensor]]:
-    """Checks and contrasts a batch whose images also meet all N*K negative texts. Arguments as in `info_nce_loss`.
+    """Checks and contrasts a batch; images also have all N*K negative texts as keys. Arguments as in `info_nce_loss`.
 
     The ids are image_id, text_id and negative_text_id.
 
@@ -212,7 +212,7 @@ def contrast_pairs(
     numbers = None if keys.caption is None else keys.caption[part], keys.number
     to_text = with_all_negatives(to_text, image[part], negative_text, mask, scale, *numbers)
     metrics |= _own_negatives_metric(to_text, image[part].detach(), negative_text[part].detach(), keys, part, scale)
-    counts = count_anchors(shared, image, keys.meets_any()), count_anchors(shared, image)
+    counts = count_anchors(shared, image, keys.has_negative()), count_anchors(shared, image)
     return to_text, to_image, counts, {**metrics, **keys.metrics(rows)}
 
 

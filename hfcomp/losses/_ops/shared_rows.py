@@ -114,11 +114,11 @@ def count_anchors(shared: SharedRows, image: Tensor, more: Tensor | None = None)
     Args:
         shared: Rows that share something.
         image: [N, D].
-        more: [N] bool for the global batch, whether an anchor meets a further key.
+        more: [N] bool for the global batch, whether an anchor has a further key.
     """
     ones = torch.ones(len(image), dtype=torch.long, device=image.device)
-    meets = shared.count_left_out(ones) < len(image)
-    return (meets if more is None else meets | more).sum()
+    has_key = shared.count_left_out(ones) < len(image)
+    return (has_key if more is None else has_key | more).sum()
 
 
 class NegativeKeys(NamedTuple):
@@ -129,7 +129,7 @@ class NegativeKeys(NamedTuple):
     number: Tensor | None  # [N, K] int32, number of the caption that the negative equals, -1 = none; None without ids
 
     def own_mask(self) -> Tensor:
-        """Returns which of its own negatives each image meets, [N, K] bool."""
+        """Returns which of its own negatives are keys of each image, [N, K] bool."""
         if self.number is None or self.caption is None:
             return self.mask
         return self.mask & (self.number != self.caption.unsqueeze(1))
@@ -142,8 +142,8 @@ class NegativeKeys(NamedTuple):
         equal = self.mask & (self.number >= 0)
         return none.index_add_(0, self.number.clamp(min=0).flatten(), equal.flatten().long())[self.caption]
 
-    def meets_any(self) -> Tensor:
-        """Returns whether an image meets any negative, [N] bool."""
+    def has_negative(self) -> Tensor:
+        """Returns whether an image has any negative as a key, [N] bool."""
         return self.count_left_out() < self.mask.sum()
 
     def metrics(self, rows: slice | None) -> dict[str, Tensor]:
@@ -154,7 +154,7 @@ class NegativeKeys(NamedTuple):
 
 
 def negative_keys(mask: Tensor, text_id: Tensor | None, negative_text_id: Tensor | None) -> NegativeKeys:
-    """Checks the ids and returns which of the negatives with this mask [N, K] every image meets.
+    """Checks the ids and returns the negatives with this mask [N, K] as keys of the images.
 
     Args:
         mask: [N, K] bool, True = valid.

@@ -127,7 +127,7 @@ class RecallAtK(CardMetric):
         self, scores: list[list[float]], right: list[list[int]], k: int = 1, tie: TieRule = "wrong"
     ) -> dict[str, Any]:
         if k != int(k) or k < 1:
-            raise ValueError(f"k={k!r}: expected an integer of at least 1.")
+            raise ValueError(f"k: found {k!r}, expected an integer of at least 1.")
         values, mask = pad_rows(scores)
         positive = np.zeros(mask.shape, dtype=bool)
         for row, (indices, keys) in enumerate(zip(right, mask.sum(axis=1), strict=True)):

@@ -1,4 +1,4 @@
-"""The page of a metric's Space: a JSON box for each input, and the result.
+"""Gradio page of a metric's Space: a JSON box per input, and the result.
 
 `evaluate.utils.launch_gradio_widget` needs `gradio.inputs`, which Gradio removed in version 4.
 """

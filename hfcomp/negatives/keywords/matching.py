@@ -17,26 +17,26 @@ _WORD = r"""[^ .,;:!?)'"]+"""
 # that character occurs. `$` is deliberate: it also matches before a final newline, which some COCO captions have.
 _BOUNDED = r""" (?:{})(?=[ .,;:!?)'"]|$)"""
 
-Place = tuple[int, int, str, int]
+Occurrence = tuple[int, int, str, int]
 """Start, end and keyword of a match, and the index of its concept."""
 
 
 @dataclass(frozen=True)
 class Matching:
-    """How keywords are found and written. `PAPER` has every flag off, and `EXTENDED` has every flag on.
+    """Rules for finding and writing keywords. `PAPER` has every flag off, and `EXTENDED` has every flag on.
 
     Word boundaries are the same for all: a keyword starts the caption or follows a space, and precedes a space, the
     end or one of `. , ; : ! ? ) ' "`. It is therefore not found in "red-brick" or "(red".
 
     Attributes:
-        any_case: Also match "Red" and "RED" (the letters A to Z). The replacement takes over a leading capital or full
+        any_case: Also match "Red" and "RED" (the letters A to Z). The replacement keeps a leading capital or full
             capitals.
         plurals: Also match plurals if the concept has them, and write the replacement in the same number ("two dogs",
             "two cats"). A word that is its own plural ("sheep") counts as plural unless "a", "one" or similar precedes
             it, with at most one word in between; the table lists words that are always or never plural. Words without
             a singular are not corrected: "a dog" can become "a scissors".
         articles: Adapt an "a" or "an" directly before the keyword to the sound of the replacement, as determined by
-            `hfcomp.negatives.surface.starts_like_a_vowel`.
+            `hfcomp.negatives.surface.starts_with_vowel_sound`.
     """
 
     any_case: bool = False
@@ -91,8 +91,8 @@ def find_keywords(
     Raises:
         ValueError: If the concept is unknown.
     """
-    places = matcher((concept,), matching, table).find(caption)
-    return [KeywordMatch(keyword, start, end, concept) for start, end, keyword, _ in places]
+    occurrences = matcher((concept,), matching, table).find(caption)
+    return [KeywordMatch(keyword, start, end, concept) for start, end, keyword, _ in occurrences]
 
 
 def replace_keyword(
@@ -131,30 +131,30 @@ class Matcher:
         flags = re.ASCII | (re.IGNORECASE if matching.any_case else 0)
         self._passes = [(re.compile(_pattern(meanings), flags), meanings) for meanings in _passes(self._forms)]
 
-    def find(self, caption: str) -> list[Place]:
-        """Finds the places of keywords in a caption, from left to right."""
-        places: list[Place] = []
+    def find(self, caption: str) -> list[Occurrence]:
+        """Finds the keywords of a caption, from left to right."""
+        occurrences: list[Occurrence] = []
         for pattern, meanings in self._passes:
             # A match begins with a space. Its position in the padded text is the position of the keyword in the
             # caption, but its end is off by one.
             for match in pattern.finditer(" " + caption):
                 start, end = match.start(), match.end() - 1
                 for keyword, concept in meanings[match.group()[1:].lower()]:
-                    places.append((start, end, keyword, concept))
-        places.sort()
-        return places
+                    occurrences.append((start, end, keyword, concept))
+        occurrences.sort()
+        return occurrences
 
     def keyword_of(self, surface: str) -> str | None:
         """Returns the first concept's keyword that a piece of a caption spells, or None."""
         return self._forms[0].get(surface.lower() if self.matching.any_case else surface)
 
-    def write(self, caption: str, place: Place, replacement: str) -> str:
-        """Returns the caption with the keyword at a place from `find` replaced."""
-        start, end, keyword, concept = place
+    def write(self, caption: str, occurrence: Occurrence, replacement: str) -> str:
+        """Returns the caption with a keyword that `find` returned replaced."""
+        start, end, keyword, concept = occurrence
         word, before = replacement, caption[:start]
         plurals = self.concepts[concept].plurals if self.matching.plurals else None
         if plurals and _is_plural(caption, start, end, keyword, plurals):
-            word = plurals.of(word)
+            word = plurals.plural_of(word)
         if self.matching.any_case:
             word = _copy_case(caption[start:end], word, starts_caption=start == 0)
         if self.matching.articles:
@@ -174,7 +174,7 @@ def _forms(concept: Concept, matching: Matching) -> dict[str, str]:
     """Maps each form in which a concept may appear in a caption to its keyword."""
     forms = {keyword: keyword for keyword in concept.replacements}
     if matching.plurals and concept.plurals:
-        forms.update({concept.plurals.of(keyword): keyword for keyword in concept.replacements})
+        forms.update({concept.plurals.plural_of(keyword): keyword for keyword in concept.replacements})
     return forms
 
 
@@ -203,11 +203,11 @@ def _passes(forms_of: Sequence[dict[str, str]]) -> list[Meanings]:
 def _could_overlap(forms: Iterable[str], others: Iterable[str]) -> bool:
     # Equal forms do not conflict, because the match has both meanings. "dog" of one concept and "hot dog" of another
     # do: whichever matches first would hide the other from its concept.
-    holders: dict[str, set[str]] = {}
+    forms_by_word: dict[str, set[str]] = {}
     for form in others:
         for word in re.findall(_WORD, form):
-            holders.setdefault(word, set()).add(form)
-    return any(holders.get(word, set()) - {form} for form in forms for word in re.findall(_WORD, form))
+            forms_by_word.setdefault(word, set()).add(form)
+    return any(forms_by_word.get(word, set()) - {form} for form in forms for word in re.findall(_WORD, form))
 
 
 def _pattern(forms: Iterable[str]) -> str:
@@ -224,7 +224,7 @@ def _is_plural(caption: str, start: int, end: int, keyword: str, plurals: Plural
     # Check the table, then the words before a keyword that is its own plural, then the form in the caption.
     if keyword in plurals.always or keyword in plurals.never:
         return keyword in plurals.always
-    if plurals.of(keyword) == keyword:
+    if plurals.plural_of(keyword) == keyword:
         return _SINGULAR_BEFORE.search(caption[:start]) is None
     return caption[start:end].lower() != keyword
 

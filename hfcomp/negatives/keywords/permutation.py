@@ -14,7 +14,7 @@ The paper leaves several points open. Our choices:
 * **Longest match first.** Text matched by a longer keyword is not matched again by a shorter one of the same concept:
   no "dog" in "hot dog", no "bear" in "teddy bear", no "front" in "in front of".
 * **Concepts are independent.** "orange" is a color and an object; every "orange" matches both.
-* **Several keywords in a caption.** A negative changes one place and keeps the others, even the same word.
+* **Several keywords in a caption.** A negative changes one keyword and keeps the others, even the same word.
 * **"tiny" is only a replacement** and never replaced. This gives 11 size keywords, as section 3.1 counts and Table 8
   requires, although Table 6 prints "huge <-> tiny". "long" becomes "short" and "giant" becomes "tiny", but not the
   other way around.
@@ -74,9 +74,9 @@ def keyword_negatives(
     """Samples hard negatives of one caption by keyword permutation (section 3.1).
 
     The paper trains on one concept at a time and does not cover captions with several keywords. Our choice: sample a
-    matched place uniformly among the places of all requested concepts, then sample one of its replacements uniformly.
-    A pair is not sampled twice, and a place without replacements left is dropped. Objects, with 79 replacements each,
-    therefore do not crowd out places that have only one.
+    keyword occurrence uniformly among those of all requested concepts, then sample one of its replacements uniformly.
+    A pair is not sampled twice, and an occurrence without replacements left is dropped. Objects, with 79 replacements
+    each, therefore do not crowd out keywords that have only one.
 
     The result depends on caption, seed, concepts, matching and table, not on the order of rows, the number of
     processes or `PYTHONHASHSEED`. A smaller `num_negatives` gives the first negatives of a larger one. To get other
@@ -104,50 +104,52 @@ def keyword_negatives(
 
 
 def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Matching, table: KeywordTable) -> Matcher:
-    # Use the order of the table, whatever the order of `concepts`: the seed selects places by index, and the same
-    # request must give the same negatives.
+    # Use the order of the table, whatever the order of `concepts`: the seed selects occurrences by index, and the
+    # same request must give the same negatives.
     if concepts is None:
         concepts = table.names
     if isinstance(concepts, str) or not concepts:
-        raise ValueError(f"concepts is {concepts!r}; expected a sequence of one or more of {', '.join(table.names)}.")
+        raise ValueError(
+            f"concepts: found {concepts!r}, expected a sequence of one or more of {', '.join(table.names)}."
+        )
     for concept in concepts:
         check_concept(concept, table=table)
     if num_negatives < 1:
-        raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+        raise ValueError(f"num_negatives: found {num_negatives}, expected 1 or more.")
     return matcher(tuple(name for name in table.concepts if name in concepts), matching, table)
 
 
 def _sample(caption: str, concept_matcher: Matcher, num_negatives: int, seed: int) -> list[Negative]:
     concepts = concept_matcher.concepts
-    # Each entry is a place with the words left for it. Each turn samples a place and then a word, both uniformly: in
-    # "a small dog", size and object are equally likely, although "small" has one replacement and "dog" has 79.
-    open_places = [(place, concepts[place[3]].replacements[place[2]]) for place in concept_matcher.find(caption)]
+    # Each entry is an occurrence with the words left for it. A turn samples an occurrence and then a word, uniformly:
+    # in "a small dog", size and object are equally likely, although "small" has one replacement and "dog" has 79.
+    remaining = [(match, concepts[match[3]].replacements[match[2]]) for match in concept_matcher.find(caption)]
     negatives: list[Negative] = []
     seen = {caption}
     turn = 0
-    while open_places and len(negatives) < num_negatives:
-        # One random number serves both: the remainder selects the place, the quotient the word.
-        number, index = divmod(_number(seed, turn, caption), len(open_places))
+    while remaining and len(negatives) < num_negatives:
+        # One random number serves both: the remainder selects the occurrence, the quotient the word.
+        number, index = divmod(_number(seed, turn, caption), len(remaining))
         turn += 1
-        place, words = open_places[index]
+        occurrence, words = remaining[index]
         chosen = number % len(words)
-        text = concept_matcher.write(caption, place, words[chosen])
+        text = concept_matcher.write(caption, occurrence, words[chosen])
         if text not in seen:
             seen.add(text)
-            start, end, keyword, concept = place
+            start, end, keyword, concept = occurrence
             kind, category = concepts[concept].kind, concepts[concept].category
             negatives.append(Negative(text, kind, keyword, words[chosen], category, ((start, end),)))
         if len(negatives) < num_negatives:
             # Sample without replacement: a sampled pair, accepted or not, is not sampled again, so the loop ends.
             left = words[:chosen] + words[chosen + 1 :]
-            open_places[index : index + 1] = [(place, left)] if left else []
+            remaining[index : index + 1] = [(occurrence, left)] if left else []
     return negatives
 
 
 def _number(seed: int, turn: int, caption: str) -> int:
     """Returns 128 random bits for a caption; remainders modulo small numbers are uniform to within 1e-30.
 
-    This replaces `caption_rng`, because creating a generator takes longer than everything else done for a caption.
+    `caption_rng` is not used, because creating a generator takes longer than everything else done for a caption.
     """
     key = f"{seed}\n{turn}\n{caption}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(key, digest_size=16).digest(), "big")
@@ -163,8 +165,8 @@ def all_keyword_permutations(
 ) -> KeywordPermutations:
     """Builds the texts of one item of the concept test (section 5.1, Table 7).
 
-    Object and color texts follow the order of Table 6, with the true caption at its keyword's position; location and
-    size give the true caption followed by its only permutation. Both are as printed in Table 7. The same applies to
+    Object and color texts follow the order of Table 6, with the true caption at its keyword's position. For location
+    and size, the true caption is followed by its only permutation. Both are as printed in Table 7. The same applies to
     your own table: if any word of the concept may become any other, texts follow the order of the table, otherwise the
     true caption comes first. A scorer must therefore not break ties by position.
 

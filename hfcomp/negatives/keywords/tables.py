@@ -84,7 +84,7 @@ class Plurals:
     always: frozenset[str] = frozenset()
     never: frozenset[str] = frozenset()
 
-    def of(self, word: str) -> str:
+    def plural_of(self, word: str) -> str:
         """Returns the plural of a word of the table."""
         if word in self.always or word in self.never:
             return word
@@ -244,7 +244,7 @@ class _Words(Strict):
 _Table = Annotated[dict[_Word, _Words], Field(min_length=1)]
 
 
-def _concept(name: str, words: _Words, place: str) -> Concept:
+def _concept(name: str, words: _Words, where: str) -> Concept:
     # A keyword has a single list of replacements: a word in two of the three would silently lose one list.
     replacements: dict[str, tuple[str, ...]] = {}
     ways = {
@@ -253,44 +253,44 @@ def _concept(name: str, words: _Words, place: str) -> Concept:
         "one_way": ([first for first, _ in words.one_way or []], one_way(words.one_way or [])),
     }
     for key, (keywords, additions) in ways.items():
-        _check_new(keywords, replacements, f"{place}: {key}")
+        _check_new(keywords, replacements, f"{where}: {key}")
         replacements |= additions
     if not replacements:
-        raise ValueError(f"{place}: has no words. Add one of any_other, pairs, one_way.")
+        raise ValueError(f"{where}: has no words. Add one of any_other, pairs, one_way.")
     category = words.category or CATEGORIES.get(name)
     if category is None:
-        raise ValueError(f"{place}: has no category. Add one of attribute, object, relation.")
+        raise ValueError(f"{where}: has no category. Add one of attribute, object, relation.")
     kind = words.kind or (f"keyword_{name}" if name in CATEGORIES else OTHER_KIND)
-    return Concept(replacements, kind, category, _plurals(words.plurals, replacements, f"{place}: plurals"))
+    return Concept(replacements, kind, category, _plurals(words.plurals, replacements, f"{where}: plurals"))
 
 
-def _check_new(words: Iterable[str], known: Replacements, place: str) -> None:
-    seen = set(known)
+def _check_new(words: Iterable[str], earlier: Replacements, where: str) -> None:
+    seen = set(earlier)
     for number, word in enumerate(words, 1):
         if word in seen:
             raise ValueError(
-                f"{place}: word {number}, {word!r}, already has replacements: a concept lists each keyword once. "
+                f"{where}: word {number}, {word!r}, already has replacements: a concept lists each keyword once. "
                 "Remove one of them."
             )
         seen.add(word)
 
 
-def _plurals(listed: _Plurals | None, replacements: Replacements, place: str) -> Plurals | None:
+def _plurals(listed: _Plurals | None, replacements: Replacements, where: str) -> Plurals | None:
     if listed is None:
         return None
-    known = {*replacements, *(word for others in replacements.values() for word in others)}
+    vocabulary = {*replacements, *(word for others in replacements.values() for word in others)}
     for key, words in (("irregular", listed.irregular), ("always", listed.always), ("never", listed.never)):
         for word in words:
-            if word not in known:
-                raise ValueError(f"{place}: {key}: {word!r} is not a word of the concept.{nearest(word, known)}")
+            if word not in vocabulary:
+                raise ValueError(f"{where}: {key}: {word!r} is not a word of the concept.{nearest(word, vocabulary)}")
     plurals = Plurals(listed.irregular, frozenset(listed.always), frozenset(listed.never))
-    meant = {keyword: keyword for keyword in replacements}
+    keyword_by_form = {keyword: keyword for keyword in replacements}
     # A plural that is also a keyword, or the plural of two, would be ambiguous.
     for keyword in replacements:
-        plural = plurals.of(keyword)
-        if meant.setdefault(plural, keyword) != keyword:
+        plural = plurals.plural_of(keyword)
+        if keyword_by_form.setdefault(plural, keyword) != keyword:
             raise ValueError(
-                f"{place}: {plural!r} is the plural of {keyword!r} and also of {meant[plural]!r}. Add another plural "
-                f"of {keyword!r} under irregular, or list {keyword!r} under never."
+                f"{where}: {plural!r} is the plural of {keyword!r} and also of {keyword_by_form[plural]!r}. Add "
+                f"another plural of {keyword!r} under irregular, or list {keyword!r} under never."
             )
     return plurals

@@ -1,1 +1,1 @@
-"""Rule-based caption grammar that needs no download: textblob tags, then rules for units, clauses and heads."""
+"""Rule-based caption parser that needs no download: textblob tags, then rules for units, clauses and heads."""

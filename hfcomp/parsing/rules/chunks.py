@@ -1,23 +1,22 @@
-"""Shallow parsing in the rule-based parser: groups tagged words into noun phrases, verb groups and single words."""
+"""Shallow parser of the rule-based parser: groups tagged words into noun phrases, verb groups and single words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hfcomp.parsing.rules.tags import ADJECTIVES, BE, DO, FINITE, HAVE, NOUNS, UNIVERSAL, VERBS, tag_at
+from hfcomp.parsing.rules.tags import ADJECTIVES, BE, DETERMINERS, DO, FINITE, HAVE, NOUNS, UNIVERSAL, VERBS, tag_at
 from hfcomp.parsing.words import word_set
 
 _SUBORDINATORS = word_set(
     "while because if although though unless whereas until since as like before after when where that whether"
 )
 _LABELS = {"DT": "det", "PDT": "predet", "PRP$": "poss", "WP$": "poss", "CD": "nummod"}
-_OPENERS = frozenset({"DT", "PDT", "PRP$", "WP$"})
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of a sentence that is attached as a whole.
+    """Neighboring words of a sentence that are attached as a whole.
 
     Attributes:
         kind: `NP` noun phrase, `V` verb group, `P` preposition, `J` adjective, `RB` adverb, `RP` particle, `TO`
@@ -50,7 +49,7 @@ class Arcs:
 
 
 def find_units(words: Sequence[str], tags: Sequence[str]) -> tuple[list[Unit], Arcs]:
-    """Splits a sentence (words in lower case, with Penn tags) into units, and also returns the arcs inside them."""
+    """Splits a sentence (lowercase words with Penn tags) into units. Returns them and the arcs inside them."""
     # Greedy, from left to right, without backtracking. Noun phrases come first, because they are the longest and most
     # reliable. Later steps attach units by their heads, so a sentence of 12 words is reduced to five or six units.
     arcs = Arcs([-1] * len(words), [""] * len(words))
@@ -85,31 +84,31 @@ def _kind(word: str, tag: str) -> str:
 
 def _noun_phrase_end(tags: Sequence[str], start: int) -> int:
     """Returns the index after the noun phrase that starts at `start`, or `start` if none does."""
-    # `opened`: the last word was a noun, so the phrase may end here or continue as a compound. `fixed`: it began with
-    # a determiner or number, so it needs a noun. `end` is after the last noun: modifiers without a noun are released.
-    i, end, opened, fixed = start, start, False, False
+    # `after_noun`: the last word was a noun, so the phrase may end here or continue as a compound. `determined`: there
+    # is a determiner or number. `end` is after the last noun, because modifiers without a noun are separate units.
+    i, end, after_noun, determined = start, start, False, False
     while i < len(tags):
         tag = tags[i]
         if tag in NOUNS:
-            opened, end = True, i + 1
-        elif tag == "POS" and opened:
-            opened = False
-        elif tag in _OPENERS or tag == "CD":
-            if opened:
+            after_noun, end = True, i + 1
+        elif tag == "POS" and after_noun:
+            after_noun = False
+        elif tag in DETERMINERS or tag == "CD":
+            if after_noun:
                 break
-            fixed = True
+            determined = True
         elif tag in ADJECTIVES:
-            if opened and not (tag_at(tags, i + 1) in NOUNS and tag_at(tags, i - 1) == "NN" and fixed):
+            if after_noun and not (tag_at(tags, i + 1) in NOUNS and tag_at(tags, i - 1) == "NN" and determined):
                 break
-        elif not _joins_modifiers(tags, i, opened):
+        elif not _joins_modifiers(tags, i, after_noun):
             break
         i += 1
-    if end == start and fixed:
+    if end == start and determined:
         end = _bare_phrase_end(tags, start)
     return end
 
 
-def _joins_modifiers(tags: Sequence[str], i: int, opened: bool) -> bool:
+def _joins_modifiers(tags: Sequence[str], i: int, after_noun: bool) -> bool:
     """Whether an adverb, participle, comma, "and" or hyphen joins the modifiers of a single noun."""
     before, after = tag_at(tags, i - 1), tag_at(tags, i + 1)
     if tags[i] == "HYPH":
@@ -117,18 +116,18 @@ def _joins_modifiers(tags: Sequence[str], i: int, opened: bool) -> bool:
     if before == "HYPH":
         return True
     if tags[i] in ("RB", "RBR", "RBS"):
-        return not opened and after in ADJECTIVES | {"CD", "RB"}
+        return not after_noun and after in ADJECTIVES | {"CD", "RB"}
     if tags[i] in ("CC", ","):
-        return not opened and before in ADJECTIVES and (after in ADJECTIVES or (tags[i] == "," and after == "CC"))
+        return not after_noun and before in ADJECTIVES and (after in ADJECTIVES or (tags[i] == "," and after == "CC"))
     if tags[i] in VERBS:
-        return not opened and before in ADJECTIVES and after in NOUNS
+        return not after_noun and before in ADJECTIVES and after in NOUNS
     return False
 
 
 def _bare_phrase_end(tags: Sequence[str], start: int) -> int:
-    """Returns the index after a phrase without a noun: "two" of them, "each other", "the left"."""
+    """Returns the index after a phrase without a noun: "two" in "two of them", "each other", "the left"."""
     i = start
-    while i < len(tags) and (tags[i] in _OPENERS or tags[i] == "CD" or tags[i] in ADJECTIVES):
+    while i < len(tags) and (tags[i] in DETERMINERS or tags[i] == "CD" or tags[i] in ADJECTIVES):
         i += 1
     return i
 
@@ -192,13 +191,13 @@ def _next_in_group(words: Sequence[str], tags: Sequence[str], i: int) -> int | N
         after += 1
     form = tag_at(tags, after)
     if tags[i] == "MD":
-        wanted = VERBS
+        allowed = VERBS
     elif words[i] in BE:
-        wanted = frozenset({"VBG", "VBN", "VBD"})
+        allowed = frozenset({"VBG", "VBN", "VBD"})
     elif words[i] in HAVE:
-        wanted = frozenset({"VBN", "VBD"})
+        allowed = frozenset({"VBN", "VBD"})
     elif words[i] in DO:
-        wanted = frozenset({"VB"})
+        allowed = frozenset({"VB"})
     else:
         return None
-    return after if form in wanted else None
+    return after if form in allowed else None

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hfcomp.parsing.rules.chunks import Arcs, Unit, find_units
-from hfcomp.parsing.rules.clauses import Clauses, doer, is_doer, place
+from hfcomp.parsing.rules.clauses import Clauses, described_by_participle, may_take_participle, prepositional_head
 from hfcomp.parsing.rules.tags import BE, NOUNS, UNIVERSAL, penn_tags
 from hfcomp.parsing.rules.words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES, lemma
 
-# A word can attach to any preceding word, which takes quadratic time. Longer sentences are therefore split; sentences
-# in prose are not that long.
-_LONGEST_SENTENCE = 128
+# Number of words at which a sentence is split, because a word can attach to any preceding word, which takes quadratic
+# time. Sentences in prose are not that long.
+_MAX_SENTENCE_WORDS = 128
 _PRONOUNS = frozenset({"something", "someone", "anything", "nothing", "everyone", "everything"})
 
 
 def parse_words(words: list[str]) -> dict[str, list]:
-    """Returns the annotations of a caption's `Doc` by argument name, from its words including white space."""
+    """Returns the arguments of a caption's `Doc` by name. `words` include white space."""
     # Sentences are parsed without white space, so arcs use positions in the sentence and are mapped back to the
     # caption. spaCy also requires a head for white space: the word before it.
     tags = ["_SP"] * len(words)
@@ -25,8 +25,8 @@ def parse_words(words: list[str]) -> dict[str, list]:
     deps = [""] * len(words)
     for sentence in _sentences(words):
         sentence_tags = penn_tags([words[i] for i in sentence])
-        arcs = attach([words[i] for i in sentence], sentence_tags)
-        universal = _universal([words[i] for i in sentence], sentence_tags, arcs.labels, arcs.heads)
+        arcs = find_arcs([words[i] for i in sentence], sentence_tags)
+        universal = _universal_tags([words[i] for i in sentence], sentence_tags, arcs.labels, arcs.heads)
         for k, i in enumerate(sentence):
             tags[i], pos[i], deps[i] = sentence_tags[k], universal[k], arcs.labels[k]
             heads[i] = sentence[arcs.heads[k]]
@@ -54,18 +54,18 @@ def _sentences(words: list[str]) -> Iterator[list[int]]:
     for i, word in enumerate(words):
         if word.isspace():
             continue
-        mark = word[0] in ".!?" and len(word.strip(".!?")) == 0 and set(word) != {"."} or word == "."
-        starts = ended and not mark and any(ch.isalnum() for ch in word)
-        if starts or len(sentence) == _LONGEST_SENTENCE:
+        is_mark = word[0] in ".!?" and len(word.strip(".!?")) == 0 and set(word) != {"."} or word == "."
+        is_new = ended and not is_mark and any(character.isalnum() for character in word)
+        if is_new or len(sentence) == _MAX_SENTENCE_WORDS:
             yield sentence
             sentence, ended = [], False
         sentence.append(i)
-        ended = ended or mark
+        ended = ended or is_mark
     if sentence:
         yield sentence
 
 
-def _universal(words: list[str], tags: list[str], labels: list[str], heads: list[int]) -> list[str]:
+def _universal_tags(words: list[str], tags: list[str], labels: list[str], heads: list[int]) -> list[str]:
     existential = {head for head, label in zip(heads, labels, strict=True) if label == "expl"}
     pos = []
     for i, (word, tag, label) in enumerate(zip(words, tags, labels, strict=True)):
@@ -86,255 +86,256 @@ def _universal(words: list[str], tags: list[str], labels: list[str], heads: list
     return pos
 
 
-def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:
+def find_arcs(words: Sequence[str], tags: Sequence[str]) -> Arcs:
     """Determines the heads and labels of a sentence's words (without white space) from their Penn tags.
 
     Exactly one word, labeled `ROOT`, is its own head. Labels are those of spaCy's English pipelines.
     """
     lower = [word.lower() for word in words]
     units, arcs = find_units(lower, tags)
-    return _Sentence(lower, list(tags), units, arcs).attach()
+    return _Sentence(lower, list(tags), units, arcs).parse()
 
 
 class _Sentence(Clauses):
     """Attaches each unit by its kind, in one pass and without revision.
 
-    A handler decides based on the units to the left and looks ahead only to see whether a verb is still to come. This
-    resolves the main ambiguity in captions, whether a noun phrase is an object or the subject of a following clause.
+    A handler decides from the units on the left, and looks ahead only to check whether a verb follows. This resolves
+    the main ambiguity in captions: whether a noun phrase is an object or the subject of a following clause.
     """
 
-    def attach(self) -> Arcs:
+    def parse(self) -> Arcs:
         handlers = {
-            "NP": self.noun_phrase,
-            "V": self.verb,
-            "P": self.preposition,
-            "J": self.adjective,
-            "RB": self.adverb,
-            "W": self.relative,
-            "EX": self.existential,
-            "SC": self.subordinator,
+            "NP": self.attach_noun_phrase,
+            "V": self.attach_verb,
+            "P": self.attach_preposition,
+            "J": self.attach_adjective,
+            "RB": self.attach_adverb,
+            "W": self.attach_relative,
+            "EX": self.attach_existential,
+            "SC": self.attach_subordinator,
         }
         for number, unit in enumerate(self.units):
             if unit.kind in ("CC", ","):
-                self.join(unit)
+                self.set_joiner(unit)
                 continue
-            handlers.get(unit.kind, self.other)(unit, number)
+            handlers.get(unit.kind, self.attach_other)(unit, number)
             if self.joiner >= 0 and unit.kind != "RB":
-                self.settle_joiner(self.joiner, unit.head)
+                self.attach_joiner(self.joiner, unit.head)
                 self.joiner = -1
         return self.finish()
 
-    def join(self, unit: Unit) -> None:
+    def set_joiner(self, unit: Unit) -> None:
         if self.joiner >= 0:
-            self.settle_joiner(self.joiner, unit.head)
+            self.attach_joiner(self.joiner, unit.head)
         self.joiner = unit.head
 
-    def settle_joiner(self, joiner: int, user: int) -> None:
-        """Attaches an "and" or comma to the first unit that it joins, or else to the word before it."""
+    def attach_joiner(self, joiner: int, following: int) -> None:
+        """Attaches an "and" or comma to the first unit that it joins, otherwise to the word before it."""
         # This is known only once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
         if self.arcs.heads[joiner] >= 0:
             return
         label = "cc" if self.tags[joiner] == "CC" else "punct"
-        head = self.arcs.heads[user] if self.arcs.labels[user] == "conj" else -1
+        head = self.arcs.heads[following] if self.arcs.labels[following] == "conj" else -1
         if head < 0 or head == joiner:
             head = self.clause.last if 0 <= self.clause.last < joiner else -1
         if head >= 0:
             self.arcs.add(joiner, head, label)
         else:
-            self.clauses[0].waiting.append((joiner, label))
+            self.clauses[0].deferred.append((joiner, label))
 
-    def noun_phrase(self, unit: Unit, number: int) -> None:
-        word, before = unit.head, self.before(number, "RB", "RP")
+    def attach_noun_phrase(self, unit: Unit, number: int) -> None:
+        word, before = unit.head, self.unit_before(number, "RB", "RP")
         clause = self.clause
-        if self.wants_object >= 0:
-            self.put(word, self.wants_object, "pobj")
-            self.wants_object = -1
+        if self.open_preposition >= 0:
+            self.attach(word, self.open_preposition, "pobj")
+            self.open_preposition = -1
         elif clause.root < 0:
-            self.put(word, -1, "")
+            self.attach(word, -1, "")
         elif self.joiner >= 0:
-            self.joined_noun_phrase(unit, number)
+            self.attach_joined_noun_phrase(unit, number)
         elif clause.relation == "relcl" and self.kinds.get(clause.root) == "W":
-            self.wait(clause.root, "dobj")
+            self.defer(clause.root, "dobj")
             clause.root = clause.last = word
         elif unit.word in NOMINATIVES and self.finite_verb_ahead(number + 1):
-            self.open("ccomp", word)
+            self.open_clause("ccomp", word)
         elif before is not None and before.kind == "V" and before.head in self.frontier():
-            self.put(word, before.head, "attr" if self.is_copula(before.head) else "dobj")
+            self.attach(word, before.head, "attr" if self.is_copula(before.head) else "dobj")
         else:
-            self.put(word, self.nearest("NP", "V", "J"), "appos")
+            self.attach(word, self.nearest("NP", "V", "J"), "appos")
 
-    def joined_noun_phrase(self, unit: Unit, number: int) -> None:
-        # "a man rides a horse and a dog runs": a verb ahead makes the phrase start a clause. Otherwise it joins the
+    def attach_joined_noun_phrase(self, unit: Unit, number: int) -> None:
+        # "a man rides a horse and a dog runs": if a verb follows, the phrase starts a clause. Otherwise, it joins the
         # nearest noun, or the nearest animate noun if it is animate: in "a man in a hat and a woman", "woman" joins
         # "man".
         root_kind = self.kinds.get(self.clause.root)
         if root_kind == "V" and self.finite_verb_ahead(number + 1):
-            self.open("conj", unit.head)
+            self.open_clause("conj", unit.head)
             return
         nouns = [node for node in self.frontier() if self.kinds.get(node) == "NP"]
         head = nouns[0] if nouns else -1
         if self.is_animate(unit.head) and nouns and not self.is_animate(head):
             head = next((node for node in nouns if self.is_animate(node)), head)
-        self.put(unit.head, head if head >= 0 else self.clause.last, "conj")
+        self.attach(unit.head, head if head >= 0 else self.clause.last, "conj")
 
-    def verb(self, unit: Unit, number: int) -> None:
+    def attach_verb(self, unit: Unit, number: int) -> None:
         # Cases in this order: the verb of an open subordinate clause, the verb after a preposition ("by riding"), the
         # first word of a clause, the second of two joined verbs, the verb of the noun phrase so far, a participle.
-        before = self.before(number, "RB")
+        before = self.unit_before(number, "RB")
         word, clause = unit.head, self.clause
         if len(self.clauses) > 1 and (unit.finite or clause.root < 0 or not self.finite_verb_ahead(number + 1)):
-            self.close(word)
-        elif self.wants_object >= 0 and not unit.finite:
-            self.put(word, self.wants_object, "pcomp")
-            self.wants_object = -1
+            self.close_clause(word)
+        elif self.open_preposition >= 0 and not unit.finite:
+            self.attach(word, self.open_preposition, "pcomp")
+            self.open_preposition = -1
         elif clause.root < 0:
-            self.put(word, -1, "")
-            self.give_waiting(word)
+            self.attach(word, -1, "")
+            self.attach_deferred(word)
         elif self.joiner >= 0 and self.nearest("V") >= 0:
-            self.joined_verb(unit)
+            self.attach_joined_verb(unit)
         elif unit.finite and self.kinds.get(clause.root) != "V":
-            self.take_subject(word)
+            self.set_verb(word)
         elif unit.finite:
-            relative = before is not None and before.kind == "NP" and before.head == clause.last
-            self.put(word, clause.last if relative else clause.root, "relcl" if relative else "conj")
+            is_relative = before is not None and before.kind == "NP" and before.head == clause.last
+            self.attach(word, clause.last if is_relative else clause.root, "relcl" if is_relative else "conj")
         else:
-            self.participle(unit, number)
-        self.wants_object = -1
+            self.attach_participle(unit, number)
+        self.open_preposition = -1
 
-    def joined_verb(self, unit: Unit) -> None:
+    def attach_joined_verb(self, unit: Unit) -> None:
         # Join verbs of the same form: in "sitting on a bench eating and drinking", "drinking" joins "eating".
         verbs = [node for node in self.frontier() if self.kinds.get(node) == "V"]
         same = [node for node in verbs if self.tags[node] == self.tags[unit.head]]
         if unit.finite and self.kinds.get(self.clause.root) == "V":
             same = [self.clause.root]
         elif unit.finite and not same:
-            self.take_subject(unit.head)
+            self.set_verb(unit.head)
             return
         if not same and self.tags[self.joiner] == ",":
-            self.put(unit.head, self.clause.root, "advcl" if self.clause.root in verbs else "acl")
+            self.attach(unit.head, self.clause.root, "advcl" if self.clause.root in verbs else "acl")
         else:
-            self.put(unit.head, (same or verbs)[0], "conj")
+            self.attach(unit.head, (same or verbs)[0], "conj")
 
-    def participle(self, unit: Unit, number: int) -> None:
+    def attach_participle(self, unit: Unit, number: int) -> None:
         """Attaches a verb without tense to a noun, or to the verb whose subject it shares."""
         nouns = [node for node in self.frontier() if self.kinds.get(node) in ("NP", "X")]
         verb = self.nearest("V")
-        head = doer(self, unit, nouns)
-        if head < 0 or (verb == self.clause.root and not self.has_expletive(verb) and not is_doer(self, unit, head)):
-            head = verb if verb >= 0 else head
-        self.put(unit.head, head, "acl" if self.kinds.get(head) in ("NP", "X") else "advcl")
+        head = described_by_participle(self, unit, nouns)
+        has_subject = verb == self.clause.root and not self.has_expletive(verb)
+        if verb >= 0 and (head < 0 or (has_subject and not may_take_participle(self, unit, head))):
+            head = verb
+        self.attach(unit.head, head, "acl" if self.kinds.get(head) in ("NP", "X") else "advcl")
 
-    def preposition(self, unit: Unit, number: int) -> None:
-        before = self.before(number)
+    def attach_preposition(self, unit: Unit, number: int) -> None:
+        before = self.unit_before(number)
         word = unit.head
         if self.clause.root < 0:
-            self.wait(word, "prep")
+            self.defer(word, "prep")
             self.clause.last = word
-        elif self.wants_object >= 0:
-            self.put(word, self.wants_object, "prep")
+        elif self.open_preposition >= 0:
+            self.attach(word, self.open_preposition, "prep")
         elif before is not None and before.kind == "RB" and self.arcs.heads[before.head] < 0:
-            self.put(word, place(self, unit.word), "prep")
+            self.attach(word, prepositional_head(self, unit.word), "prep")
             self.arcs.add(before.head, word, "advmod")
-        elif before is not None and self.continues(unit, before):
-            self.put(word, before.head, "prep")
+        elif before is not None and self.completes_expression(unit, before):
+            self.attach(word, before.head, "prep")
         else:
-            self.put(word, place(self, unit.word), "prep")
-        self.wants_object = word
+            self.attach(word, prepositional_head(self, unit.word), "prep")
+        self.open_preposition = word
 
-    def continues(self, unit: Unit, before: Unit) -> bool:
+    def completes_expression(self, unit: Unit, before: Unit) -> bool:
         """Whether a preposition is the second half of an expression such as "next to" or "off of"."""
         if unit.word == "of" and before.kind == "RP":
             return True
         return before.word in ADVERBS_LIKE_PREPOSITIONS and before.head == self.clause.last
 
-    def adjective(self, unit: Unit, number: int) -> None:
-        before = self.before(number, "RB")
+    def attach_adjective(self, unit: Unit, number: int) -> None:
+        before = self.unit_before(number, "RB")
         if self.joiner >= 0 and self.nearest("J") >= 0:
-            self.put(unit.head, self.nearest("J"), "conj")
-        elif self.wants_object >= 0:
-            self.put(unit.head, self.wants_object, "pcomp")
-            self.wants_object = -1
+            self.attach(unit.head, self.nearest("J"), "conj")
+        elif self.open_preposition >= 0:
+            self.attach(unit.head, self.open_preposition, "pcomp")
+            self.open_preposition = -1
         elif before is not None and before.kind == "V" and before.head in self.frontier():
-            self.put(unit.head, before.head, "acomp")
+            self.attach(unit.head, before.head, "acomp")
         else:
-            self.put(unit.head, self.nearest("NP", "V"), "amod")
+            self.attach(unit.head, self.nearest("NP", "V"), "amod")
 
-    def adverb(self, unit: Unit, number: int) -> None:
+    def attach_adverb(self, unit: Unit, number: int) -> None:
         following = self.units[number + 1] if number + 1 < len(self.units) else None
         kind = following.kind if following is not None else ""
         if self.clause.root < 0:
-            self.wait(unit.head, "advmod")
+            self.defer(unit.head, "advmod")
         elif kind == "J" and following is not None:
             self.arcs.add(unit.head, following.head, "advmod")
         elif kind == "P" and unit.word in ADVERBS_BEFORE_PREPOSITION:
             return
         elif kind == "P" and unit.word in ADVERBS_LIKE_PREPOSITIONS:
-            self.put(unit.head, place(self, unit.word), "advmod")
-        elif self.wants_object >= 0 and kind != "NP":
-            self.put(unit.head, self.wants_object, "pcomp")
-            self.wants_object = -1
+            self.attach(unit.head, prepositional_head(self, unit.word), "advmod")
+        elif self.open_preposition >= 0 and kind != "NP":
+            self.attach(unit.head, self.open_preposition, "pcomp")
+            self.open_preposition = -1
         else:
             self.arcs.add(unit.head, max(self.nearest("V"), self.nearest("J"), -1), "advmod")
             if self.arcs.heads[unit.head] < 0:
                 self.arcs.add(unit.head, self.clause.last, "advmod")
 
-    def relative(self, unit: Unit, number: int) -> None:
+    def attach_relative(self, unit: Unit, number: int) -> None:
         if self.clause.root >= 0 and self.finite_verb_ahead(number + 1):
-            self.open("relcl", unit.head)
+            self.open_clause("relcl", unit.head)
         else:
-            self.noun_phrase(unit, number)
+            self.attach_noun_phrase(unit, number)
 
-    def existential(self, unit: Unit, number: int) -> None:
+    def attach_existential(self, unit: Unit, number: int) -> None:
         if self.clause.root >= 0:
-            self.open("conj" if self.joiner >= 0 else "ccomp")
-        self.wait(unit.head, "expl")
+            self.open_clause("conj" if self.joiner >= 0 else "ccomp")
+        self.defer(unit.head, "expl")
 
-    def subordinator(self, unit: Unit, number: int) -> None:
+    def attach_subordinator(self, unit: Unit, number: int) -> None:
         following = self.units[number + 1] if number + 1 < len(self.units) else None
-        only_clauses = unit.word in ("while", "because", "if", "although", "though", "when", "where", "that")
+        always_joins_clauses = unit.word in ("while", "because", "if", "although", "though", "when", "where", "that")
         if following is not None and self.finite_verb_ahead(number + 1, any_form=following.kind == "V"):
             if self.clause.root < 0:
-                self.wait(unit.head, "mark")
+                self.defer(unit.head, "mark")
                 return
             after_noun = self.kinds.get(self.clause.last) == "NP"
-            self.open("relcl" if unit.word in ("where", "that") and after_noun else "advcl")
-            self.wait(unit.head, "advmod" if unit.tag == "WRB" else "mark")
-        elif only_clauses:
+            self.open_clause("relcl" if unit.word in ("where", "that") and after_noun else "advcl")
+            self.defer(unit.head, "advmod" if unit.tag == "WRB" else "mark")
+        elif always_joins_clauses:
             self.arcs.add(unit.head, self.nearest("V", "NP", "J"), "mark")
             if self.arcs.heads[unit.head] < 0:
-                self.wait(unit.head, "mark")
+                self.defer(unit.head, "mark")
         else:
-            self.preposition(unit, number)
+            self.attach_preposition(unit, number)
 
-    def other(self, unit: Unit, number: int) -> None:
+    def attach_other(self, unit: Unit, number: int) -> None:
         if unit.kind == "TO":
             if self.finite_verb_ahead(number + 1, any_form=True):
                 if self.clause.root >= 0:
-                    self.open("xcomp")
-                self.wait(unit.head, "aux")
+                    self.open_clause("xcomp")
+                self.defer(unit.head, "aux")
             else:
-                self.preposition(unit, number)
+                self.attach_preposition(unit, number)
         elif unit.kind == "RP" and self.nearest("V") >= 0:
             self.arcs.add(unit.head, self.nearest("V"), "prt")
         elif self.clause.last >= 0:
             self.arcs.add(unit.head, self.clause.last, "punct" if not self.words[unit.head].isalnum() else "dep")
         else:
-            self.clauses[0].waiting.append((unit.head, "punct"))
+            self.clauses[0].deferred.append((unit.head, "punct"))
 
     def finish(self) -> Arcs:
-        """Closes open clauses, so that every word except one has a head."""
+        """Closes open clauses and attaches the remaining words, so every word except one has a head."""
         if self.joiner >= 0:
-            self.settle_joiner(self.joiner, self.joiner)
+            self.attach_joiner(self.joiner, self.joiner)
         # A clause without a verb is not a clause: attach its words to the outer clause as "conj".
         while len(self.clauses) > 1:
             clause = self.clauses.pop()
-            self.clause.waiting += clause.waiting
+            self.clause.deferred += clause.deferred
             if clause.root >= 0:
-                self.put(clause.root, self.nearest("NP", "V", "J"), "conj")
+                self.attach(clause.root, self.nearest("NP", "V", "J"), "conj")
         main = self.clauses[0]
         if main.root < 0:
-            main.root = main.waiting[0][0]
-        self.give_waiting(main.root)
+            main.root = main.deferred[0][0]
+        self.attach_deferred(main.root)
         for word, head in enumerate(self.arcs.heads):
             if head < 0 and word != main.root:
                 self.arcs.add(word, main.root, "punct" if self.tags[word] not in NOUNS else "dep")

@@ -1,15 +1,15 @@
-"""Part-of-speech tags in the rule-based parser: textblob's tagger, corrected by rules for the language of captions."""
+"""Part-of-speech tagging in the rule-based parser: textblob's tagger, corrected by rules for captions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hfcomp.parsing.rules.words import (
-    ALWAYS,
     BASE_FORMS,
+    FIXED_TAGS,
     ING_NOUNS,
     ING_PURPOSES,
-    ING_PURPOSES_BEHIND_NOUNS,
+    ING_PURPOSES_AFTER_NOUNS,
     INTRANSITIVE,
     PARTICLES,
     PLAIN_COLORS,
@@ -27,7 +27,7 @@ BE = frozenset({"is", "are", "was", "were", "be", "been", "being", "am", "'s", "
 HAVE = frozenset({"has", "have", "had", "having"})
 DO = frozenset({"do", "does", "did"})
 
-_NOT_VERBS_AFTER = DETERMINERS | ADJECTIVES | {"CD", "POS"}
+_NOT_BEFORE_VERBS = DETERMINERS | ADJECTIVES | {"CD", "POS"}
 
 UNIVERSAL = (
     dict.fromkeys(("NN", "NNS"), "NOUN")
@@ -58,9 +58,9 @@ def penn_tags(words: Sequence[str]) -> list[str]:
     plain = _without_needless_capitals(words)
     lower = [word.lower() for word in words]
     tags = _first_tags(plain, lower)
-    # Four passes over the sentence, because each rule reads the tags around a word. Closed classes are the most
-    # reliable and come first, then words of noun phrases, then verbs (which depend on the phrases before them), then
-    # "to" and particles.
+    # Four passes over the sentence, because each rule reads the tags around a word. Closed classes come first, because
+    # they are the most reliable. Words of noun phrases are next, then verbs, which depend on the phrases before them,
+    # then "to" and particles.
     for i in range(len(lower)):
         _fix_closed_words(lower, tags, i)
     for i in range(len(lower)):
@@ -73,7 +73,7 @@ def penn_tags(words: Sequence[str]) -> list[str]:
 
 
 def _without_needless_capitals(words: Sequence[str]) -> list[str]:
-    """Lowercases words whose capital is uninformative: the first word, and every word of a title or in all caps."""
+    """Lowercases words whose capital says nothing: the first word, and all words of a title or a text in capitals."""
     letters = [word for word in words if word[0].isalpha()]
     if len(letters) > 3 and sum(word[0].isupper() for word in letters) > 0.6 * len(letters):
         return [word.lower() for word in words]
@@ -88,8 +88,8 @@ def tag_at(tags: Sequence[str], i: int) -> str:
 def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
     from textblob.en import parser
 
-    # Use textblob's lexicon and context rules. Tokens without letters, and words with only one use in captions, have
-    # fixed tags.
+    # Start from textblob's lexicon and context rules. Tokens without letters, and words with a single use in captions,
+    # have fixed tags.
     proposed = [tag.partition("|")[0] for _, tag in parser.find_tags(plain)]
     tags = []
     for word, tag in zip(lower, proposed, strict=True):
@@ -98,7 +98,7 @@ def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
         elif word.isdigit():
             tags.append("CD")
         else:
-            tags.append(ALWAYS.get(word, tag if tag in UNIVERSAL and UNIVERSAL[tag] != "PUNCT" else "NN"))
+            tags.append(FIXED_TAGS.get(word, tag if tag in UNIVERSAL and UNIVERSAL[tag] != "PUNCT" else "NN"))
     return tags
 
 
@@ -133,7 +133,7 @@ def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
     """Corrects participles, colors and -ing words before nouns, and location words such as "top" and "left"."""
     word, tag, before, after = lower[i], tags[i], tag_at(tags, i - 1), tag_at(tags, i + 1)
     previous, following = tag_at(lower, i - 1), tag_at(lower, i + 1)
-    in_phrase = before in _NOT_VERBS_AFTER
+    in_phrase = before in _NOT_BEFORE_VERBS
     if word in ("top", "front", "back", "middle", "side", "bottom", "center", "left", "right"):
         if following == "of" or (after not in NOUNS | ADJECTIVES and (in_phrase or before in {"IN", "NN"})):
             tags[i] = "NN"
@@ -152,7 +152,7 @@ def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
     elif tag in ("VBN", "VBD") and _is_premodifier(word, before, after):
         tags[i] = "JJ"
     elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and tag_at(tags, i - 2) in DETERMINERS:
-        # In "a snow covered track", the article still needs its noun; in "a man carried boxes", it has one.
+        # In "a snow covered track", the article belongs to the last noun; in "a man carried boxes", to the first.
         tags[i] = "JJ" if previous in ("snow", "ice", "grass", "tree", "brick", "sand", "dirt", "chocolate") else tag
     elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word != "be" and previous != "to":
         tags[i] = "NN"
@@ -160,23 +160,23 @@ def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
 
 def _is_premodifier(word: str, before: str, after: str) -> bool:
     """Whether a participle precedes its noun: "a broken post", "with cooked rice"."""
-    if before in _NOT_VERBS_AFTER:
+    if before in _NOT_BEFORE_VERBS:
         return after in NOUNS | ADJECTIVES | {"VBG"}
     return before in ("IN", "") and after in NOUNS and word.endswith("ed")
 
 
 def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> str:
-    # Evidence from strongest to weakest: a known pair ("dining table"), a known noun, a position in a noun phrase, the
-    # tagger's choice. Everything else is a verb, like most -ing words in captions.
+    # The evidence, from strongest to weakest, is a listed pair ("dining table"), a listed noun, a position in a noun
+    # phrase, and the tagger's choice. Everything else is a verb, like most -ing words in captions.
     if word in ING_PURPOSES and following in PURPOSE_HEADS:
-        is_verb = before in ("VBZ", "VBP") or (before in NOUNS and word not in ING_PURPOSES_BEHIND_NOUNS)
+        is_verb = before in ("VBZ", "VBP") or (before in NOUNS and word not in ING_PURPOSES_AFTER_NOUNS)
         if not is_verb:
             return "NN"
     if word in ING_NOUNS:
         return "NN"
-    if before in _NOT_VERBS_AFTER and after in NOUNS:
+    if before in _NOT_BEFORE_VERBS and after in NOUNS:
         return "JJ"
-    if before in _NOT_VERBS_AFTER and before != "CD":
+    if before in _NOT_BEFORE_VERBS and before != "CD":
         return "NN"
     if tag in ("NN", "JJ") and before == "IN" and after not in DETERMINERS | {"IN"}:
         return "NN"
@@ -184,7 +184,7 @@ def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> st
 
 
 def _subject_number(lower: list[str], tags: list[str], i: int) -> str:
-    """Returns the number of the noun phrase before word `i`: "singular", "plural", or "" if there is none.
+    """Returns the grammatical number of the noun phrase before word `i`: "singular", "plural", or "" without one.
 
     "a group of X" may be either.
     """
@@ -201,24 +201,24 @@ def _has_main_verb(tags: Sequence[str], start: int, end: int) -> bool:
 
 
 def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
-    """Corrects verbs that the tagger reads as nouns ("a dog chases a cat", "two men ride bikes"), and vice versa."""
+    """Corrects verbs tagged as nouns ("a dog chases a cat", "two men ride bikes"), and nouns tagged as verbs."""
     word, tag, after = lower[i], tags[i], tag_at(tags, i + 1)
-    # A caption needs one verb and may have any number of nouns, so a noun in the position of a verb is read as a verb:
-    # after a phrase that agrees with it in number, and before words that can follow a verb.
+    # A caption needs one verb and may have any number of nouns, so a noun in the position of a verb is tagged as a
+    # verb: after a phrase that agrees with it in number, and before words that can follow a verb.
     number = _subject_number(lower, tags, i)
-    closed = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}
-    opens = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
+    ends_phrase = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}
+    verb_ok = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
     if tag == "NNS" and number == "singular" and not _has_main_verb(tags, 0, len(tags)):
         article = lower[_phrase_start(tags, i)]
-        if (word in S_FORMS and (opens or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and opens):
+        if (word in S_FORMS and (verb_ok or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and verb_ok):
             tags[i] = "VBZ"
     elif tag == "NNS" and word in S_FORMS and (tag_at(tags, i - 1) == "CC" or tag_at(lower, i - 1) in ("that", "who")):
         tags[i] = "VBZ" if after in DETERMINERS | {"IN", "PRP"} and _has_main_verb(tags, 0, i) else tag
     elif word in BASE_FORMS and tag in ("NN", "VB", "VBP", "IN") and number == "plural":
-        tags[i] = "VBP" if closed or tag == "VBP" or after == "NNS" else tag
-    elif word in BASE_FORMS and tag_at(lower, i - 1) == "to" and tag_at(lower, i - 2) != "next" and closed:
+        tags[i] = "VBP" if ends_phrase or tag == "VBP" or after == "NNS" else tag
+    elif word in BASE_FORMS and tag_at(lower, i - 1) == "to" and tag_at(lower, i - 2) != "next" and ends_phrase:
         tags[i] = "VB"
-    elif word in BASE_FORMS and number == "singular" and opens and tag_at(tags, _phrase_start(tags, i) - 1) == "CC":
+    elif word in BASE_FORMS and number == "singular" and verb_ok and tag_at(tags, _phrase_start(tags, i) - 1) == "CC":
         # "a man and woman walk": the noun is singular, but the phrase is plural.
         tags[i] = "VBP"
     elif tag == "VB" and number == "plural":
@@ -228,11 +228,11 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
         tags[i] = "VBP" if tag_at(lower, i - 1) in QUANTITIES else "NN"
     elif tag == "VBZ" and tag_at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:
         tags[i] = "NNS"
-    elif tag == "VBD" and word.endswith("ed") and (tag_at(lower, i - 1) in BE | HAVE or _is_reduced(word, after)):
+    elif tag == "VBD" and word.endswith("ed") and (tag_at(lower, i - 1) in BE | HAVE or _is_participle(word, after)):
         tags[i] = "VBN"
 
 
-def _is_reduced(word: str, after: str) -> bool:
+def _is_participle(word: str, after: str) -> bool:
     """Whether a form in -ed is more likely a participle ("a car parked by a tree") than a past tense."""
     return word not in INTRANSITIVE and after in ("IN", "CC", ".", "", ",", "RP", "TO", "RB", "VBG")
 
@@ -246,7 +246,7 @@ def _phrase_start(tags: list[str], i: int) -> int:
 
 
 def _fix_small_words(lower: list[str], tags: list[str], i: int) -> None:
-    """Decides whether "to" marks an infinitive or a direction, and whether a word is a particle or a preposition."""
+    """Distinguishes "to" before an infinitive from the preposition, and particles from prepositions."""
     word, before, after = lower[i], tag_at(tags, i - 1), tag_at(tags, i + 1)
     if word == "to":
         tags[i] = "TO" if after == "VB" or (after == "RB" and tag_at(tags, i + 2) == "VB") else "IN"

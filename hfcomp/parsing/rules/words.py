@@ -1,4 +1,4 @@
-"""Caption words that tools trained on newspapers get wrong, for the rule-based parser, and dictionary forms."""
+"""Word lists of the rule-based parser, for caption words that a newspaper-trained tagger gets wrong, and lemmas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from hfcomp.parsing.words import COLORS, word_set
 
-# "colorful" is tagged correctly without help, and the metals may be nouns ("made of gold").
+# "colorful" is tagged correctly anyway, and the metals may be nouns ("made of gold").
 PLAIN_COLORS = COLORS - word_set("colorful gold golden silver")
 # Verbs that are frequent in captions. A tagger trained on newspapers mistakes their -s forms for plurals.
 CAPTION_VERBS = sorted(
@@ -26,7 +26,7 @@ S_FORMS = frozenset(
     for verb in CAPTION_VERBS
 )
 BASE_FORMS = frozenset(CAPTION_VERBS)
-# -ing words that name things, and -ing words that express the purpose of a thing ("dining table").
+# -ing words that name things, then -ing words that name the purpose of a thing ("dining table").
 ING_NOUNS = word_set(
     "awning bedding being building carving ceiling clearing clothing covering crossing drawing dressing dwelling "
     "earring evening fencing filling flooring frosting gathering icing inning king landing lettering lighting "
@@ -40,8 +40,8 @@ ING_PURPOSES = word_set(
     "serving sewing shipping shopping sitting skating skiing sleeping snowboarding steering surfing swimming "
     "training wading waiting washing wrapping writing"
 )
-# -ing words that express a purpose even after a noun: "a glass dining table", but not "a man riding a bike".
-ING_PURPOSES_BEHIND_NOUNS = word_set(
+# -ing words that name a purpose even after a noun: "a glass dining table", but not "a man riding a bike".
+ING_PURPOSES_AFTER_NOUNS = word_set(
     "bathing bowling cutting dining living parking shopping swimming training wading waiting"
 )
 PURPOSE_HEADS = word_set(
@@ -51,10 +51,10 @@ PURPOSE_HEADS = word_set(
     "poles pool pot race rack resort ring rink rod room rooms seat ship sign signs slope space spaces spoon spot "
     "store structure suit suits table tables tent tools track tray trunks trophy vest wheel"
 )
-# Past tenses of intransitive verbs, which are hardly ever participles.
+# Past-tense forms of intransitive verbs, which are hardly ever participles.
 INTRANSITIVE = word_set("climbed danced jumped looked rested skied smiled stared walked waited")
-# Words with a fixed tag, for which the tagger's lexicon has another tag or none.
-ALWAYS = (
+# Tags of words that have a different tag, or none, in the tagger's lexicon.
+FIXED_TAGS = (
     dict.fromkeys(
         ("beside", "besides", "atop", "amongst", "amidst", "amid", "aboard", "alongside", "onto", "near"), "IN"
     )
@@ -93,7 +93,7 @@ ANIMATE = word_set(
 ADVERBS_BEFORE_PREPOSITION = word_set("all directly halfway just partially partly right straight way")
 ADVERBS_LIKE_PREPOSITIONS = word_set("next close far out away")
 NOMINATIVES = frozenset({"he", "she", "they", "i", "we", "you", "it"})
-# Dictionary forms that simplemma lacks or returns for another sense of the word.
+# Lemmas that simplemma lacks, or that it returns for another sense of the word.
 _IRREGULAR = {
     ("people", "NNS"): "people",
     ("'s", "VBZ"): "be",
@@ -110,7 +110,7 @@ _IRREGULAR = {
     ("found", "VBD"): "find",
     ("found", "VBN"): "find",
     ("glasses", "NNS"): "glass",
-    ("poles", "NNS"): "pole",  # otherwise the people ("Pole")
+    ("poles", "NNS"): "pole",  # simplemma returns "poles"
     ("playing", "VBG"): "play",
     ("me", "PRP"): "I",
     ("him", "PRP"): "he",
@@ -122,9 +122,9 @@ _INFLECTED = frozenset({"NNS", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "MD", "J
 
 @lru_cache(maxsize=65536)
 def lemma(word: str, tag: str) -> str:
-    """Returns the dictionary form of a word with a Penn tag, in lower case; proper nouns are returned unchanged.
+    """Returns the lemma of a word with a Penn tag, in lower case; proper nouns are returned unchanged.
 
-    A noun in -ing stays unchanged, but a verb form in -ing does not.
+    A noun ending in -ing stays unchanged, but a verb form ending in -ing does not.
     """
     if tag in ("NNP", "NNPS") or not word:
         return word
@@ -146,8 +146,8 @@ def _without_ing(word: str) -> str:
     """Returns the verb of an -ing form that the dictionary lists as a noun ("sitting", "building") or not at all."""
     import simplemma
 
-    # Reverse the spelling with known forms of the verb: "running" drops the doubled letter, and for "riding" the forms
-    # in -ed and -s lead to "ride", which just removing -ing would miss.
+    # Undo the spelling rules: "sitting" drops the doubled letter. For "baking", removing -ing would give "bak", but
+    # "baked" leads to "bake".
     stem = word[:-3]
     if len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
         return stem[:-1]

@@ -32,7 +32,7 @@ def card_metadata(
     adapter: bool = False,
     **extra: Any,
 ) -> ModelCardData:
-    """The metadata that the Hub uses to search for models.
+    """Returns the metadata that the Hub uses to search for models.
 
     Args:
         name: Name of the method, which becomes a tag and the model's name in `model-index`.
@@ -62,14 +62,14 @@ def card_metadata(
 
 
 def slug(text: str) -> str:
-    """Lowercase letters and digits, with `-` for everything else."""
+    """Returns a text's lowercase letters and digits, with `-` for everything else."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def eval_results(
     lines: Sequence[Line], *, own: str | None, benchmarks: Mapping[str, Mapping[str, Any]]
 ) -> list[EvalResult]:
-    """The values of the last model on all lines, from 0 to 1, for `model-index`.
+    """Returns the values of the last model on all lines, from 0 to 1, for `model-index`.
 
     Args:
         lines: Lines from `summarize`.
@@ -83,7 +83,7 @@ def eval_results(
 def eval_files(
     lines: Sequence[Line], *, benchmarks: Mapping[str, Mapping[str, Any]], version: str
 ) -> dict[str, list[EvalResultEntry]]:
-    """The entries of `.eval_results/*.yaml` by file name, only for benchmarks that were read from the Hub.
+    """Returns the entries of `.eval_results/*.yaml` by file name, for benchmarks that were read from the Hub.
 
     The values belong to the last model; `version` is the version of hfcomp.
     """
@@ -105,7 +105,7 @@ def eval_files(
 
 
 def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str | None]]:
-    """Dataset id and commit, by title, of the benchmarks that were read from the Hub."""
+    """Returns dataset id and commit, by title, of the benchmarks that were read from the Hub."""
     # Looking like an id is not enough, because `data/own` may be a folder. Only data from the Hub has a commit.
     return {
         facts["title"]: (data["place"], data["commit"])

@@ -22,8 +22,8 @@ SET, DEFAULT, UNSTATED = "set", "default", "not stated"
 ON_COMMAND_LINE = f"{SET}, on the command line"
 WHOSE = {"paper": "paper's", "code": "code's", "ours": "ours", SET: "user's", DEFAULT: DEFAULT}
 MEANINGS = (
-    "paper's: value in the paper; code's: value in its authors' code; ours: our choice, if neither states one; "
-    "user's: set by whoever trained this model; default: hfcomp's default."
+    "paper's: value in the paper; code's: value in its authors' code; ours: chosen by hfcomp where neither the paper "
+    "nor its code gives a value; user's: set by the person who trained this model; default: hfcomp's default."
 )
 PLUMBING = frozenset(
     (
@@ -120,7 +120,7 @@ def values_table(
     defaults: Mapping[str, Any] | None = None,
     default_sources: Mapping[str, str] | None = None,
 ) -> Table:
-    """A table with one row per value: name, value, who chose it, and a note.
+    """Returns a table with one row per value: name, value, who chose it, and a note.
 
     Args:
         values: Values that the recipe and the command line set.
@@ -166,7 +166,7 @@ def _cells(value: Any, source: str) -> Iterator[str]:
 
 
 def yaml_text(value: Any) -> str:
-    """A value as YAML in one line."""
+    """Formats a value as YAML in one line."""
     text = yaml.safe_dump(without_local_paths(value), default_flow_style=True, width=10_000, allow_unicode=True)
     text = text.removesuffix("...\n").strip()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

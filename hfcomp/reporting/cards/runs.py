@@ -108,7 +108,7 @@ def run_card(
         verdict=record.verdict or (),
         figure=(FIGURE, FIGURE_TEXT) if figure else None,
         results=[*result_sections(lines, record.general_average), *_models(record.meanings or {})],
-        legend=tables.legend(lines, adjusted=ADJUSTED),
+        legend=tables.legend(lines, adjusted=ADJUSTED, seeds=len(_seeds(config))),
         evaluate=evaluate_command(name, place, base_id),
         overlap=[facts["note"].removeprefix(OVERLAP) for facts in record.overlap or ()],
         provenance=_provenance(record, base, name, adapter=adapter),
@@ -174,7 +174,7 @@ def result_sections(lines: Sequence[Line], average: Line | None) -> list[Section
 
 
 def _with_last(record: RunRecord, model: str | None) -> RunRecord:
-    """The record with a model moved to the last column, where the method is otherwise."""
+    """Returns the record with a model moved to the last column, where the method is otherwise."""
     if model is None:
         return record
     average = record.general_average and as_last([record.general_average], model)[0]
@@ -182,7 +182,7 @@ def _with_last(record: RunRecord, model: str | None) -> RunRecord:
 
 
 def _origin(record: RunRecord, name: str, base: str) -> dict[str, Any]:
-    """Summary, objective, method and interpolation of a model."""
+    """Returns summary, objective, method and interpolation of a model."""
     trained, chosen = unguarded_name(name), record.guarded_points.get(name)
     known = {"objective": record.config.get("objective", ""), "classes": record.trainer_classes or ()}
     # The guard may have chosen a point of a control, which was not trained with the run's objective.
@@ -204,7 +204,7 @@ def _models(meanings: Mapping[str, str]) -> list[Section]:
 
 
 def _provenance(record: RunRecord, base: str, name: str, *, adapter: bool) -> dict[str, str]:
-    """Base, data, batch, seed and weights of a model, by name."""
+    """Returns base, data, batch, seed and weights of a model, by name."""
     config, data, models = record.config, record.data or {}, record.models or {}
     stages = {stage["name"]: stage for stage in record.stages or ()}
     steps, processes = stages.get(unguarded_name(name), {}).get("steps"), record.processes
@@ -281,7 +281,7 @@ def _limits(record: RunRecord) -> Iterator[str]:
 
 
 def _local_places(record: RunRecord) -> set[str]:
-    """Absolute paths in the configuration and in the places of the models."""
+    """Returns absolute paths in the configuration and in the models' locations."""
     # A complete path can be replaced inside a sentence even if it contains spaces.
     models = [place.get("path") if isinstance(place, dict) else place for place in (record.models or {}).values()]
     places = [*record.config.values(), *models]

@@ -20,9 +20,9 @@ class PageOptions:
     """Options for the items on a page.
 
     Attributes:
-        items: maximum number of items; 0 for a page without items.
-        thumbnails: whether to include pictures of the items.
-        side: longer side of a picture, in pixels.
+        items: Maximum number of items; 0 for a page without items.
+        thumbnails: Whether to include pictures of the items.
+        side: Longer side of a picture, in pixels.
     """
 
     items: int = 2000
@@ -103,7 +103,7 @@ class ItemBrowser:
     options: PageOptions = DEFAULT_PAGE
 
     def data(self) -> dict[str, Any]:
-        """The data for the page's script, by the id of the element that holds it."""
+        """Returns the data for the page's script, by the id of the element that holds it."""
         distinct: list[Thumbnail] = []
         numbers, number = Thumbnails(distinct), {title: place for place, title in enumerate(self.metrics)}
         rows = [{**self._row(item, numbers), "benchmark": number[item.benchmark]} for item in self.items]
@@ -158,5 +158,5 @@ class ItemBrowser:
 
 
 def items_html(browser: ItemBrowser) -> str:
-    """HTML of the item section: texts about the items and, if there are any, the controls and an empty list."""
+    """Returns the HTML of the item section: texts, the controls if there are items, and an empty list."""
     return fill(FOLDER / "items.html", browser=browser)

@@ -65,7 +65,7 @@ def table_html(table: Table, *, kind: str = "") -> str:
 
 
 def difference_html(before: str, after: str) -> str:
-    """The second text with its new words marked and the removed words struck through."""
+    """Returns the second text with its new words marked and the removed words struck through."""
     parts = []
     for kind, text in word_changes(before, after):
         tag = _TAGS.get(kind)
@@ -137,7 +137,7 @@ def _data(name: str, value: Any) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """A JSON value with the control characters of its texts written out."""
+    """Returns a JSON value with the control characters of its texts written out."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
@@ -169,7 +169,7 @@ class Thumbnails:
         self._numbers: dict[str, int] = {}
 
     def number(self, cell: Cell) -> int | str | None:
-        """The number of a picture among the distinct ones; returns anything else unchanged."""
+        """Returns the number of a picture among the distinct ones; returns anything else unchanged."""
         if not isinstance(cell, Thumbnail):
             return cell
         if cell.uri not in self._numbers:
@@ -192,7 +192,7 @@ def thumbnail(image: Image.Image, side: int) -> Thumbnail:
 
 
 def mask_overlay(mask: Image.Image, size: tuple[int, int]) -> Thumbnail:
-    """A picture to overlay on another: tinted where the mask is lighter than middle gray, with an outline.
+    """Returns a picture to overlay on another: tinted where the mask is lighter than middle gray, with an outline.
 
     Args:
         mask: Mask of any mode and size.

@@ -12,14 +12,14 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
 from hfcomp.data.sampling.streaming import StreamedRows
-from hfcomp.distributed.shards import is_sharded, own_part
+from hfcomp.distributed.shards import is_sharded, local_part
 from hfcomp.families import family_of
 from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler
 from hfcomp.trainers.weight_average import WeightAverage
 
-# A lower rate for an adapter is reported, because the configs' defaults are meant for whole models.
-LOW_FOR_ADAPTERS = 1e-5
+# An adapter with a lower learning rate gets a warning, because the configs' defaults are meant for whole models.
+LOW_ADAPTER_RATE = 1e-5
 
 
 class LogitScaleClamp(TrainerCallback):
@@ -35,10 +35,10 @@ class LogitScaleClamp(TrainerCallback):
             self.parameter.clamp_(*self.bounds)
 
 
-class SizeAtStart(TrainerCallback):
+class StartReport(TrainerCallback):
     """Prints the size of a batch and an epoch at every start, which reveals a wrong number of processes.
 
-    For an adapter, also prints how much of the model it trains.
+    Also prints how weights are sharded, what share an adapter trains, and warnings about learning rate and warm-up.
     """
 
     def on_train_begin(
@@ -50,7 +50,7 @@ class SizeAtStart(TrainerCallback):
                 tqdm.write(sharding_line(model))
             if getattr(model, "is_peft", False):
                 tqdm.write(adapter_line(model))
-                if args.learning_rate < LOW_FOR_ADAPTERS:
+                if args.learning_rate < LOW_ADAPTER_RATE:
                     tqdm.write(
                         f"learning_rate={args.learning_rate:g} is meant for whole models. An adapter starts at zero "
                         "and hardly moves at this rate. Set a higher learning_rate, such as 1e-4."
@@ -79,7 +79,7 @@ def size_line(args: Any, batch_size: int, loader: Any) -> str:
 
 def sharding_line(model: torch.nn.Module) -> str:
     """Returns, for example, `FSDP2: this process holds 31,000 of 60,000 weights`."""
-    parts = [(own_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
+    parts = [(local_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
     held, whole = (sum(numbers) for numbers in zip(*parts, strict=True))
     return f"FSDP2: this process holds {held:,} of {whole:,} weights"
 
@@ -88,8 +88,8 @@ def adapter_line(model: torch.nn.Module) -> str:
     """Returns, for example, `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5%)`."""
     modules = {name.partition(".lora_")[0] for name, weight in model.named_parameters() if ".lora_" in name}
     trained, whole = (
-        sum(weight.numel() for weight in model.parameters() if weight.requires_grad or not only)
-        for only in (True, False)
+        sum(weight.numel() for weight in model.parameters() if weight.requires_grad or not only_trained)
+        for only_trained in (True, False)
     )
     kind = f"An adapter of {len(modules)} modules" if modules else "An adapter"
     return f"{kind}: {trained:,} of {whole:,} weights are trained ({trained / whole:.2%})"
@@ -107,7 +107,7 @@ class SkipTrainedBatches(TrainerCallback):
             rows = getattr(rows, "dataset", None)  # this process's part
         if isinstance(rows, StreamedRows):
             steps = 0 if args.ignore_data_skip else state.global_step % state.max_steps
-            # 0 in a new run, even if an earlier training has read the stream.
+            # 0 in a new run, even if an earlier run has already read the stream.
             rows.skip_batches = steps * args.gradient_accumulation_steps
 
 
@@ -125,7 +125,7 @@ def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
     """Yields the default callbacks and those that the config enables, in the order in which they are called."""
     args, model = trainer.args, trainer.model
     yield LogBeforeSave()
-    yield SizeAtStart()
+    yield StartReport()
     yield SkipTrainedBatches()
     if isinstance(trainer.weights, TrainerCallback):
         yield trainer.weights

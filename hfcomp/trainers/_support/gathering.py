@@ -32,7 +32,7 @@ def gather_over_processes(local: Features, sizes: list[int]) -> Features:
 
 
 def first_rows(features: Features, keep: int, total: int) -> Features:
-    """The first `keep` of `total` rows (0: all), with `rows` and this process's tokens cut accordingly."""
+    """Returns the first `keep` of `total` rows (0: all), with `rows` and this process's tokens cut accordingly."""
     if keep <= 0:
         return features
     fields = dict(features)

@@ -97,7 +97,7 @@ def _values(args: Any, changed: Mapping[str, Any]) -> Table:
 
 
 def changed_values(args: Any) -> dict[str, Any]:
-    """The arguments of a training run that differ from their defaults, without plumbing and secrets."""
+    """Returns the arguments of a training run that differ from their defaults, without plumbing and secrets."""
     values = {}
     for member in fields(args):
         value, default = getattr(args, member.name), field_default(member)
@@ -151,7 +151,7 @@ def _provenance(trainer: Any, source: _Source) -> dict[str, str]:
 
 
 def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
-    """Code that retrains the model."""
+    """Returns code that retrains the model."""
     kind, config = type(trainer), type(trainer.args)
     names: dict[str, list[str]] = {}
     for cls in (kind, config):
@@ -176,7 +176,7 @@ def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
 
 
 def _results(history: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
-    """The last scores during training."""
+    """Returns the last scores during training."""
     line = next((line for line in reversed(history) if any(key.startswith(EVALUATION) for key in line)), None)
     if line is None:
         return
@@ -190,7 +190,7 @@ def _results(history: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
 
 
 def _costs(trainer: Any) -> Table | None:
-    """Images, texts and seconds of the training, if its log has them."""
+    """Returns the images, texts and seconds of the training, if its log has them."""
     history = trainer.state.log_history
     seconds = next((line["train_runtime"] for line in reversed(history) if "train_runtime" in line), None)
     if seconds is None:

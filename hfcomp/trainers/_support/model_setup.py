@@ -67,7 +67,7 @@ def set_attention(backbone: nn.Module, implementation: str | None) -> None:
 def check_attention(attention: str | None, *, half: bool) -> None:
     """Raises for an `attn_implementation` that is unknown, not installed, or needs half precision."""
     if attention is not None and attention not in ATTENTION:
-        raise ValueError(f"attn_implementation={attention!r}: expected one of {', '.join(ATTENTION)}.")
+        raise ValueError(f"attn_implementation: found {attention!r}, expected one of {', '.join(ATTENTION)}.")
     if attention == "flash_attention_2":
         if not is_flash_attn_2_available():
             raise ValueError(
@@ -79,7 +79,7 @@ def check_attention(attention: str | None, *, half: bool) -> None:
 
 
 def text_multiple(args: Any) -> int:
-    """The multiple to pad text lengths to: the user's setting, otherwise 8 for compiled towers, else 1."""
+    """Returns the multiple to pad text lengths to: the user's setting, otherwise 8 for compiled towers, else 1."""
     if args.pad_to_multiple_of is not None:
         return args.pad_to_multiple_of
     return COMPILED_MULTIPLE if args.torch_compile else 1
@@ -117,7 +117,7 @@ DEFAULTS = {"lora_rank": 16, "lora_alpha": None, "lora_dropout": 0.0, "lora_targ
 def check_adapter_fields(args: Any) -> None:
     """Raises for an unknown kind of adapter, and for adapter fields without an adapter."""
     if args.peft not in (None, *KINDS):
-        raise ValueError(f"peft={args.peft!r}: expected one of {', '.join(KINDS)}, or remove it.")
+        raise ValueError(f"peft: found {args.peft!r}, expected one of {', '.join(KINDS)}, or remove it.")
     changed = [name for name, default in DEFAULTS.items() if getattr(args, name) != default]
     if changed and args.peft is None:
         raise ValueError(f"{', '.join(changed)}: no adapter is trained. Set peft=lora or peft=dora, or remove it.")

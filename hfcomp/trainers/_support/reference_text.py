@@ -91,7 +91,7 @@ class FrozenText:
 
 
 def _settings(backbone: nn.Module) -> dict[str, Any]:
-    """The parts of a model's configurations that may change a text's features."""
+    """Returns the parts of a model's configurations that may change a text's features."""
     adapters = {name: adapter.to_dict() for name, adapter in getattr(backbone, "peft_config", {}).items()}
     configs = {"text": backbone.config.text_config.to_dict(), **adapters}
     relevant = {name: {key: x for key, x in values.items() if key not in ORIGIN} for name, values in configs.items()}

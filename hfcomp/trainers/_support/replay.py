@@ -94,7 +94,7 @@ def find_replay(rows: Any) -> ReplayedRows | None:
 
 
 def replay_rows(args: Any, batch_size: int) -> int:
-    """Number of replay rows in a global batch with `batch_size` task rows per process."""
+    """Returns the number of replay rows in a global batch with `batch_size` task rows per process."""
     return count_replay_rows(args.replay_fraction, batch_size * args.world_size, args.world_size)
 
 
@@ -109,7 +109,7 @@ def replay_order(trainer: Any, order: Sampler, rows: ReplayedRows) -> Sampler:
 
 
 def replay_line(trainer: Any) -> str | None:
-    """Number of replayed rows, for the model card; None without replay."""
+    """Returns the number of replayed rows, for the model card; None without replay."""
     replay = find_replay(trainer.train_dataset) or getattr(trainer.train_dataset, "replay", None)
     if replay is None:
         return None
@@ -119,7 +119,7 @@ def replay_line(trainer: Any) -> str | None:
 
 
 def batch_row_numbers(trainer: Any, rows: list[int]) -> dict[str, list[int]]:
-    """Row numbers of a batch. Replay rows are listed separately, by position in the replay dataset."""
+    """Returns the row numbers of a batch. Replay rows are listed separately, by position in the replay dataset."""
     if not trainer.args.replay_fraction:
         return {"rows": rows}
     both = find_replay(trainer.train_dataset)

@@ -52,7 +52,7 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
 
 
 def missing_negative_images(rows: Any, trainer_class: Any, args: Any) -> str | None:
-    """A line about rows without a negative image; None if all rows have one, or if a stream's rows are unknown yet."""
+    """Returns a line about rows without a negative image; None if there are none, or a stream's are unknown."""
     if isinstance(rows, TrainingRows):
         number, present = len(rows), rows.number_of_entries(NEGATIVE_IMAGE)
     elif isinstance(rows, Dataset):

@@ -35,7 +35,7 @@ class EpochSampling:
     apart: NoDuplicatesOrder | None = None
 
     def unplaced_rows(self) -> dict[str, float]:
-        """Number of rows that fit into no batch of the epoch, for the log. Empty if there are none."""
+        """Counts the rows that fit into no batch of the epoch, for the log. Empty if there are none."""
         return {"unplaced_rows": self.apart.left_out} if self.apart and self.apart.left_out else {}
 
 
@@ -57,7 +57,7 @@ def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
 
 
 def make_epoch_aware(order: Sampler, seed: int) -> Sampler:
-    """An order that receives its epoch. A random order becomes the one that accelerate would create from it."""
+    """Returns an order that receives its epoch. A random order becomes the one that accelerate would create."""
     if isinstance(order, RandomSampler):
         return SeedableRandomSampler(data_source=order.data_source, data_seed=seed)
     return order

@@ -1,4 +1,4 @@
-"""Reads and writes weights and the optimizer's state: plain ones, or joined from what FSDP2 shards."""
+"""Reads and writes weights and optimizer state, plain or sharded by FSDP2; sharded ones are joined when saved."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from hfcomp.distributed.shards import (
     gather_whole,
     half_precision,
     is_sharded,
-    own_part,
-    part_like,
+    local_part,
     reshard,
+    split_like,
 )
 from hfcomp.modeling import DualEncoder
+from hfcomp.modeling.checkpoints import OBJECTIVE_PREFIX
 from hfcomp.trainers._support.fsdp_checks import check_launcher, check_plugin, check_run, shard_unit_names, uses_fsdp
 from hfcomp.trainers._support.transformers_internals import reduce_every_batch, shard_on_cpus
 from hfcomp.writing import replacing
-
-OWN_STATE = "objective_state."
 
 
 def make_weights(trainer: Any) -> PlainWeights:
@@ -64,9 +63,9 @@ class PlainWeights:
 class ShardedWeights(PlainWeights, TrainerCallback):
     """Weights that FSDP2 shards, saved as a single process saves them.
 
-    The layers of the towers are units that are gathered when their forward pass runs. What lies outside of them
-    belongs to the `DualEncoder`, whose forward pass contains every call of the towers. Scalars and the objective's
-    state stay whole on every process.
+    Each layer of a tower is an FSDP unit, which is gathered for its own forward pass. All other weights belong to the
+    unit of the `DualEncoder`, whose forward pass includes every call of a tower. Scalars and the objective's state
+    stay whole on every process.
     """
 
     is_sharded = True
@@ -84,7 +83,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         self._optimizer: SplitOptimizer | None = None
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Prepares what accelerate will shard right after this call, and splits the optimizer's groups."""
+        """Prepares the model, which accelerate shards right after this call, and splits the optimizer's groups."""
         model = self.trainer.model
         if self._optimizer is None:
             self._optimizer = SplitOptimizer(optimizer, model, replicated_parameters(model))
@@ -94,7 +93,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         device, plugin = accelerator.device, accelerator.state.fsdp_plugin
         # As in DDP, because randomly initialized weights may differ between processes.
         copy_from_main([*model.parameters(), *model.buffers()], device)
-        # Shapes only; the whole copy gets its values when it is saved.
+        # This copy has only shapes; it gets its values when the model is saved.
         weights = list(model.parameters())
         whole = {id(weight): nn.Parameter(weight.detach().to("meta"), weight.requires_grad) for weight in weights}
         self._whole_shape = copy.deepcopy(model, whole)
@@ -114,7 +113,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
             average_gradients([parameter])
 
     def check_evaluation(self) -> None:
-        """Raises before the first training, which shards the weights."""
+        """Raises ValueError if the model has not been trained yet, because training shards the weights."""
         if not is_sharded(self.trainer.model):
             raise ValueError(
                 "evaluation before training is not supported with FSDP, because the weights are sharded when training "
@@ -129,7 +128,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         reshard(self.trainer.model)
 
     def whole_model(self, *, kept: bool = True) -> DualEncoder:
-        """As `CompositionalTrainer.whole_model`: returns a CPU copy if the model is sharded."""
+        """Returns the model or, if it is sharded, a copy: on the CPU, or without values if `kept` is False."""
         model = self.trainer.model
         if not is_sharded(model):
             return model
@@ -139,7 +138,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
             name: gather_whole(value.detach()).to("cpu" if kept else "meta")
             for name, value in model.state_dict().items()
         }
-        # Saved by the same code as the model of a single process, so the files cannot differ.
+        # The copy is saved by the same code as the model of a single process, so the files cannot differ.
         whole = copy.deepcopy(self._whole_shape)
         whole.load_state_dict(state, assign=True)
         return whole
@@ -152,7 +151,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         state = model.state_dict()
         with torch.no_grad():
             for name, value in whole.state_dict().items():
-                own_part(state[name]).copy_(own_part(part_like(value, state[name])))
+                local_part(state[name]).copy_(local_part(split_like(value, state[name])))
 
     def save_optimizer(self, folder: Path) -> None:
         """Writes the state of optimizer and scheduler as a single process writes it."""
@@ -178,16 +177,16 @@ class ShardedWeights(PlainWeights, TrainerCallback):
 
 
 def replicated_parameters(model: DualEncoder) -> list[nn.Parameter]:
-    """The parameters that stay whole on every process: scalars, and all of the objective's parameters."""
+    """Returns the parameters that stay whole on every process: scalars, and all of the objective's parameters."""
     named = model.named_parameters()
-    return [weight for name, weight in named if weight.numel() == 1 or name.startswith(OWN_STATE)]
+    return [weight for name, weight in named if weight.numel() == 1 or name.startswith(OBJECTIVE_PREFIX)]
 
 
 class SplitOptimizer:
     """Splits the groups of an optimizer, and joins and splits its state and that of its scheduler.
 
-    A kernel that updates many tensors at once handles either sharded or whole ones. The whole parameters of each group
-    therefore become a separate group after all others. States are joined when saved and split when loaded, so any
+    A fused optimizer kernel cannot update sharded and whole tensors together. The whole parameters of each group are
+    therefore moved to a separate group after all others. States are joined when saved and split when loaded, so any
     number of processes, with or without FSDP, can resume from them.
 
     Args:
@@ -208,16 +207,16 @@ class SplitOptimizer:
         self.groups = [[names[id(weight)] for weight in group["params"]] for group in optimizer.param_groups]
         self.origins = [*range(len(self.groups))]
         for index, group in enumerate(list(optimizer.param_groups)):
-            own = [weight for weight in group["params"] if id(weight) in whole_ids]
-            if 0 < len(own) < len(group["params"]):
+            moved = [weight for weight in group["params"] if id(weight) in whole_ids]
+            if 0 < len(moved) < len(group["params"]):
                 group["params"] = [weight for weight in group["params"] if id(weight) not in whole_ids]
-                optimizer.add_param_group({**group, "params": own})
+                optimizer.add_param_group({**group, "params": moved})
                 self.origins.append(index)
 
     def whole_state(self, optimizer: Any, model: nn.Module, *, kept: bool) -> dict[str, Any]:
-        """Returns the optimizer's state as if nothing was split, on the CPU. Without tensors if `kept` is false.
+        """Returns the optimizer's state as if nothing had been split, on the CPU; without tensors if `kept` is False.
 
-        A collective. Only one tensor at a time is whole on the device.
+        All processes must call this together. Only one tensor at a time is whole on the device.
         """
         parameters, state, groups = dict(model.named_parameters()), {}, []
         for index, names in enumerate(self.groups):
@@ -225,7 +224,8 @@ class SplitOptimizer:
             settings = optimizer.param_groups[index]
             groups.append({**settings, "params": [*range(start, start + len(names))]})
             for number, name in enumerate(names, start):
-                values = {key: _whole(value, kept) for key, value in optimizer.state.get(parameters[name], {}).items()}
+                values = optimizer.state.get(parameters[name], {})
+                values = {key: _gather_value(value, kept) for key, value in values.items()}
                 if values and kept:
                     state[number] = values
         return {"state": state, "param_groups": groups}
@@ -239,10 +239,10 @@ class SplitOptimizer:
                 f"{[len(names) for names in self.groups]}. Resume with the settings that the checkpoint was made with."
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
-        every = [name for group in self.groups for name in group]
+        ordered = [name for group in self.groups for name in group]
         # A file numbers parameters in the order of a single process's groups. Here whole parameters have moved to
-        # other groups, so they are found by name.
-        numbers = dict(zip(every, (n for group in stored["param_groups"] for n in group["params"]), strict=True))
+        # other groups, so look them up by name.
+        numbers = dict(zip(ordered, (n for group in stored["param_groups"] for n in group["params"]), strict=True))
         state, groups, count = {}, [], 0
         for group, origin in zip(optimizer.param_groups, self.origins, strict=True):
             parameters = group["params"]
@@ -250,19 +250,19 @@ class SplitOptimizer:
             for parameter in parameters:
                 values = stored["state"].get(numbers[names[id(parameter)]], {})
                 if values:
-                    state[count] = {key: _part(value, parameter) for key, value in values.items()}
+                    state[count] = {key: _shard_value(value, parameter) for key, value in values.items()}
                 count += 1
         optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def join_groups(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A scheduler's state without the entries of the groups that were added."""
+        """Returns a scheduler's state without the entries of the groups that were added."""
         return {
             key: value[: len(self.groups)] if _is_per_group(value, len(self.origins)) else value
             for key, value in state.items()
         }
 
     def spread_groups(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A scheduler's state with an entry per group; an added group gets the entry of its original group."""
+        """Returns a scheduler's state with an entry per group; an added group has the entry of its original group."""
         return {
             key: [value[origin] for origin in self.origins] if _is_per_group(value, len(self.groups)) else value
             for key, value in state.items()
@@ -273,14 +273,14 @@ def _is_per_group(value: Any, groups: int) -> bool:
     return isinstance(value, list) and len(value) == groups
 
 
-def _whole(value: Any, kept: bool) -> Any:
+def _gather_value(value: Any, kept: bool) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     whole = gather_whole(value)
     return whole.cpu() if kept else None
 
 
-def _part(value: Any, parameter: nn.Parameter) -> Any:
-    # Gradient averages are split like their parameter; step counts are scalars and stay whole.
+def _shard_value(value: Any, parameter: nn.Parameter) -> Any:
+    # Adam's running averages are split like their parameter; step counts are scalars and stay whole.
     same = isinstance(value, torch.Tensor) and value.shape == parameter.shape
-    return part_like(value, parameter) if same else value
+    return split_like(value, parameter) if same else value

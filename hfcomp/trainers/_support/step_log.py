@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
-from hfcomp.distributed.shards import is_sharded, own_part, own_start
+from hfcomp.distributed.shards import is_sharded, local_part, local_start
 
 # Keys of a batch's texts, each with the key of their positions if equal texts are listed once
 TEXT_KEYS = {"input_ids": "text_index", "negative_input_ids": None, "concept_input_ids": "concept_text_index"}
@@ -189,11 +189,11 @@ def _stride(parameter: torch.Tensor) -> int:
 
 
 def _first_entry(parameter: torch.Tensor) -> int:
-    """Index of the first compared entry in this process's part."""
-    return -(-own_start(parameter) // _stride(parameter))
+    """Returns the index of the first compared entry in this process's part."""
+    return -(-local_start(parameter) // _stride(parameter))
 
 
 def _entries(parameter: torch.Tensor) -> torch.Tensor:
-    """The compared entries of this process's part, at their positions in the whole parameter."""
-    flat, stride = own_part(parameter.detach()).flatten(), _stride(parameter)
-    return flat[_first_entry(parameter) * stride - own_start(parameter) :: stride]
+    """Returns the compared entries of this process's part, at their positions in the whole parameter."""
+    flat, stride = local_part(parameter.detach()).flatten(), _stride(parameter)
+    return flat[_first_entry(parameter) * stride - local_start(parameter) :: stride]

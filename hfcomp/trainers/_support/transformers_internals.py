@@ -67,7 +67,7 @@ class AdaptedTrainer(Trainer):
 
 
 def train_batch_size(trainer: Trainer) -> int:
-    """Task rows per process. `auto_find_batch_size` lowers it without changing the config."""
+    """Returns the task rows per process. `auto_find_batch_size` lowers it without changing the config."""
     return trainer._train_batch_size
 
 
@@ -112,7 +112,7 @@ def set_loader_sampler(loader: Any) -> None:
 
 
 def rows_of_last_batch(accelerator: Any) -> int:
-    """Number of rows of the current global batch that are not repeats; 0 if none are repeats.
+    """Returns the number of rows of the current global batch that are not repeats; 0 if none are repeats.
 
     accelerate fills the last batch of an evaluation with rows from the start.
     """
@@ -145,7 +145,7 @@ def reduce_every_batch(accelerator: Any) -> None:
 
 
 def without_checkpoint_pushes(args: TrainingArguments) -> TrainingArguments:
-    """A config copy with which transformers pushes no checkpoint; `HubPushes` does it.
+    """Returns a config copy with which transformers pushes no checkpoint; `HubPushes` does it.
 
     Copied because another trainer may use the same config.
     """

@@ -40,7 +40,7 @@ class AHNPLReleasedConfig(CompositionalConfig):
 
 
 class AHNPLReleasedTrainer(ThresholdTrainer):
-    """Trains with the loss of AHNPL's released code (Huang et al. 2025); `AHNPLTrainer` has the paper's.
+    """Trains with the loss of AHNPL's released code (Huang et al. 2025); `AHNPLTrainer` has the loss of the paper.
 
     Needs `negative_captions` and `negative_kinds`: each kind of negative has its own threshold. All thresholds are 0
     in the first batch of every epoch, as released; each batch sets those of the next one from the similarities of the

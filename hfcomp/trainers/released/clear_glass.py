@@ -1,4 +1,4 @@
-"""CLEAR GLASS as in its authors' code: `alpha` weights the other term, and joint vectors are normalized."""
+"""CLEAR GLASS as in its authors' code: `alpha` weights the loss between groups, joint vectors are normalized."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClearGlassReleasedConfig(ClearGlassConfig):
 
 
 class ClearGlassReleasedTrainer(ClearGlassTrainer):
-    """Trains with the losses of CLEAR GLASS's released code; `ClearGlassTrainer` has the paper's.
+    """Trains with the losses of CLEAR GLASS's released code; `ClearGlassTrainer` has the losses of the paper.
 
     `alpha` weights the loss between groups. With `grouping="pairwise"`, a group's centroid is the mean of joint
     vectors normalized to length 1; in the paper it is the mean of the joint vectors themselves. The batches do not
@@ -33,7 +33,7 @@ class ClearGlassReleasedTrainer(ClearGlassTrainer):
     config_class = ClearGlassReleasedConfig
 
     def group_loss_function(self, grouping: str) -> GroupLoss | None:
-        """The released loss that a config selects; `None` for the grouping without groups."""
+        """Returns the released loss that a config selects, or `None` for `grouping="none"`."""
         return {"pairwise": released_pairwise_group_loss, "centroid": _released_centroid_loss, "none": None}[grouping]
 
 

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from hfcomp.analysis.audit.reading import AuditSet, audit_set
 from tests import tiny
-from tests.analysis.gallery.pages import encoded
+from tests.analysis.gallery.pages import encode
 
 NOUNS = ("dog", "cat", "horse", "bird", "car", "boat")
 PLACES = ("table", "grass", "street", "beach")
@@ -24,15 +24,15 @@ def rows(number: int = 24, ending: str = ".", **changes: dict[int, Any]) -> Data
     """
     made: list[dict[str, Any]] = []
     for row in range(number):
-        one, other = NOUNS[row % 6], NOUNS[(row + 1 + row // 6) % 6]
+        noun, other = NOUNS[row % 6], NOUNS[(row + 1 + row // 6) % 6]
         place = PLACES[row % 4]
         made.append(
             {
-                "image": encoded(tiny.image(row)),
-                "caption": f"photo {row} of a {one} and a {other} on the {place}",
-                "negative_captions": [f"photo {row} of a {other} and a {one} on the {place}{ending}"],
+                "image": encode(tiny.image(row)),
+                "caption": f"photo {row} of a {noun} and a {other} on the {place}",
+                "negative_captions": [f"photo {row} of a {other} and a {noun} on the {place}{ending}"],
                 "negative_kinds": [("swap_obj", "other")[row % 2]],
-                "negative_image": encoded(tiny.image(100 + row)),
+                "negative_image": encode(tiny.image(100 + row)),
                 "image_id": f"tiny-{row}",
             }
         )

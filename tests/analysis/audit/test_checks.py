@@ -33,8 +33,8 @@ def test_a_number_that_chance_reaches_passes_and_one_above_it_fails():
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("blnd>60", "unknown check 'blnd'. Did you mean 'blind'"),
-        ("blind<60", r"found 'blind<60', expected NAME>PERCENT"),
+        ("blnd>60", "'blnd'.*'blind'"),
+        ("blind<60", r"'blind<60'.*NAME>PERCENT"),
         ("blind", "expected NAME>PERCENT"),
         ("blind>sixty", "expected NAME>PERCENT"),
     ],

@@ -10,11 +10,11 @@ from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.report import audit_page
 from tests.analysis.audit import sets
 from tests.analysis.gallery.pages import HOSTILE
-from tests.chromium import chromium, overflow, watched
+from tests.chromium import chromium, overflow, watch
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def result(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit")
     hostile = {0: [f"{HOSTILE} photo"], 5: ["photo 5 of a bird and a cat on the grass"]}
     rows = sets.rows(
@@ -24,11 +24,11 @@ def found(tmp_path_factory):
     return audit(str(folder / "set"), AuditOptions(), hashes=folder / "hashes")
 
 
-def test_texts_of_a_data_set_are_escaped_and_the_page_is_the_same_twice(found):
-    page = audit_page(found, "own", parse_limits(["blind>60"]))
+def test_texts_of_a_data_set_are_escaped_and_the_page_is_the_same_twice(result):
+    page = audit_page(result, "own", parse_limits(["blind>60"]))
     assert "<img src=x" not in page and "&lt;img src=x" in page
     assert "\u202e" not in page and "<bdi>photo \\u202e" in page
-    assert page == audit_page(found, "own", parse_limits(["blind>60"]))
+    assert page == audit_page(result, "own", parse_limits(["blind>60"]))
     assert "failed" in page and "blind is 9" in page
     assert 'id="duplicate_images"' in page and page.count("<img") == 2
 
@@ -41,11 +41,11 @@ def browser():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 800])
-def test_it_opens_without_a_message_or_a_request_and_fits(found, browser, tmp_path, width, scheme):
+def test_it_opens_without_a_message_or_a_request_and_fits(result, browser, tmp_path, width, scheme):
     file = tmp_path / "audit.html"
-    file.write_text(audit_page(found, "own", []), encoding="utf-8")
+    file.write_text(audit_page(result, "own", []), encoding="utf-8")
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    seen = watched(page)
+    seen = watch(page)
     page.goto(file.as_uri())
     assert seen.messages == [] and seen.requests == [file.as_uri()]
     assert overflow(page) == 0

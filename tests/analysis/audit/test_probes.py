@@ -50,7 +50,7 @@ def test_a_probe_that_is_always_wrong_decides_as_much_as_its_reverse():
     """A mark means the opposite in two of five folds: learned from the others it is wrong there, else undecided."""
     data = sets.data(40)
     ids = data.pairs["image_id"].tolist()
-    other = np.array([folds(ids, 0)[one] < 2 for one in ids])
+    other = np.array([folds(ids, 0)[image_id] < 2 for image_id in ids])
     mark = np.where(other, -1.0, 1.0)[:, None]
     check = probe("text_probe", np.concatenate([mark, -mark]), ids, data)
     assert (check.facts["right"], check.facts["wrong"], check.facts["undecided"]) == (0, 16, 24)
@@ -102,7 +102,7 @@ def test_negatives_that_a_model_prefers_by_the_margin_are_shown_worst_first():
     check = true_negatives(data, Encoder(0.5), 0.02, 3)
     preferred = 1 - np.cos(0.5)
     assert check.value == 75 and check.facts["pairs"] == 6 and check.facts["margin"] == 0.02
-    assert [one.row for one in check.examples] == [0, 1, 3] and f"{preferred:.3f}" in check.examples[0].note
+    assert [example.row for example in check.examples] == [0, 1, 3] and f"{preferred:.3f}" in check.examples[0].note
     assert true_negatives(data, Encoder(0.5), 0.2).value == 0
     assert true_negatives(data, Encoder(0.5), 0.2).facts["preferred"] == 6
 

@@ -28,45 +28,45 @@ from hfcomp.evaluation.blind.rules import CountedCaptions, words_of_text
 from tests.analysis.audit import sets
 
 
-def checked(data, note="the note"):
+def run_rules(data, note="the note"):
     return {
         check.name: check for check in rule_checks(data, rule_scores(data.pairs, own_bigram_scores(data, 0)), note)
     }
 
 
 def test_a_full_stop_on_negatives_alone_decides_all_pairs_and_is_the_best_rule():
-    found = checked(sets.data())
-    assert found["full_stop"].value == 100 and found["full_stop"].of == 24
-    assert found["full_stop"].facts == {"right": 24, "wrong": 0, "undecided": 0, "reversed": False}
-    assert found["blind"].value == 100 and found["blind"].facts["rule"] in ("full_stop", "shorter")
-    assert found["shorter"].low > 80 and found["bigram"].reason.endswith("the note")
-    kinds = next(table for table in found["blind"].tables if "kind" in table.title)
+    checks = run_rules(sets.data())
+    assert checks["full_stop"].value == 100 and checks["full_stop"].of == 24
+    assert checks["full_stop"].facts == {"right": 24, "wrong": 0, "undecided": 0, "reversed": False}
+    assert checks["blind"].value == 100 and checks["blind"].facts["rule"] in ("full_stop", "shorter")
+    assert checks["shorter"].low > 80 and checks["bigram"].reason.endswith("the note")
+    kinds = next(table for table in checks["blind"].tables if "kind" in table.title)
     assert {row[0]: row[1] for row in kinds.rows} == {"swap_obj": "12", "other": "12"}
 
 
 def test_a_rule_that_is_always_wrong_decides_as_much():
     longer = {row: [f"a {row}"] for row in range(24)}
-    found = checked(sets.data(negative_captions=longer))
-    assert found["shorter"].value == 100 and found["shorter"].facts["reversed"]
-    assert found["shorter"].facts["wrong"] == 24 and "reversed" in found["shorter"].reason
+    checks = run_rules(sets.data(negative_captions=longer))
+    assert checks["shorter"].value == 100 and checks["shorter"].facts["reversed"]
+    assert checks["shorter"].facts["wrong"] == 24 and "reversed" in checks["shorter"].reason
 
 
 def test_a_clean_set_decides_nothing_by_its_surface():
-    found = checked(sets.data(ending=""))
-    assert found["full_stop"].value == 50 and found["full_stop"].facts["undecided"] == 24
-    assert found["shorter"].value == 50
+    checks = run_rules(sets.data(ending=""))
+    assert checks["full_stop"].value == 50 and checks["full_stop"].facts["undecided"] == 24
+    assert checks["shorter"].value == 50
 
 
 def test_a_rule_that_ties_on_most_pairs_counts_as_right_as_with_a_coin():
     """Every second negative ends in a full stop: with a coin for the others three quarters are right."""
     texts = sets.rows(ending="")["negative_captions"][:]
     marked = {row: [f"{texts[row][0]}."] for row in range(0, 24, 2)}
-    found = checked(sets.data(ending="", negative_captions=marked))
-    assert found["full_stop"].value == 75
-    assert found["full_stop"].facts == {"right": 12, "wrong": 0, "undecided": 12, "reversed": False}
-    assert found["blind"].value >= 75 and found["full_stop"].low > 60
-    assert parse_limits(["blind>60"])[0].reason(found)
-    kinds = next(table for table in found["blind"].tables if "kind" in table.title)
+    checks = run_rules(sets.data(ending="", negative_captions=marked))
+    assert checks["full_stop"].value == 75
+    assert checks["full_stop"].facts == {"right": 12, "wrong": 0, "undecided": 12, "reversed": False}
+    assert checks["blind"].value >= 75 and checks["full_stop"].low > 60
+    assert parse_limits(["blind>60"])[0].reason(checks)
+    kinds = next(table for table in checks["blind"].tables if "kind" in table.title)
     assert {row[0]: row[3] for row in kinds.rows} == {"swap_obj": "100.0", "other": "50.0"}
 
 
@@ -77,10 +77,10 @@ def test_a_limit_rarely_fails_a_small_clean_set_and_says_that_chance_reaches_its
     names, failed, above = ("shorter", "full_stop", "bigram", "bigram_sentence"), 0, 0
     for _ in range(40):
         scores = {name: tuple(generator.normal(size=(2, 30))) for name in names}
-        found = {check.name: check for check in rule_checks(data, scores, "")}
-        failed += limit.reason(found) is not None
-        above += found["blind"].value > 60
-        assert found["blind"].chance_high >= found["blind"].chance > found["shorter"].chance > 50
+        checks = {check.name: check for check in rule_checks(data, scores, "")}
+        failed += limit.reason(checks) is not None
+        above += checks["blind"].value > 60
+        assert checks["blind"].chance_high >= checks["blind"].chance > checks["shorter"].chance > 50
     # of 40 draws at 5%, 7 or more fail in 0.3% of cases; the seed is fixed
     assert failed <= 6 and above > 8
     leaky = {name: (np.ones(30), np.repeat([0.0, 1.0], 15)) for name in names}
@@ -125,7 +125,7 @@ def test_pairs_of_the_same_words_are_counted_and_listed():
     check = same_words(sets.data(8, negative_captions={0: ["another text"]}), 2)
     assert check.value == pytest.approx(100 * 7 / 8)
     assert check.facts == {"pairs": 7, "rows": list(range(1, 8))}
-    assert [one.row for one in check.examples] == [1, 2]
+    assert [example.row for example in check.examples] == [1, 2]
 
 
 def test_negatives_that_are_the_caption_or_another_true_one_are_found():
@@ -139,8 +139,8 @@ def test_negatives_that_are_the_caption_or_another_true_one_are_found():
     )
     data = audit_set("own", rows, {})
     # of the two only one is the caption itself: a scorer can tell "a dog" from "A dog."
-    assert [one.other for one in equal_negatives(data, 3).examples] == ["a dog"]
-    assert [one.other for one in equal_words(data, 3).examples] == ["A dog."]
+    assert [example.other for example in equal_negatives(data, 3).examples] == ["a dog"]
+    assert [example.other for example in equal_words(data, 3).examples] == ["A dog."]
     assert known_true(data).facts == {"pairs": 2, "rows": [0, 1]}
     assert same_words(data).facts == {"pairs": 1, "rows": [3]}
 
@@ -160,7 +160,9 @@ def test_equal_captions_of_different_images_are_duplicates():
     texts = table(["A dog.", "a dog", "a cat", "a cat", "a bird"], ["1", "2", "3", "3", "4"])
     check = duplicate_texts(texts, 5)
     assert check.value == 40 and check.facts == {"captions": 2}
-    assert [(one.text, one.other, one.note) for one in check.examples] == [("A dog.", "a dog", "rows 0 and 1")]
+    assert [(example.text, example.other, example.note) for example in check.examples] == [
+        ("A dog.", "a dog", "rows 0 and 1")
+    ]
 
 
 def test_near_duplicates_are_those_within_one_word():
@@ -171,15 +173,15 @@ def test_near_duplicates_are_those_within_one_word():
     check = near_duplicate_texts(table(texts, images), 150)
     expected = [
         any(
-            images[one] != images[other]
-            and word_edit_distance(words_of_text(texts[one]), words_of_text(texts[other])) == 1
+            images[first] != images[other]
+            and word_edit_distance(words_of_text(texts[first]), words_of_text(texts[other])) == 1
             for other in range(150)
         )
-        for one in range(150)
+        for first in range(150)
     ]
     assert 0 < sum(expected) < 150
     assert check.facts == {"captions": sum(expected)}
-    assert all(word_edit_distance(one.text.split(), one.other.split()) == 1 for one in check.examples)
+    assert all(word_edit_distance(example.text.split(), example.other.split()) == 1 for example in check.examples)
 
 
 def test_many_equal_captions_take_no_longer_than_few():

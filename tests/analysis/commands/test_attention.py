@@ -42,15 +42,15 @@ def test_two_models_are_shown_for_each_phrase(clip, siglip, image, tmp_path, cap
     values = json.loads((tmp_path / "new" / "v.json").read_text())
     assert values["phrases"] == ["red cube", "blue ball " * 30] and values["temperature"] == 1
     assert list(values["models"]) == ["ours", "siglip"] and values["models"]["ours"]["path"] == str(clip)
-    for name, one in values["models"].items():
-        assert one["truncated"] == [False, True]
+    for name, model in values["models"].items():
+        assert model["truncated"] == [False, True]
         assert re.search(f"{name}: '{'blue ball ' * 30}' .*truncated", out)
-        cosines = np.array(one["cosine"][0])
+        cosines = np.array(model["cosine"][0])
         place = ", ".join(str(index + 1) for index in np.unravel_index(cosines.argmax(), (2, 2)))
         weights = np.exp(cosines) / np.exp(cosines).sum()
-        assert np.array(one["attention"][0]) == pytest.approx(4 * weights)
+        assert np.array(model["attention"][0]) == pytest.approx(4 * weights)
         entropy = -100 * (weights * np.log(weights)).sum() / np.log(4)
-        numbers = f"{one['pooled'][0]:.3f} +{cosines.max():.3f} +{place} +{4 * weights.max():.3f} +{entropy:.2f}"
+        numbers = f"{model['pooled'][0]:.3f} +{cosines.max():.3f} +{place} +{4 * weights.max():.3f} +{entropy:.2f}"
         assert re.search(rf"{name} +{numbers}", out)
     # the crop of the one, all that the other sees: compared on finer cells where both see the image
     assert values["models"]["ours"]["box"] == pytest.approx([1 / 6, 0, 5 / 6, 1], abs=0.01)
@@ -63,14 +63,14 @@ def test_one_model_has_no_difference(siglip2, image, tmp_path, capsys):
     values = tmp_path / "v.json"
     sharp = ["--temperature", "0.01", "--map", "cosine", "--values", str(values)]
     cli.main(["attention", str(siglip2), "--text", "red", *words(tmp_path, image, *sharp)])
-    found = json.loads(values.read_text())
-    assert "difference" not in found and np.max(found["models"]["siglip2"]["attention"]) > 1.2
+    report = json.loads(values.read_text())
+    assert "difference" not in report and np.max(report["models"]["siglip2"]["attention"]) > 1.2
     assert "at temperature 0.01" in capsys.readouterr().out
 
 
 def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(SystemExit, match=r"^error: .*a.png needs matplotlib: pip install"):
+    with pytest.raises(SystemExit, match=r"^error: .*a.png.*matplotlib.*pip install"):
         cli.main(["attention", str(clip), "--text", "red", *words(tmp_path, image)])
     assert re.search(r"red +clip +-?0\.\d{3}", capsys.readouterr().out)
 
@@ -106,8 +106,8 @@ def test_files_that_are_no_images_and_models_that_are_no_dual_encoders_are_refus
     (tmp_path / "text.png").write_text("no image")
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     for more, message in (
-        (["--image", str(tmp_path / "text.png")], "is not in a supported image format"),
-        ([], "model type 'bert' is not a supported dual encoder"),
+        (["--image", str(tmp_path / "text.png")], "supported image format"),
+        ([], "'bert' .*dual encoder"),
     ):
         with pytest.raises(SystemExit, match=message):
             cli.main(["attention", str(tmp_path), "--text", "red", *words(tmp_path, image, *more)])

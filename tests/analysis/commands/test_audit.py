@@ -30,14 +30,14 @@ def test_a_page_and_numbers_are_written_and_limits_decide_the_status(source, tmp
     with pytest.raises(SystemExit) as status:
         main(source, tmp_path, "--fail_if", "full_stop>60", "--fail_if", "blind>100", "--fail_if", "same_words>100")
     assert status.value.code == 1
-    found = json.loads((tmp_path / "audit.json").read_text())
-    assert list(found["checks"]) == list(CHECKS)
-    assert (found["rows"], found["pairs"], found["images"]) == (24, 24, 24)
-    assert found["checks"]["full_stop"]["value"] == 100 and found["checks"]["full_stop"]["right"] == 24
-    assert found["checks"]["true_negatives"]["value"] is None
-    assert "--model" in found["checks"]["true_negatives"]["note"]
-    assert [bool(one["failed"]) for one in found["limits"]] == [True, False, False]
-    assert found["dataset"].startswith("LOCAL/")
+    report = json.loads((tmp_path / "audit.json").read_text())
+    assert list(report["checks"]) == list(CHECKS)
+    assert (report["rows"], report["pairs"], report["images"]) == (24, 24, 24)
+    assert report["checks"]["full_stop"]["value"] == 100 and report["checks"]["full_stop"]["right"] == 24
+    assert report["checks"]["true_negatives"]["value"] is None
+    assert "--model" in report["checks"]["true_negatives"]["note"]
+    assert [bool(limit["failed"]) for limit in report["limits"]] == [True, False, False]
+    assert report["dataset"].startswith("LOCAL/")
     said = " ".join(capsys.readouterr().out.split())
     assert "failed: full_stop is 100.0, above 60" in said and f"page: {tmp_path}" in said
     assert "full_stop" in (tmp_path / "audit.html").read_text()
@@ -46,11 +46,11 @@ def test_a_page_and_numbers_are_written_and_limits_decide_the_status(source, tmp
 def test_a_model_and_a_language_model_judge(source, clip, tmp_path, capsys):
     llama = write_tiny_llama(tmp_path / "llama")
     words = ["--model", str(clip), "--language_model", str(llama), "--margin", "0", "--fail_if", "blind>100"]
-    found = main(source, tmp_path / "out", *words)["checks"]
-    assert found["language_model"]["of"] == 24 and found["language_model"]["model"].endswith("llama")
+    checks = main(source, tmp_path / "out", *words)["checks"]
+    assert checks["language_model"]["of"] == 24 and checks["language_model"]["model"].endswith("llama")
     for name in ("embedding_probe", "image_probe", "true_negatives"):
-        assert found[name]["value"] is not None and found[name]["of"] == 24, name
-    assert found["true_negatives"]["pairs"] == found["true_negatives"]["preferred"]
+        assert checks[name]["value"] is not None and checks[name]["of"] == 24, name
+    assert checks["true_negatives"]["pairs"] == checks["true_negatives"]["preferred"]
 
 
 def test_earlier_results_stay_unless_overwritten(source, tmp_path):

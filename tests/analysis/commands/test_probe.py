@@ -35,24 +35,32 @@ def results(tmp_path):
     return json.loads((tmp_path / "out" / "results.json").read_text())
 
 
-def shares(found, direction="both"):
+def shares(report, direction="both"):
     return {
-        (one["batch_size"], one["margin"]): one["value"] for one in found["shares"] if one["direction"] == direction
+        (share["batch_size"], share["margin"]): share["value"]
+        for share in report["shares"]
+        if share["direction"] == direction
     }
 
 
 def test_the_base_on_the_sandbox(tmp_path, monkeypatch, capsys):
     written = texts_of(monkeypatch)
     cli.main([*_words("sandbox", tmp_path, "sandbox", ("8", "32", "256")), "--limit", "96"])
-    found, out = results(tmp_path), re.sub(r"\s+", " ", capsys.readouterr().out)
-    share = shares(found)
+    results_file, out = results(tmp_path), re.sub(r"\s+", " ", capsys.readouterr().out)
+    share = shares(results_file)
     assert set(share) == {(size, margin) for size in (8, 32) for margin in (0, 1, 2, "adaptive")}
     assert share[8, 0] > share[32, 0] and share[32, 0] < share[32, 1] < share[32, 2]
-    assert found["smaller"]["32"]["batch_size"] == 4  # 32 / exp(2); 8 / exp(2) leaves one pair, which has no batch
-    assert list(found["smaller"]) == ["32"]
-    assert found["dataset"]["pairs"] == 96 and found["config"]["command"].startswith("hfcomp probe sandbox")
-    assert found["notes"] == ["sandbox: batch sizes above its 96 pairs of distinct photographs are left out: 256"]
-    assert re.search(rf"N = 32, .*{100 * share[32, 0]:.1f}% .*without a margin; a margin of 2", out)
+    assert (
+        results_file["smaller"]["32"]["batch_size"] == 4
+    )  # 32 / exp(2); 8 / exp(2) leaves one pair, which has no batch
+    assert list(results_file["smaller"]) == ["32"]
+    assert results_file["dataset"]["pairs"] == 96 and results_file["config"]["command"].startswith(
+        "hfcomp probe sandbox"
+    )
+    assert results_file["notes"] == [
+        "sandbox: batch sizes above its 96 pairs of distinct photographs are left out: 256"
+    ]
+    assert re.search(rf"N = 32, .*{100 * share[32, 0]:.1f}% .*margin of 2", out)
     assert "Synthetic: " in out
     assert "exp(2) = 7.4 times smaller (N = 4) to" in out
     report = (tmp_path / "out" / "report.md").read_text()
@@ -68,12 +76,12 @@ def test_a_sigmoid_model_and_a_set_without_negative_images(siglip, tmp_path, cap
     ratings.write_text(RATINGS + "red\t0\t4\t0\t0\t0\t1\t9\tAdjective\n")
     more = ["--margins", "0", "-1", "--rows", "16", "--concreteness_ratings", str(ratings), "--mask_equal_texts"]
     cli.main([*_words(siglip, tmp_path), *more])
-    found, out = results(tmp_path), re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert {one["direction"] for one in found["shares"]} == {"both", "image to text"}
-    assert shares(found) == shares(found, "image to text") and not found["smaller"]
-    assert {margin for _, margin in shares(found)} == {0, -1, "adaptive"}
-    assert shares(found)[8, -1] < shares(found)[8, 0]
-    assert "sigmoid loss" in out and "16 of 16 pairs have no negative image" in out
+    report, out = results(tmp_path), re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert {share["direction"] for share in report["shares"]} == {"both", "image to text"}
+    assert shares(report) == shares(report, "image to text") and not report["smaller"]
+    assert {margin for _, margin in shares(report)} == {0, -1, "adaptive"}
+    assert shares(report)[8, -1] < shares(report)[8, 0]
+    assert "sigmoid loss" in out and "16 of 16 pairs" in out
     assert "negatives have no rating" in out
 
 
@@ -88,12 +96,12 @@ def test_photographs_and_first_negatives(clip, tmp_path):
     features = models.pairs(1).remove_columns("negative_concreteness").features
     datasets.Dataset.from_list(rows, features=features).save_to_disk(tmp_path / "set")
     cli.main(_words(clip, tmp_path))
-    found = results(tmp_path)
-    assert found["dataset"]["pairs"] in (9, 10)  # 0 or 1, which may be drawn; not 2; not 3
-    assert {margin for _, margin in shares(found)} == {0, 1, 2} and found["dataset"]["adaptive_margin"] is None
-    notes = " ".join(found["notes"])
-    assert "concreteness is left out" in notes and "pairs are left out: only one per photograph" in notes
-    assert re.search("1 of (9|10) pairs have no negative image", notes)
+    report = results(tmp_path)
+    assert report["dataset"]["pairs"] in (9, 10)  # 0 or 1, which may be drawn; not 2; not 3
+    assert {margin for _, margin in shares(report)} == {0, 1, 2} and report["dataset"]["adaptive_margin"] is None
+    notes = " ".join(report["notes"])
+    assert "concreteness is left out" in notes and "only one per photograph" in notes
+    assert re.search("1 of (9|10) pairs .*negative image", notes)
 
 
 @follows(PROBE, "Choose a size up to this number.")
@@ -115,7 +123,7 @@ def test_mistakes_end_in_one_line(words, tmp_path):
         "needs the column 'negative_captions'.*--column_names negative_captions=",
         *words[:2],
         "--dataset",
-        str(_saved(tmp_path, "bare", [])),
+        str(_save(tmp_path, "bare", [])),
     )
     none = models.pairs(4).map(lambda row: {"negative_captions": [""]})
     none.save_to_disk(tmp_path / "none")
@@ -135,6 +143,6 @@ def test_mistakes_end_in_one_line(words, tmp_path):
         cli.main([*words, "--margins", "high"])
 
 
-def _saved(tmp_path, name, kept):
+def _save(tmp_path, name, kept):
     models.pairs(4).select_columns(["image", "caption", *kept]).save_to_disk(tmp_path / name)
     return tmp_path / name

@@ -30,14 +30,14 @@ FEATURES = Features(
 )
 
 
-def encoded(picture: Pillow.Image) -> dict[str, Any]:
+def encode(picture: Pillow.Image) -> dict[str, Any]:
     return Image().encode_example(picture)
 
 
 def mask() -> dict[str, Any]:
     area = Pillow.new("L", (tiny.IMAGE_SIZE, tiny.IMAGE_SIZE))
     area.paste(255, (8, 8, 20, 20))
-    return encoded(area)
+    return encode(area)
 
 
 def dataset(number: int = 8, **changes: dict[int, Any]) -> Dataset:
@@ -55,12 +55,12 @@ def dataset(number: int = 8, **changes: dict[int, Any]) -> Dataset:
         has_image = row % 3 != 2
         rows.append(
             {
-                "image": encoded(tiny.image(row)),
+                "image": encode(tiny.image(row)),
                 "caption": caption,
                 "positive_captions": [f"there is {caption}"],
                 "negative_captions": [caption.replace(color, "black" if color != "black" else "white"), ""],
                 "negative_kinds": [("swap_att", "replace_obj")[row % 2], "other"],
-                "negative_image": encoded(tiny.image(100 + row)) if has_image else None,
+                "negative_image": encode(tiny.image(100 + row)) if has_image else None,
                 "mask": mask() if has_image else None,
                 "image_id": f"tiny-{row}",
                 "group": f"group {row % 2}",
@@ -72,7 +72,7 @@ def dataset(number: int = 8, **changes: dict[int, Any]) -> Dataset:
     return Dataset.from_list(rows, features=FEATURES)
 
 
-def saved(folder: Path, rows: Dataset | None = None, name: str = "set") -> str:
+def save_rows(folder: Path, rows: Dataset | None = None, name: str = "set") -> str:
     (dataset() if rows is None else rows).save_to_disk(str(folder / name))
     return str(folder / name)
 
@@ -84,6 +84,6 @@ def page(source: str, folder: Path, **options: Any) -> Path:
 
 
 def held(path: Path, name: str) -> Any:
-    """What a page holds under a name: `about`, `data` or `pictures`."""
+    """Returns the data that a page holds under a name: `about`, `data` or `pictures`."""
     text = path.read_text("utf-8")
     return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', text)[1])

@@ -18,7 +18,7 @@ from tests.factory.inpaintcoco.test_project import build as build_inpaintcoco
 from tests.factory.magic import sets as magic
 
 
-def shown(tmp_path, capsys, source, *words):
+def page_rows(tmp_path, capsys, source, *words):
     """The rows of the page of a set."""
     cli.main(["gallery", str(source), "--output", str(tmp_path / "page.html"), "--overwrite", *words])
     out = capsys.readouterr().out
@@ -38,12 +38,12 @@ def test_negatives(tmp_path, capsys):
     source = str(concretebatch.photos(tmp_path / "photos"))
     settings = {"kinds": ("keyword", "swap"), "num_negatives": 2, "parser": "rules"}
     build_set(NegativeOptions(source=source, output=tmp_path / "set", **settings), log=[].append)
-    rows = shown(tmp_path, capsys, tmp_path / "set")
+    rows = page_rows(tmp_path, capsys, tmp_path / "set")
     whole = load_training_set(str(tmp_path / "set"))
     assert [row["caption"] for row in rows] == whole["caption"][:]
     for row, texts, kinds in zip(rows, whole["negative_captions"], whole["negative_kinds"], strict=True):
         there = [(text, kind) for text, kind in zip(texts, kinds, strict=True) if text]
-        assert [(one["text"], one["kind"]) for one in row["negatives"]] == there
+        assert [(negative["text"], negative["kind"]) for negative in row["negatives"]] == there
     assert any(row["negatives"] for row in rows)
     drop(tmp_path, rows, 0, tmp_path / "set")
     assert f"{len(rows)} rows read, 1 dropped, {len(rows) - 1} written" in capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_concretebatch(tmp_path, capsys, clip):
     pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)
     ratings, source = concretebatch.ratings(tmp_path / "ratings.txt"), concretebatch.photos(tmp_path / "photos")
     build_set(concretebatch.options(source, ratings, pipeline, tmp_path / "set"), log=[].append)
-    rows = shown(tmp_path, capsys, tmp_path / "set", "--models", str(clip), "--device", "cpu", "--no_cache")
+    rows = page_rows(tmp_path, capsys, tmp_path / "set", "--models", str(clip), "--device", "cpu", "--no_cache")
     assert len(rows) == 10 and all(isinstance(row["negative_image"], int) for row in rows)
     assert all(None not in row["scores"][0] for row in rows)
     assert {row["negatives"][0]["kind"] for row in rows} <= {"replace_obj", "replace_att", "replace_rel"}
@@ -64,18 +64,18 @@ def test_concretebatch(tmp_path, capsys, clip):
 
 def test_inpaintcoco(tmp_path, capsys):
     folder = build_inpaintcoco(inpaintcoco.project(tmp_path / "project"), tmp_path / "set")
-    rows = shown(tmp_path, capsys, folder, "--split", "test")
+    rows = page_rows(tmp_path, capsys, folder, "--split", "test")
     assert rows[1]["caption"] == "A red dog number 1." and rows[1]["negatives"][0]["text"] == "A blue dog number 1."
     assert {row["negatives"][0]["kind"] for row in rows} == {"object", "color", "size"}
     assert all(isinstance(row[name], int) for row in rows for name in ("image", "negative_image", "mask"))
     drop(tmp_path, rows, 1, folder)  # the split is that of the page
-    found = load_training_set(str(tmp_path / "less"), split="test")
-    assert len(found) == 5 and "coco_caption" in found.column_names  # its columns keep their names
+    dataset = load_training_set(str(tmp_path / "less"), split="test")
+    assert len(dataset) == 5 and "coco_caption" in dataset.column_names  # its columns keep their names
 
 
 def test_magic(tmp_path, capsys):
-    folder = magic.built(tmp_path).folder
-    rows = shown(tmp_path, capsys, folder, "--config", "captions", "--rows", "5", "--seed", "1")
+    folder = magic.build_magic(tmp_path).folder
+    rows = page_rows(tmp_path, capsys, folder, "--config", "captions", "--rows", "5", "--seed", "1")
     assert len(rows) == 5 and rows[0]["positives"] and not rows[0]["negatives"]
     facts = dict(rows[0]["facts"])
     assert facts["group"] in magic.WORDS and {"generalized_caption", "hard_negative_groups"} <= facts.keys()
@@ -88,7 +88,7 @@ def test_the_sandbox(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("hfcomp.analysis.gallery.rows.SANDBOX_ROWS", 12)
     # which asks the Hub for a card
     monkeypatch.setattr("hfcomp.analysis.gallery.marks.stated_license", lambda name: pytest.fail(name))
-    rows = shown(tmp_path, capsys, "sandbox", "--rows", "4")
+    rows = page_rows(tmp_path, capsys, "sandbox", "--rows", "4")
     assert len(rows) == 4 and all(row["mask"] is not None for row in rows)
     assert {"concepts", "group", "level_1"} <= dict(rows[0]["facts"]).keys()
     assert "concreteness" in rows[0]["negatives"][0]["facts"]

@@ -18,8 +18,8 @@ from hfcomp.analysis.gallery.scores import ModelScores
 from hfcomp.data.loading import load_training_set
 from hfcomp.reporting.pages.page import Thumbnail
 from tests import tiny
-from tests.analysis.gallery.pages import HOSTILE, dataset, encoded, held, page, saved
-from tests.chromium import chromium, overflow, watched
+from tests.analysis.gallery.pages import HOSTILE, dataset, encode, held, page, save_rows
+from tests.chromium import chromium, overflow, watch
 
 OPENS_WITHIN = 2_000
 """Milliseconds, with 1,000 pairs."""
@@ -27,19 +27,19 @@ OPENS_WITHIN = 2_000
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 @pytest.fixture
-def opened(browser):
+def open_file(browser):
     """Opens a file in a context of its own; what a page must not do is empty at the end."""
     pages = []
 
     def open_page(file, width=1280, context=None, scheme="light"):
         context = context or browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         shown = context.new_page()
-        seen = watched(shown)
+        seen = watch(shown)
         shown.goto(file.as_uri())
         pages.append((shown, seen, file))
         return shown
@@ -47,16 +47,16 @@ def opened(browser):
     yield open_page
     for _, seen, file in pages:
         assert not seen.messages
-        assert {one for one in seen.requests if not one.startswith("blob:")} == {file.as_uri()}
+        assert {url for url in seen.requests if not url.startswith("blob:")} == {file.as_uri()}
     for context in {shown.context for shown, *_ in pages}:
         context.close()
 
 
 @pytest.fixture(scope="module")
-def scored(clip, siglip, tmp_path_factory):
+def scored_page(clip, siglip, tmp_path_factory):
     """A set of eight rows, and its page with two models."""
     folder = tmp_path_factory.mktemp("scored")
-    source = saved(folder)
+    source = save_rows(folder)
     return source, page(source, folder, models=(f"before={clip}", f"after={siglip}"))
 
 
@@ -64,10 +64,10 @@ def numbers(shown) -> list[int]:
     return shown.locator("article").evaluate_all("all => all.map((one) => Number(one.dataset.row))")
 
 
-def test_rows_show_images_changed_words_and_masks_that_can_be_hidden(opened, scored):
-    shown = opened(scored[1])
+def test_rows_show_images_changed_words_and_masks_that_can_be_hidden(open_file, scored_page):
+    shown = open_file(scored_page[1])
     row = shown.locator("article").first
-    negative = held(scored[1], "data")[0]["negatives"][0]
+    negative = held(scored_page[1], "data")[0]["negatives"][0]
     expect(row.locator("del")).to_have_text(negative["changes"][1][1])
     expect(row.locator("ins")).to_have_text(negative["changes"][2][1])
     sizes = row.locator("img:not(.mask)").evaluate_all(
@@ -81,9 +81,9 @@ def test_rows_show_images_changed_words_and_masks_that_can_be_hidden(opened, sco
     expect(shown.locator("article").nth(2).locator(".absent")).to_have_text("none")
 
 
-def test_rows_are_found_by_text_kind_verdict_change_and_mark(opened, scored):
-    shown = opened(scored[1])
-    rows = held(scored[1], "data")
+def test_rows_are_found_by_text_kind_verdict_change_and_mark(open_file, scored_page):
+    shown = open_file(scored_page[1])
+    rows = held(scored_page[1], "data")
 
     def right(row, model):
         return row["scores"][model][4] == 1
@@ -119,9 +119,9 @@ def test_rows_are_found_by_text_kind_verdict_change_and_mark(opened, scored):
     expect(shown.locator("#none")).to_be_visible()
 
 
-def test_rows_are_sorted_by_margin_of_captions_or_images(opened, scored):
-    shown = opened(scored[1])
-    rows = held(scored[1], "data")
+def test_rows_are_sorted_by_margin_of_captions_or_images(open_file, scored_page):
+    shown = open_file(scored_page[1])
+    rows = held(scored_page[1], "data")
 
     def margin(row, model=0):
         own, others = row["scores"][model][:2]
@@ -139,15 +139,15 @@ def test_rows_are_sorted_by_margin_of_captions_or_images(opened, scored):
     first = shown.locator("article").first
     expect(first.locator(".verdict").nth(1)).to_contain_text("right" if max(by_images.values()) > 0 else "wrong")
     shown.select_option("#unit", "logit")
-    about, row = held(scored[1], "about"), numbers(shown)[0]
+    about, row = held(scored_page[1], "about"), numbers(shown)[0]
     expected = about["models"][1]["scale"] * rows[row]["scores"][1][0] + about["models"][1]["bias"]
     expect(first.locator("tbody tr").first.locator("td").nth(2)).to_have_text(f"{expected:.2f}")
 
 
-def test_marks_are_set_by_keys_stay_and_are_applied(opened, scored, browser, tmp_path):
-    source, file = scored
+def test_marks_are_set_by_keys_stay_and_are_applied(open_file, scored_page, browser, tmp_path):
+    source, file = scored_page
     context = browser.new_context(accept_downloads=True)
-    shown = opened(file, context=context)
+    shown = open_file(file, context=context)
     for key in ("j", "d", "a", "d", "u", "k"):  # row 0 dropped, 1 kept, 2 dropped, 3 not marked
         shown.keyboard.press(key)
     expect(shown.locator("#count")).to_contain_text("1 kept, 2 dropped")
@@ -174,13 +174,13 @@ def test_marks_are_set_by_keys_stay_and_are_applied(opened, scored, browser, tmp
     assert load_training_set(str(tmp_path / "out"))["image_id"][:] == [f"tiny-{row}" for row in (1, 3, 4, 5, 6, 7)]
 
 
-def test_a_file_of_marks_is_opened_and_one_of_another_set_is_not(opened, scored, tmp_path):
-    file = scored[1]
+def test_a_file_of_marks_is_opened_and_one_of_another_set_is_not(open_file, scored_page, tmp_path):
+    file = scored_page[1]
     about, rows = held(file, "about"), held(file, "data")
     marks = [{"row": 4, "id": rows[4]["id"], "mark": "keep"}, {"row": 5, "id": rows[5]["id"], "mark": "<b>"}]
     (tmp_path / "own.json").write_text(json.dumps(about["set"] | {"marks": marks}))
     (tmp_path / "other.json").write_text(json.dumps(about["set"] | {"fingerprint": "sha256:0", "marks": marks}))
-    shown = opened(file)
+    shown = open_file(file)
     shown.set_input_files("#open", tmp_path / "other.json")
     expect(shown.locator("#message")).to_contain_text("other.json contains no marks")
     shown.set_input_files("#open", tmp_path / "own.json")
@@ -188,11 +188,11 @@ def test_a_file_of_marks_is_opened_and_one_of_another_set_is_not(opened, scored,
     expect(shown.locator("#count")).to_contain_text("1 kept, 0 dropped")
 
 
-def test_a_browser_that_keeps_nothing_says_so(browser, scored):
+def test_a_browser_that_keeps_nothing_says_so(browser, scored_page):
     context = browser.new_context()
     context.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused'); } })")
     shown = context.new_page()
-    shown.goto(scored[1].as_uri())
+    shown.goto(scored_page[1].as_uri())
     expect(shown.locator("#message")).to_contain_text("Save the marks")
     shown.keyboard.press("j")
     shown.keyboard.press("d")
@@ -202,16 +202,16 @@ def test_a_browser_that_keeps_nothing_says_so(browser, scored):
 
 @pytest.mark.parametrize("width", [1280, 800])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_its_window_and_hostile_texts_are_texts(opened, tmp_path, width, scheme):
+def test_it_fits_its_window_and_hostile_texts_are_texts(open_file, tmp_path, width, scheme):
     long = "a-caption-without-any-space-" * 20
     rows = dataset(
         caption={0: HOSTILE, 1: long},
         negative_captions={0: [HOSTILE, long], 1: [long + "b", "word " * 200]},
         group={0: HOSTILE, 1: long},
-        image={2: {"bytes": b"no image", "path": None}, 3: encoded(tiny.image(3, (1200, 90)))},
+        image={2: {"bytes": b"no image", "path": None}, 3: encode(tiny.image(3, (1200, 90)))},
         image_id={0: HOSTILE, 1: long},
     )
-    shown = opened(page(saved(tmp_path, rows), tmp_path), width, scheme=scheme)
+    shown = open_file(page(save_rows(tmp_path, rows), tmp_path), width, scheme=scheme)
     assert overflow(shown) == 0
     expect(shown.locator("article").first).to_contain_text(HOSTILE)
     assert not shown.locator("img[src=x]").count()
@@ -220,8 +220,8 @@ def test_it_fits_its_window_and_hostile_texts_are_texts(opened, tmp_path, width,
     assert (lightness > 127) == (scheme == "dark")
 
 
-def test_all_rows_are_reached_by_scrolling(opened, tmp_path):
-    shown = opened(many(tmp_path / "many.html", 150))
+def test_all_rows_are_reached_by_scrolling(open_file, tmp_path):
+    shown = open_file(many(tmp_path / "many.html", 150))
     assert len(numbers(shown)) < 150
     for _ in range(60):
         shown.evaluate("scrollTo(0, document.documentElement.scrollHeight)")

@@ -12,38 +12,38 @@ from hfcomp.analysis.gallery.marks import apply_marks, read_marks
 from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set, undecoded
 from tests import tiny
-from tests.analysis.gallery.pages import dataset, encoded, held, page, saved
+from tests.analysis.gallery.pages import dataset, encode, held, page, save_rows
 
 
-def marked(source, folder, marks, changes=()):
+def write_marks(source, folder, marks, changes=()):
     """The file of marks that a page would save."""
     path = page(source, folder)
     rows = {row["row"]: row["id"] for row in held(path, "data")}
-    found = [{"row": row, "id": rows[row], "mark": mark} for row, mark in marks.items()]
+    records = [{"row": row, "id": rows[row], "mark": mark} for row, mark in marks.items()]
     file = folder / "marks.json"
-    file.write_text(json.dumps(held(path, "about")["set"] | {"marks": found} | dict(changes)))
+    file.write_text(json.dumps(held(path, "about")["set"] | {"marks": records} | dict(changes)))
     return file
 
 
 def test_dropped_rows_are_left_out_and_all_else_stays_as_it_is(tmp_path):
     rows = dataset()
-    source = saved(tmp_path, rows)
-    file = marked(source, tmp_path, {1: "drop", 6: "drop", 2: "keep"})
+    source = save_rows(tmp_path, rows)
+    file = write_marks(source, tmp_path, {1: "drop", 6: "drop", 2: "keep"})
     done = apply_marks(source, file, tmp_path / "out", {}, log=[].append)
     assert (done.read, done.dropped, done.kept, done.written, done.set_aside) == (8, 2, 1, 6, {})
     verify_set(tmp_path / "out", log=[].append)
-    found = undecoded(load_training_set(str(tmp_path / "out")))
-    assert found.to_list() == rows.select([0, 2, 3, 4, 5, 7]).to_list()
+    kept_rows = undecoded(load_training_set(str(tmp_path / "out")))
+    assert kept_rows.to_list() == rows.select([0, 2, 3, 4, 5, 7]).to_list()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["set_aside"] == {"dropped in the gallery": 2} and manifest["plan"]["source"]["rows"] == 8
     aside = [json.loads(line) for line in (tmp_path / "out" / "set_aside.jsonl").open()]
-    assert [one["row"] for one in aside] == [1, 6]
+    assert [record["row"] for record in aside] == [1, 6]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "6 rows, made from 8 rows of set" in card and "--apply marks.json" in card and str(tmp_path) not in card
     again = apply_marks(source, file, tmp_path / "out", {}, log=[].append)
     assert again.written == 6
-    with pytest.raises(ValueError, match="holds a build with other settings"):
-        apply_marks(source, marked(source, tmp_path, {3: "drop"}), tmp_path / "out", {}, log=[].append)
+    with pytest.raises(ValueError, match="other settings"):
+        apply_marks(source, write_marks(source, tmp_path, {3: "drop"}), tmp_path / "out", {}, log=[].append)
 
 
 def test_split_and_names_of_columns_are_those_of_the_page(tmp_path):
@@ -55,8 +55,8 @@ def test_split_and_names_of_columns_are_those_of_the_page(tmp_path):
     mark = {"row": 0, "id": held(path, "data")[0]["id"], "mark": "drop"}
     file.write_text(json.dumps(held(path, "about")["set"] | {"marks": [mark]}))
     apply_marks(source, file, tmp_path / "out", {}, log=[].append)
-    found = load_training_set(str(tmp_path / "out"), split="validation")
-    assert len(found) == 5 and found["caption"][0] == rows["text"][1]
+    kept_rows = load_training_set(str(tmp_path / "out"), split="validation")
+    assert len(kept_rows) == 5 and kept_rows["caption"][0] == rows["text"][1]
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_split_and_names_of_columns_are_those_of_the_page(tmp_path):
             {"caption": {5: "another"}},
             "another dataset: .*8 rows, .*sha256:.* has 8 rows .*sha256:",
         ),
-        ({"image": {1: encoded(tiny.image(99))}}, "1 of 2 marked rows .*example 1"),
+        ({"image": {1: encode(tiny.image(99))}}, "1 of 2 marked rows .*example 1"),
     ],
 )
 def test_marks_of_another_set_are_refused(tmp_path, changes, message):
-    file = marked(saved(tmp_path), tmp_path, {1: "drop", 2: "keep"})
+    file = write_marks(save_rows(tmp_path), tmp_path, {1: "drop", 2: "keep"})
     with pytest.raises(ValueError, match=message):
-        apply_marks(saved(tmp_path, dataset(**changes), "other"), file, tmp_path / "out", {}, log=[].append)
+        apply_marks(save_rows(tmp_path, dataset(**changes), "other"), file, tmp_path / "out", {}, log=[].append)
     assert not (tmp_path / "out").exists()
 
 
 def test_an_unmarked_row_s_image_may_be_another(tmp_path):
-    file = marked(saved(tmp_path), tmp_path, {1: "drop"})
-    other = saved(tmp_path, dataset(image={4: encoded(tiny.image(99))}), "other")
+    file = write_marks(save_rows(tmp_path), tmp_path, {1: "drop"})
+    other = save_rows(tmp_path, dataset(image={4: encode(tiny.image(99))}), "other")
     assert apply_marks(other, file, tmp_path / "out", {}, log=[].append).written == 7
 
 
@@ -95,8 +95,8 @@ def test_an_unmarked_row_s_image_may_be_another(tmp_path):
     ],
 )
 def test_marks_that_make_no_sense_are_refused(tmp_path, marks, changes, message):
-    source = saved(tmp_path)
-    file = marked(source, tmp_path, marks, changes)
+    source = save_rows(tmp_path)
+    file = write_marks(source, tmp_path, marks, changes)
     with pytest.raises(ValueError, match=re.escape(message)):
         apply_marks(source, file, tmp_path / "out", {}, log=[].append)
 

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from hfcomp.analysis.hierarchy.page import Members, SetMembers, concepts_page
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, Node
 from tests.analysis.hierarchy.pages import HOSTILE, page
-from tests.chromium import chromium, overflow, watched
+from tests.chromium import chromium, overflow, watch
 
 OPENS_WITHIN = 2_000
 """Milliseconds, with 1,000 concepts."""
@@ -20,8 +20,8 @@ OPENS_WITHIN = 2_000
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 def picture() -> str:
@@ -32,7 +32,7 @@ def picture() -> str:
 
 
 @pytest.fixture
-def opened(browser, tmp_path):
+def open_text(browser, tmp_path):
     """Opens a text as a file of its own; what the page must not do is empty at the end."""
     pages = []
 
@@ -40,7 +40,7 @@ def opened(browser, tmp_path):
         file = tmp_path / f"page {len(pages)} ä.html"
         file.write_text(text, encoding="utf-8")
         shown = browser.new_page(viewport={"width": width, "height": 900})
-        seen = watched(shown)
+        seen = watch(shown)
         shown.goto(file.as_uri())
         pages.append((shown, seen, file))
         return shown
@@ -57,8 +57,8 @@ def find(shown, words: str, number: str) -> None:
     expect(shown.locator("#matches")).to_have_text(number)
 
 
-def test_a_concept_is_found_and_opened_with_its_pictures(opened):
-    shown = opened(page(cat=Members(captions=["a cat on a sofa"], pictures=[picture()])))
+def test_a_concept_is_found_and_opened_with_its_pictures(open_text):
+    shown = open_text(page(cat=Members(captions=["a cat on a sofa"], pictures=[picture()])))
     cat, dog = (shown.locator(f"details[data-names^='{name}']") for name in ("cat", "dog"))
     assert not cat.is_visible() and not shown.locator("img").count()
     find(shown, "Kitten", "1 found")  # a name that was merged into the cat
@@ -75,8 +75,8 @@ def test_a_concept_is_found_and_opened_with_its_pictures(opened):
     assert not shown.locator("summary:visible").count()
 
 
-def test_a_hard_negative_leads_to_a_concept_that_is_hidden(opened):
-    shown = opened(page())
+def test_a_hard_negative_leads_to_a_concept_that_is_hidden(open_text):
+    shown = open_text(page())
     find(shown, "cat", "1 found")
     cat, dog = (shown.locator(f"details[data-names^='{name}']") for name in ("cat", "dog"))
     cat.locator("summary").click()
@@ -87,9 +87,9 @@ def test_a_hard_negative_leads_to_a_concept_that_is_hidden(opened):
 
 @pytest.mark.parametrize("width", [1280, 800])
 @pytest.mark.parametrize("name", ["dog", "誕生日会", HOSTILE, "a-name-without-any-space-" * 12])
-def test_it_fits_its_window_with_everything_open(opened, width, name):
+def test_it_fits_its_window_with_everything_open(open_text, width, name):
     members = Members(captions=["caption " * 40, "x" * 300], pictures=[picture()] * 12)
-    shown = opened(page(name, **{name: members}), width)
+    shown = open_text(page(name, **{name: members}), width)
     assert overflow(shown) == 0
     shown.click("#open")
     expect(shown.locator("img")).to_have_count(12)
@@ -104,16 +104,16 @@ def many(concepts: int) -> str:
     chains = [
         (f"concept {n}", f"b {n % 280}", f"c {n % 280 % 110}", f"d {n % 280 % 110 % 80}") for n in range(concepts)
     ]
-    found = tuple(
+    all_concepts = tuple(
         Concept(chain[0], chain, 30, (), tuple(f"concept {(n + k) % concepts}" for k in range(1, 21)), (0.9,) * 20)
         for n, chain in enumerate(chains)
     )
     above = {(level, chain[level - 1]): chain[level : level + 1] for chain in chains for level in (2, 3, 4)}
     nodes = tuple(Node(level, name, parents) for (level, name), parents in sorted(above.items()))
-    members = {one.name: Members({"train": 24, "test": 6}, ["a caption"] * 4, []) for one in found}
-    for one in members.values():
-        one.pictures += [picture() for _ in range(8)]
-    hierarchy = Hierarchy(found, {chain[0]: chain[1:2] for chain in chains}, nodes)
+    members = {concept.name: Members({"train": 24, "test": 6}, ["a caption"] * 4, []) for concept in all_concepts}
+    for entry in members.values():
+        entry.pictures += [picture() for _ in range(8)]
+    hierarchy = Hierarchy(all_concepts, {chain[0]: chain[1:2] for chain in chains}, nodes)
     return concepts_page(hierarchy, SetMembers(members, 30_000, 0), [], title="Many concepts")
 
 

@@ -14,11 +14,11 @@ from hfcomp import cli
 from hfcomp.analysis.hierarchy.page import Members, read_members
 from hfcomp.factory.magic.hierarchy import read_hierarchy
 from tests.analysis.hierarchy.pages import HOSTILE, page
-from tests.factory.magic.sets import WORDS, built
+from tests.factory.magic.sets import WORDS, build_magic
 
 
 class Page(HTMLParser):
-    """What a page holds."""
+    """The tags, ids and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ class Page(HTMLParser):
 
 def test_every_concept_is_there_once_and_links_lead_to_it():
     text = page(dog=Members({"train": 3, "test": 1}, ["a dog & a cat"], ["data:image/jpeg;base64,AA=="]))
-    found = Page(text)
-    assert sorted(found.levels) == ["1", "1", "2", "2", "3", "3", "4"]
-    assert found.ids == ["c0", "c1"] and {*found.targets} == {"#c0", "#c1"}
-    said = " ".join(found.texts)
+    document = Page(text)
+    assert sorted(document.levels) == ["1", "1", "2", "2", "3", "3", "4"]
+    assert document.ids == ["c0", "c1"] and {*document.targets} == {"#c0", "#c1"}
+    said = " ".join(document.texts)
     for words in ("1,234 images, 3 train and 1 test rows", "2 concepts, 1,241 images", "Merged: kitten", "Also: "):
         assert words in said
     assert said.count("unseen by concept") == 1 and "a dog & a cat" in said
@@ -59,8 +59,8 @@ def test_every_concept_is_there_once_and_links_lead_to_it():
 
 def test_names_of_a_language_model_are_inert():
     text = page(HOSTILE, **{HOSTILE: Members(captions=[HOSTILE], pictures=["data:image/jpeg;base64,AA=="])})
-    found = Page(text)
-    assert "img" not in found.tags and found.tags.count("script") == 2
+    document = Page(text)
+    assert "img" not in document.tags and document.tags.count("script") == 2
     assert json.loads(re.search(r'id="pictures">(.*?)</script>', text)[1]) == {
         HOSTILE: ["data:image/jpeg;base64,AA=="]
     }
@@ -72,7 +72,7 @@ def test_only_the_pages_own_script_and_style_may_run():
         re.search(r"<style>(.*)</style>", text, re.S)[1],
         re.findall(r"<script>(.*?)</script>", text, re.S)[0],
     )
-    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in (style, script)]
+    hashes = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in (style, script)]
     expected = "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'".format(*hashes)
     assert Page(text).policy == f"{expected}; base-uri 'none'; form-action 'none'"
     assert "http:" not in text and "https:" not in text
@@ -80,7 +80,7 @@ def test_only_the_pages_own_script_and_style_may_run():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("page")).folder
+    return build_magic(tmp_path_factory.mktemp("page")).folder
 
 
 def test_a_set_from_the_command_line(folder, tmp_path, capsys):
@@ -89,11 +89,11 @@ def test_a_set_from_the_command_line(folder, tmp_path, capsys):
     first = (tmp_path / "out" / "concepts.html").read_bytes()
     out = capsys.readouterr().out
     assert "concepts of level 1" in out and "concepts.html" in out
-    found = Page(first.decode())
-    assert len(found.ids) == len(WORDS) and first.count(b"data:image/png;base64,") == 3 * len(WORDS)
+    document = Page(first.decode())
+    assert len(document.ids) == len(WORDS) and first.count(b"data:image/png;base64,") == 3 * len(WORDS)
     report = (tmp_path / "out" / "report.md").read_text()
     assert "| train | 32 |" in report and "| image-caption pairs | 80 | 81,602 |" in report
-    with pytest.raises(SystemExit, match=r"already contains concepts\.html. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"concepts\.html.*--overwrite"):
         run(words)
     cli.main([*words, "--overwrite"])
     assert (tmp_path / "out" / "concepts.html").read_bytes() == first
@@ -110,5 +110,7 @@ def run(words):
 
 def test_thumbnails_are_small_and_the_first_ones(folder):
     members = read_members(folder, thumbnails=2)
-    assert {*members.concepts} == {one.name for one in read_hierarchy(folder).concepts}
-    assert all(len(one.pictures) == 2 and one.rows == {"train": 8, "test": 2} for one in members.concepts.values())
+    assert {*members.concepts} == {concept.name for concept in read_hierarchy(folder).concepts}
+    assert all(
+        len(entry.pictures) == 2 and entry.rows == {"train": 8, "test": 2} for entry in members.concepts.values()
+    )

@@ -39,7 +39,7 @@ def test_scores_are_those_of_the_library(name, layer, request, monkeypatch):
     blank = " " if name == "roberta" else ""
     encode = lambda tokenizer, text: tokenizer.encode(blank + text.strip())  # noqa: E731
     monkeypatch.setattr("bert_score.utils.sent_encode", encode)
-    written = sum(bool(one and other) for one, other in zip(FIRST, SECOND, strict=True))
+    written = sum(bool(first and second) for first, second in zip(FIRST, SECOND, strict=True))
     *_, expected = library.score(
         FIRST[:written], SECOND[:written], model_type=str(folder), num_layers=layer, device="cpu", batch_size=7
     )
@@ -72,7 +72,7 @@ def test_a_baseline_rescales(roberta, tmp_path):
     rescaled = BertScore(str(roberta), device="cpu", baseline=file)(FIRST, SECOND)
     np.testing.assert_allclose(rescaled, (plain - 0.75) / 0.25)
     for text, match in (
-        ("LAYER,P,R,F\n1,0,0,0\n", "LAYER 3 is missing"),
+        ("LAYER,P,R,F\n1,0,0,0\n", "no row for layer 3"),
         ("a,b\n1,2\n", r"found the columns \['a', 'b'\]"),
         ("", r"found the columns \[\]"),
         ("LAYER,P,R,F\n3,0,0,much\n", "LAYER 3: .*'much'"),
@@ -86,10 +86,10 @@ def test_a_baseline_rescales(roberta, tmp_path):
 def test_known_models_have_the_authors_layer_and_baseline(tmp_path, monkeypatch):
     monkeypatch.setattr(encoders, "KNOWN", {"known": (2, 0.5)})
     folder = str(models.roberta(tmp_path / "known"))
-    found = BertScore(folder, device="cpu")
-    assert (found.layer, found.baseline) == (2, 0.5)
+    scorer = BertScore(folder, device="cpu")
+    assert (scorer.layer, scorer.baseline) == (2, 0.5)
     assert BertScore(folder, device="cpu", layer=3).baseline is None, "the baseline is of another layer"
-    with pytest.raises(ValueError, match="text_layer: found 4, but .*known has the layers 0 to 3"):
+    with pytest.raises(ValueError, match="text_layer: found 4,.*known.* 0 to 3"):
         BertScore(folder, device="cpu", layer=4)
 
 
@@ -119,12 +119,12 @@ def test_models_that_do_not_load_are_named(tmp_path, clip):
     with pytest.raises(ValueError, match=r"text_model: .*nothing: no such folder"):
         BertScore(str(tmp_path / "nothing"), device="cpu")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="text_model: .*empty could not be loaded"):
+    with pytest.raises(ValueError, match="text_model: .*empty .*loaded"):
         BertScore(str(tmp_path / "empty"), device="cpu")
     folder = models.bert(tmp_path / "bert")
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="the weights are damaged or truncated"):
+    with pytest.raises(ValueError, match="weights .*damaged"):
         BertScore(str(folder), device="cpu")
 
 
@@ -150,9 +150,9 @@ def test_vectors_are_the_class_tokens_of_the_model(dinov2):
     with torch.inference_mode():
         expected = model(**processor(IMAGES, return_tensors="pt")).pooler_output
     expected = torch.nn.functional.normalize(expected, dim=-1).numpy()
-    found = ImageEmbedder(str(dinov2), batch_size=2, device="cpu").index_images([*IMAGES, None, IMAGES[1]])
-    np.testing.assert_allclose(found.take(slice(0, 5)), expected, atol=2e-6)
-    assert found.index.tolist() == [0, 1, 2, 3, 4, -1, 1] and found.computed == 5
+    embeddings = ImageEmbedder(str(dinov2), batch_size=2, device="cpu").index_images([*IMAGES, None, IMAGES[1]])
+    np.testing.assert_allclose(embeddings.take(slice(0, 5)), expected, atol=2e-6)
+    assert embeddings.index.tolist() == [0, 1, 2, 3, 4, -1, 1] and embeddings.computed == 5
 
 
 def test_vectors_are_kept_for_later_runs(dinov2, tmp_path):
@@ -173,9 +173,9 @@ def test_vectors_are_kept_for_later_runs(dinov2, tmp_path):
 
 
 def test_what_is_no_vision_transformer_is_refused(tmp_path, dinov2):
-    with pytest.raises(ValueError, match="image_model: .* has no configuration or image processor"):
+    with pytest.raises(ValueError, match="image_model: .* image processor"):
         ImageEmbedder(str(tmp_path), device="cpu")
     with pytest.raises(ValueError, match="column 'negative_image', row 1"):
         ImageEmbedder(str(dinov2), device="cpu").index_images([IMAGES[0], b"no image"], column="negative_image")
-    with pytest.raises(ValueError, match="device: 'cuda:99' cannot be used here"):
+    with pytest.raises(ValueError, match="device: 'cuda:99'"):
         ImageEmbedder(str(dinov2), device="cuda:99")

@@ -12,26 +12,26 @@ from hfcomp.analysis.pairs.items import named_sets, paper_config, published_numb
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from tests import tiny
-from tests.hub.built import built
+from tests.hub.built import write_build
 
 RATINGS = ConcretenessRatings({"dog": 4.8, "fire hydrant": 4.9, "red": 4.2, "idea": 1.6})
 
 
 def row(**changes):
     """A row with two negatives."""
-    found = {
+    columns = {
         "caption": "a dog by a red fire hydrant",
         "negative_captions": ["a cat by a red fire hydrant", "a dog by a red bench"],
         "negative_keywords": ["dog", "fire hydrants"],
         "negative_concreteness": [4.0, None],
         "image_id": "one",
     }
-    return {name: value for name, value in {**found, **changes}.items() if value != "absent"}
+    return {name: value for name, value in {**columns, **changes}.items() if value != "absent"}
 
 
 def read(tmp_path, *rows, ratings=None, name="set", **options):
     file = tmp_path / "set.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    file.write_text("".join(json.dumps(record) + "\n" for record in rows))
     return read_pairs(name, str(file), DataOptions(**options), ratings)
 
 
@@ -60,9 +60,9 @@ def test_ratings_are_joined_by_rated_word_and_else_by_keyword(tmp_path):
 
 def test_without_ratings_the_set_says_so(tmp_path):
     (note,) = read(tmp_path, row(negative_concreteness="absent")).notes
-    assert "column negative_concreteness is missing" in note and "--concreteness_ratings" in note
+    assert "column negative_concreteness" in note and "--concreteness_ratings" in note
     nothing = row(negative_keywords="absent")
-    assert "column negative_keywords is missing" in read(tmp_path, nothing, ratings=RATINGS).notes[0]
+    assert "column negative_keywords" in read(tmp_path, nothing, ratings=RATINGS).notes[0]
     broken = read(tmp_path, row(negative_concreteness=[float("nan"), float("nan")]))
     assert broken.items["concreteness"].isna().all() and "negative_concreteness has no rating" in broken.notes[0]
 
@@ -70,22 +70,23 @@ def test_without_ratings_the_set_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "match"),
     [
-        ([], "set.jsonl has no rows"),
-        ([row(negative_captions=[]), row(caption=None)], "none of its 2 rows has a caption with a negative caption"),
-        ([row(caption=7)], "column 'caption', row 0: found 7, expected a text"),
-        ([row(negative_captions="absent")], "needs the column 'negative_captions'"),
-        ([row(negative_captions=[7, 8])], r"column 'negative_captions', row 0: found \[7, 8\], expected texts"),
+        ([], "set.jsonl .*no rows"),
+        ([row(negative_captions=[]), row(caption=None)], "none of its 2 rows"),
+        ([row(caption=7)], "'caption', row 0: found 7"),
+        ([row(negative_captions="absent")], "'negative_captions'"),
+        ([row(negative_captions=[7, 8])], r"'negative_captions', row 0: found \[7, 8\]"),
         (
             [row(), row(negative_keywords=["dog"])],
-            r"column 'negative_keywords', row 1: found .* expected a list with 2",
+            r"'negative_keywords', row 1: found .* 2",
         ),
-        ([row(negative_concreteness=[6.5, 1])], "column 'negative_concreteness', row 0: found 6.5, expected 1 to 5"),
+        ([row(negative_concreteness=[6.5, 1])], "'negative_concreteness', row 0: found 6.5,.* 1 to 5"),
     ],
 )
 def test_what_is_wrong_with_a_set_is_named(tmp_path, rows, match):
     if len(rows) == 2 and not rows[0]["negative_captions"]:
         rows = [
-            {name: value for name, value in one.items() if "key" not in name and "conc" not in name} for one in rows
+            {name: value for name, value in record.items() if "key" not in name and "conc" not in name}
+            for record in rows
         ]
     with pytest.raises(ValueError, match=match):
         read(tmp_path, *rows)
@@ -159,9 +160,9 @@ def test_configurations_of_a_set_are_read(tmp_path):
 
 
 def test_a_set_with_a_configuration_that_is_not_finished_is_refused_and_the_finished_one_is_read(tmp_path):
-    built(tmp_path / "high_concreteness", rows=1)
-    built(tmp_path / "steps" / "random" / "targets", rows=1)
-    with pytest.raises(ValueError, match="lacks the captions of random. .*`hfcomp build concretebatch"):
+    write_build(tmp_path / "high_concreteness", rows=1)
+    write_build(tmp_path / "steps" / "random" / "targets", rows=1)
+    with pytest.raises(ValueError, match="captions of random.*`hfcomp build concretebatch"):
         named_sets([str(tmp_path)])
     place = f"{tmp_path}::high_concreteness"
     assert named_sets([place]) == {"high_concreteness": place}
@@ -177,7 +178,9 @@ def test_the_papers_numbers():
         None,
         None,
     ]
-    table = [published_number("mean concreteness", one) for one in ("high_concreteness", "low_concreteness", "random")]
+    table = [
+        published_number("mean concreteness", subset) for subset in ("high_concreteness", "low_concreteness", "random")
+    ]
     assert table == [4.77, 3.81, 4.29]
     assert published_number("T2I accuracy", "random") == 0.4433 and published_number("group", "random") is None
     assert published_number("CLIP-V", None) is None

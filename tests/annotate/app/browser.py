@@ -1,4 +1,4 @@
-"""What a person does in the page, in a browser of `tests.chromium`."""
+"""The actions of a person in the page, in a browser of `tests.chromium`."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Visit:
         self.page.locator(f'#{name} input[value="{value}"]').click()
 
     def chosen(self, name: str) -> str | None:
-        """What is chosen in a group."""
-        found = self.page.locator(f"#{name} input:checked")
-        return found.get_attribute("value") if found.count() else None
+        """The value chosen in a group."""
+        choice = self.page.locator(f"#{name} input:checked")
+        return choice.get_attribute("value") if choice.count() else None
 
     def item(self) -> str:
         """The item that is annotated."""
@@ -72,7 +72,7 @@ class Visit:
 
     def paint(self) -> None:
         """Paints candidates and waits for all three."""
-        before = [one.get_attribute("src") for one in self.page.locator(".candidate img").all()]
+        before = [image.get_attribute("src") for image in self.page.locator(".candidate img").all()]
         self.press("p")
         self.page.wait_for_function(
             "before => { const found = [...document.querySelectorAll('.candidate img')];"
@@ -103,7 +103,7 @@ class Visit:
         return item
 
     def problems(self) -> list[str]:
-        """What is wrong with the layout: controls that overlap, or that reach beyond the window."""
+        """Layout errors: controls that overlap, or that reach beyond the window."""
         return self.page.evaluate(LAYOUT)
 
     def leave(self) -> None:

@@ -35,16 +35,18 @@ class Client:
         self.session = secrets.token_hex(6)
 
     def config(self) -> dict[str, Any]:
-        """What Gradio says of the page."""
+        """Gradio's config of the page."""
         return self.http.get("/config").json()
 
     def call(self, element: str, event: str, config: dict[str, Any], **values: Any) -> dict[str, Any]:
         """Triggers an event of an element with values of fields by their ids; returns what the server answers."""
-        names = {one["id"]: one["props"].get("elem_id") or "" for one in config["components"]}
+        names = {component["id"]: component["props"].get("elem_id") or "" for component in config["components"]}
         (trigger,) = [number for number, name in names.items() if name == element]
-        found = next(one for one in config["dependencies"] if [trigger, event] in one["targets"])
-        data = [values.get(names[number].replace("-", "_")) for number in found["inputs"]]
-        sent = {"data": data, "fn_index": found["id"], "session_hash": self.session, "trigger_id": trigger}
+        dependency = next(
+            dependency for dependency in config["dependencies"] if [trigger, event] in dependency["targets"]
+        )
+        data = [values.get(names[number].replace("-", "_")) for number in dependency["inputs"]]
+        sent = {"data": data, "fn_index": dependency["id"], "session_hash": self.session, "trigger_id": trigger}
         self.http.post("/gradio_api/queue/join", json=sent).raise_for_status()
         with self.http.stream("GET", "/gradio_api/queue/data", params={"session_hash": self.session}) as stream:
             for line in stream.iter_lines():

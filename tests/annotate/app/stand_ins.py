@@ -33,15 +33,15 @@ class ExactSegmenter:
 
     def probability_map(self, image: Image.Image, prompt: str) -> np.ndarray:
         """0.9 in the square and 0.5 in a margin of 10 pixels."""
-        found = np.zeros((image.height, image.width), dtype=np.float32)
+        probabilities = np.zeros((image.height, image.width), dtype=np.float32)
         if prompt == "nothing":
-            return found
+            return probabilities
         if prompt == "everything":
-            return found + 1
+            return probabilities + 1
         left, top, right, bottom = (round(side * image.width / WIDTH) for side in BOX)
-        found[top - 10 : bottom + 11, left - 10 : right + 11] = 0.5
-        found[top : bottom + 1, left : right + 1] = 0.9
-        return found
+        probabilities[top - 10 : bottom + 11, left - 10 : right + 11] = 0.5
+        probabilities[top : bottom + 1, left : right + 1] = 0.9
+        return probabilities
 
 
 class ExactPainter:
@@ -66,12 +66,12 @@ class ExactPainter:
             self.failures -= 1
             raise RuntimeError("the device went away <b>")
         color = next((value for name, value in COLORS.items() if name in prompt), (128, 0, 128))
-        found = []
+        edits = []
         for seed in seeds:
             pixels = np.asarray(image).copy()
             pixels[mask] = np.clip(np.array(color) - 12 * (seed % 6), 0, 255)
-            found.append(Edit(Image.fromarray(pixels), is_blanked=False))
-        return found
+            edits.append(Edit(Image.fromarray(pixels), is_blanked=False))
+        return edits
 
 
 def project(folder: Path, number: int, **settings) -> Project:

@@ -43,18 +43,18 @@ def site_of(folder, **settings):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    with site_of(tmp_path_factory.mktemp("open")) as found:
-        yield found
+    with site_of(tmp_path_factory.mktemp("open")) as running_site:
+        yield running_site
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory):
+def guarded_site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("closed")
     for name in ("Anna", "Ben"):
         add_person(folder / "people.json", name, f"correct {name}")
     names = ("annotate.example.org",)
-    with site_of(folder, passwords=PeopleFile(folder / "people.json"), public_names=names) as found:
-        yield found
+    with site_of(folder, passwords=PeopleFile(folder / "people.json"), public_names=names) as running_site:
+        yield running_site
 
 
 @pytest.fixture
@@ -116,14 +116,16 @@ def test_another_origin_is_refused_and_never_reflected(site, client, origin):
         client.upload(png(2, 2), **headers),
         client.http.options("/config", headers={**headers, "Access-Control-Request-Method": "POST"}),
     ]
-    assert [one.status_code for one in answers] == [403] * 5
-    assert not [name for one in answers for name in one.headers if name.startswith("access-control-")]
+    assert [answer.status_code for answer in answers] == [403] * 5
+    assert not [name for answer in answers for name in answer.headers if name.startswith("access-control-")]
 
 
 def test_the_page_itself_may_ask(site, client):
     own = site.address.rstrip("/")
     answer = client.http.get("/config", headers={"Origin": own, "Sec-Fetch-Site": "same-origin"})
-    assert answer.status_code == 200 and not [one for one in answer.headers if one.startswith("access-control-")]
+    assert answer.status_code == 200 and not [
+        header for header in answer.headers if header.startswith("access-control-")
+    ]
     assert client.upload(png(2, 2), Origin=own).status_code == 200
 
 
@@ -258,10 +260,10 @@ def gif():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (png(13_000, 13_000, is_whole=False), "13,000 x 13,000 pixels, expected 50,000,000"),
+        (png(13_000, 13_000, is_whole=False), "13,000 x 13,000 pixels. Use one with at most 50,000,000"),
         (png(100_000, 100_000, is_whole=False), "too large"),
         (b"<svg onload=alert(1)>", "not an image"),
-        (gif(), "format GIF, expected PNG or JPEG"),
+        (gif(), "GIF format. Use PNG or JPEG"),
     ],
     ids=["13000", "100000", "svg", "gif"],
 )
@@ -296,14 +298,14 @@ def test_requests_of_a_session_have_a_limit(site, client, monkeypatch):
 # signing in
 
 
-def test_nothing_but_the_sign_in_page_is_served_without_a_session(closed):
-    stranger = Client(closed.address)
+def test_nothing_but_the_sign_in_page_is_served_without_a_session(guarded_site):
+    stranger = Client(guarded_site.address)
     assert stranger.http.get("/").headers["location"] == "/sign-in"
-    paths = ("/config", photograph(closed), "/assets/a.js", "/gradio_api/heartbeat/a", "/theme.css")
+    paths = ("/config", photograph(guarded_site), "/assets/a.js", "/gradio_api/heartbeat/a", "/theme.css")
     assert [stranger.http.get(path).status_code for path in paths] == [401] * 5
     assert stranger.http.post("/gradio_api/cancel", json={}).status_code == 401
     assert stranger.upload(png(2, 2)).status_code == 401
-    stranger.http.cookies.set(f"hfcomp-annotate-{closed.port}", "guessed")
+    stranger.http.cookies.set(f"hfcomp-annotate-{guarded_site.port}", "guessed")
     assert stranger.http.get("/config").status_code == 401
 
 
@@ -312,26 +314,26 @@ def sign(site, name, password, **headers):
     return client, client.http.post("/sign-in", data={"name": name, "password": password})
 
 
-def test_a_person_signs_in_with_their_own_password(closed):
-    ben, answer = sign(closed, "BEN", "correct Ben")
+def test_a_person_signs_in_with_their_own_password(guarded_site):
+    ben, answer = sign(guarded_site, "BEN", "correct Ben")
     cookie = answer.headers["set-cookie"]
     assert answer.status_code == 303 and "httponly" in cookie.lower() and "samesite=lax" in cookie.lower()
     assert "secure" not in cookie.lower() and ben.http.get("/config").status_code == 200
-    assert closed.log[-1] == "sign-in: 'Ben' from 127.0.0.1"
+    assert guarded_site.log[-1] == "sign-in: 'Ben' from 127.0.0.1"
     config = ben.config()
     # a name that the page sends has no say
-    assert "opened by Anna, but Ben is signed in" in str(ben.call("begin", "click", config, name="Anna"))
-    assert sign(closed, "Anna", "correct Ben")[1].status_code == 401
-    assert sign(closed, "Nobody", "correct Ben")[1].status_code == 401
-    assert closed.log[-1] == "sign-in refused: 'Nobody' from 127.0.0.1, failure 2"
-    assert sign(closed, "Anna", "correct Anna")[1].status_code == 303
+    assert "by Anna, but Ben" in str(ben.call("begin", "click", config, name="Anna"))
+    assert sign(guarded_site, "Anna", "correct Ben")[1].status_code == 401
+    assert sign(guarded_site, "Nobody", "correct Ben")[1].status_code == 401
+    assert guarded_site.log[-1] == "sign-in refused: 'Nobody' from 127.0.0.1, failure 2"
+    assert sign(guarded_site, "Anna", "correct Anna")[1].status_code == 303
 
 
 @pytest.mark.follows("hfcomp/annotate/app/guard.py", "start hfcomp annotate with --public_names")
-def test_behind_a_proxy_with_tls_the_cookie_is_secure(closed):
+def test_behind_a_proxy_with_tls_the_cookie_is_secure(guarded_site):
     headers = {"Host": "annotate.example.org", "Origin": "https://annotate.example.org"}
-    assert "secure" in sign(closed, "Ben", "correct Ben", **headers)[1].headers["set-cookie"].lower()
-    assert sign(closed, "Ben", "correct Ben", Host="annotate.example.org", Origin=EVIL)[1].status_code == 403
+    assert "secure" in sign(guarded_site, "Ben", "correct Ben", **headers)[1].headers["set-cookie"].lower()
+    assert sign(guarded_site, "Ben", "correct Ben", Host="annotate.example.org", Origin=EVIL)[1].status_code == 403
 
 
 def test_guesses_are_slowed_down_and_logged(tmp_path):

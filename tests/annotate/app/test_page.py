@@ -21,8 +21,8 @@ from tests.chromium import chromium
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 class Site:
@@ -34,9 +34,9 @@ class Site:
         self.visits = []
 
     def visit(self, name=None, width=1280):
-        found = Visit(self.browser, self.address, width)
-        self.visits.append(found)
-        return found if name is None else found.sign_in(name)
+        visit = Visit(self.browser, self.address, width)
+        self.visits.append(visit)
+        return visit if name is None else visit.sign_in(name)
 
 
 @contextmanager
@@ -57,8 +57,8 @@ def site_of(folder, browser, number=8, **settings):
 
 @pytest.fixture
 def site(tmp_path, browser):
-    with site_of(tmp_path / "boxes", browser) as found:
-        yield found
+    with site_of(tmp_path / "boxes", browser) as running_site:
+        yield running_site
 
 
 def test_a_whole_annotation(site):
@@ -168,13 +168,13 @@ def test_two_people_get_different_items_and_a_model_blocks_nobody(site):
     ben.choose("base", "3")
     ben.page.wait_for_function("document.querySelector('li.base').innerText.startsWith('There')")
     site.painter.released.set()
-    for one in (ann, ben):
-        one.page.locator("#candidate-3 img").wait_for()
+    for person in (ann, ben):
+        person.page.locator("#candidate-3 img").wait_for()
     assert ann.value("caption") == "Typed while the model works."
-    for one in (ann, ben):
-        one.press("2")
-        one.press("v")
-        one.page.keyboard.press("Control+Enter")
+    for person in (ann, ben):
+        person.press("2")
+        person.press("v")
+        person.page.keyboard.press("Control+Enter")
     ann.is_at("2/color")
     ben.is_at("3/color")
     assert site.decisions.edit("0/color").caption == "Typed while the model works."

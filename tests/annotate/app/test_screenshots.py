@@ -30,7 +30,7 @@ class RedSegmenter:
     """Finds what is red."""
 
     def probability_map(self, image, prompt):
-        """How much redder than green and blue a pixel is."""
+        """The lead of red over green and blue in each pixel."""
         red, green, blue = np.moveaxis(np.asarray(image, dtype=np.float32), -1, 0)
         return np.clip((red - np.maximum(green, blue)) / 90, 0, 1)
 
@@ -40,13 +40,13 @@ class HuePainter:
 
     def paint(self, image, mask, prompt, seeds):
         """The image in other hues."""
-        found = []
+        edits = []
         for seed in seeds:
             hue = np.asarray(image.convert("HSV")).copy()
             hue[..., 0] = 34 + 3 * (seed % 3)
             hue[..., 2] = np.clip(hue[..., 2].astype(int) + 50 + 15 * (seed % 3), 0, 255)
-            found.append(Edit(Image.fromarray(hue, "HSV").convert("RGB"), is_blanked=False))
-        return found
+            edits.append(Edit(Image.fromarray(hue, "HSV").convert("RGB"), is_blanked=False))
+        return edits
 
 
 def keep(visit, name, folder):
@@ -62,7 +62,7 @@ def keep(visit, name, folder):
 @pytest.mark.skipif(DATA is None, reason="HFCOMP_REAL_DATA names no folder")
 def test_annotating(tmp_path):
     lines = (Path(DATA) / "coco_open_256.jsonl").read_text(encoding="utf-8").splitlines()
-    (row,) = [one for one in map(json.loads, lines) if one["image_id"] == IMAGE]
+    (row,) = [record for record in map(json.loads, lines) if record["image_id"] == IMAGE]
     row = {name: row[name] for name in ("image", "image_id", "captions", "license")}
     source = tmp_path / "source.jsonl"
     source.write_text(json.dumps(row | {"image": str(Path(DATA) / row["image"])}) + "\n", encoding="utf-8")

@@ -20,7 +20,7 @@ class Clock:
 
 
 def guesses(throttle, clock, client, seconds):
-    """How many passwords a client tries that guesses as often as it may."""
+    """Number of passwords tried by a client that guesses as often as it may."""
     number, end = 0, clock.now + seconds
     while clock.now < end:
         wait = throttle.wait(client)

@@ -84,7 +84,7 @@ def test_every_component_is_one_that_shows_texts_as_texts():
 
 
 def test_every_value_of_html_comes_of_markup():
-    names, found, values = html_components(), [], 0
+    names, unsafe, values = html_components(), [], 0
     assert {"message", "title", "captions", "share", "difference", "status", "progress", "sign_in_message"} <= names
     for path, tree in SOURCES.items():
         for node in ast.walk(tree):
@@ -98,12 +98,14 @@ def test_every_value_of_html_comes_of_markup():
             for key, value in pairs:
                 if attribute(key) in names:
                     values += 1
-                    found += [] if is_markup(value) else [f"{path.name}:{node.lineno} {ast.unparse(value)}"]
-    assert not found
+                    unsafe += [] if is_markup(value) else [f"{path.name}:{node.lineno} {ast.unparse(value)}"]
+    assert not unsafe
     assert values > 15
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in vars(markup).items() if inspect.isfunction(one)))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, function in vars(markup).items() if inspect.isfunction(function))
+)
 def test_no_text_gets_into_html_as_it_is(name):
     if inspect.getmodule(getattr(markup, name)) is not markup:
         return  # of reporting.pages.page, which has its own test

@@ -15,14 +15,14 @@ from tests.data.annotations.making import edit
 
 def decide_all(store: Decisions, person: str) -> list[str]:
     """Submits or skips until no item is left; what was decided."""
-    found = []
+    decisions = []
     while (item := store.next_item(person)) is not None:
-        if len(found) % 5 == 4:
+        if len(decisions) % 5 == 4:
             store.skip(person, item.id, "a face")
         else:
-            store.submit(person, item.id, edit(len(found)))
-        found.append(item.id)
-    return found
+            store.submit(person, item.id, edit(len(decisions)))
+        decisions.append(item.id)
+    return decisions
 
 
 def main() -> None:

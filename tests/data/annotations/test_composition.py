@@ -36,12 +36,12 @@ def distances(mask: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(60))
 def test_only_the_mask_and_its_border_change(seed):
     original, edited, mask, feather = random_case(seed)
-    found = np.asarray(compose(original, edited, mask, feather=feather)).astype(int)
+    pixels = np.asarray(compose(original, edited, mask, feather=feather)).astype(int)
     before, after, distance = np.asarray(original).astype(int), np.asarray(edited).astype(int), distances(mask)
-    assert (found[mask] == after[mask]).all()
-    assert (found[distance > feather] == before[distance > feather]).all()
+    assert (pixels[mask] == after[mask]).all()
+    assert (pixels[distance > feather] == before[distance > feather]).all()
     share = np.clip(1 - distance / (feather + 1), 0, 1)[..., None]
-    assert np.abs(found - (share * after + (1 - share) * before)).max() <= 0.5 + 1e-4
+    assert np.abs(pixels - (share * after + (1 - share) * before)).max() <= 0.5 + 1e-4
     assert changed_outside(original, compose(original, edited, mask, feather=feather), mask, feather=feather) == 0
 
 
@@ -54,30 +54,30 @@ def test_the_border_fades_out_monotonically(seed):
     levels = [set(share[distance == d].tolist()) for d in range(feather + 2) if (distance == d).any()]
     assert all(len(level) == 1 for level in levels)
     values = [level.pop() for level in levels]
-    assert values[0] == 255 and all(one > other for one, other in zip(values, values[1:], strict=False))
+    assert values[0] == 255 and all(value > other for value, other in zip(values, values[1:], strict=False))
     assert not share[distance > feather].any()
 
 
 def test_without_a_feather_the_border_is_sharp():
     original, edited, mask, _ = random_case(3)
-    found = np.asarray(compose(original, edited, mask, feather=0))
-    assert (found == np.where(mask[..., None], np.asarray(edited), np.asarray(original))).all()
+    pixels = np.asarray(compose(original, edited, mask, feather=0))
+    assert (pixels == np.where(mask[..., None], np.asarray(edited), np.asarray(original))).all()
 
 
 def test_a_change_beyond_the_border_is_counted():
     original, edited, mask, feather = random_case(1)
-    found = np.asarray(compose(original, edited, mask, feather=feather)).copy()
+    pixels = np.asarray(compose(original, edited, mask, feather=feather)).copy()
     row, column = np.argwhere(~enlarge(mask, feather, feather))[0]
-    found[row, column, 1] ^= 1
-    assert changed_outside(original, Image.fromarray(found), mask, feather=feather) == 1
+    pixels[row, column, 1] ^= 1
+    assert changed_outside(original, Image.fromarray(pixels), mask, feather=feather) == 1
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK"])
 def test_images_of_other_modes_are_composed_in_rgb(mode):
     original, edited, mask, _ = random_case(2)
-    found = compose(original.convert(mode), edited.convert(mode), mask, feather=0)
-    before, after = (np.asarray(one.convert(mode).convert("RGB")) for one in (original, edited))
-    assert (np.asarray(found) == np.where(mask[..., None], after, before)).all()
+    composition = compose(original.convert(mode), edited.convert(mode), mask, feather=0)
+    before, after = (np.asarray(image.convert(mode).convert("RGB")) for image in (original, edited))
+    assert (np.asarray(composition) == np.where(mask[..., None], after, before)).all()
 
 
 def test_what_does_not_fit_is_refused():

@@ -19,11 +19,11 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    found = Decisions(path, wait_seconds=0.2)
-    found.add_items(items(3))
-    found.submit("Ann", "0/color", edit())
-    yield found
-    found.close()
+    decisions = Decisions(path, wait_seconds=0.2)
+    decisions.add_items(items(3))
+    decisions.submit("Ann", "0/color", edit())
+    yield decisions
+    decisions.close()
 
 
 def run(path, *statements):
@@ -79,10 +79,10 @@ def test_a_file_that_was_begun_and_not_filled_is_a_new_one(path):
 def test_a_foreign_database_is_refused_and_not_changed(path, statements):
     run(path, *statements)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=r"a\.sqlite is not an annotation database"):
+    with pytest.raises(ValueError, match=r"a\.sqlite .*not an annotation"):
         Decisions(path)
     assert path.read_bytes() == before
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 def test_a_newer_file_is_refused(store, path):
@@ -94,7 +94,7 @@ def test_a_newer_file_is_refused(store, path):
 
 def test_a_file_that_is_not_a_database_is_refused(path):
     path.write_bytes(b"id,caption\n" * 500)
-    with pytest.raises(ValueError, match=r"a\.sqlite is damaged .*SQLite.*\.recover"):
+    with pytest.raises(ValueError, match=r"a\.sqlite .*damaged .*\.recover"):
         Decisions(path)
     assert path.read_bytes() == b"id,caption\n" * 500
 
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_named_with_what_to_do(store, path):
     content = bytearray(path.read_bytes())
     content[8192:-8192] = b"\x5a" * (len(content) - 16384)  # but for the first and last pages
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"a\.sqlite is damaged.*sqlite3 a\.sqlite \.recover"):  # noqa: PT012
+    with pytest.raises(ValueError, match=r"a\.sqlite .*damaged.*sqlite3 a\.sqlite \.recover"):  # noqa: PT012
         again = Decisions(path)
         list(again.items())
         again.rebuild()
@@ -115,7 +115,7 @@ def test_a_row_that_was_written_by_hand_is_named(store, path):
     row = "(1, 'Bob', '1/color', 'submit', '{\"seed\": 1}')"
     run(path, f"INSERT INTO log (time, person, item, action, content) VALUES {row}")
     assert store.rebuild() == 1
-    with pytest.raises(ValueError, match=r"a\.sqlite, row 2 of the log: image is missing"):
+    with pytest.raises(ValueError, match=r"a\.sqlite, row 2 .*: image "):
         store.edit("1/color")
 
 
@@ -134,7 +134,7 @@ def test_while_another_program_locks_the_file_nothing_is_lost(store, path):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         for decide in (lambda: store.submit("Bob", "1/color", edit()), lambda: store.next_item("Bob")):
-            with pytest.raises(BlockingIOError, match=r"a\.sqlite .*locked .*0\.2 s.*try again"):
+            with pytest.raises(BlockingIOError, match=r"a\.sqlite .*locked .*0\.2 s"):
                 decide()
         assert store.counts()["annotated"] == 1  # reading goes on
         other.execute("ROLLBACK")
@@ -149,7 +149,7 @@ def test_a_full_disk_leaves_no_half_decision(store):
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
     saved, long = 1, edit(caption="a blue bus " * 300)
-    with pytest.raises(OSError, match="No space left.*a.sqlite") as caught:  # noqa: PT012
+    with pytest.raises(OSError, match="No space .*a.sqlite") as caught:  # noqa: PT012
         for name in ("1/color", "2/color"):
             store.submit("Ann", name, long)
             saved += 1

@@ -20,19 +20,19 @@ def clock():
 
 @pytest.fixture
 def store(tmp_path, clock):
-    found = Decisions(tmp_path / "a.sqlite", lease_seconds=100, clock=clock)
-    yield found
-    assert found.rebuild() == 0  # the state of every item follows from the log
-    undone = {entry.content.get("undoes") for entry in found.log()} - {None}
-    work = Counter((e.person, e.action) for e in found.log() if e.action != "undo" and e.number not in undone)
-    assert Counter({(name, do): n for name, own in found.by_person().items() for do, n in own.items()}) == work
-    for concept in (None, *found.concepts()):
-        numbers = {state: len(list(found.items(state=state, concept=concept))) for state in STATES}
-        assert found.counts(concept=concept) == numbers
-    found.close()
+    decisions = Decisions(tmp_path / "a.sqlite", lease_seconds=100, clock=clock)
+    yield decisions
+    assert decisions.rebuild() == 0  # the state of every item follows from the log
+    undone = {entry.content.get("undoes") for entry in decisions.log()} - {None}
+    work = Counter((e.person, e.action) for e in decisions.log() if e.action != "undo" and e.number not in undone)
+    assert Counter({(name, do): n for name, own in decisions.by_person().items() for do, n in own.items()}) == work
+    for concept in (None, *decisions.concepts()):
+        numbers = {state: len(list(decisions.items(state=state, concept=concept))) for state in STATES}
+        assert decisions.counts(concept=concept) == numbers
+    decisions.close()
 
 
-def annotated(store, number=1, person="Ann"):
+def annotate(store, number=1, person="Ann"):
     store.add_items(items(number))
     for place in range(number):
         store.submit(person, f"{place}/color", edit(place))
@@ -50,7 +50,7 @@ def test_items_come_back_as_they_were_added(store):
 def test_adding_items_again_adds_the_new_ones_only(store):
     store.add_items(items(2))
     assert store.add_items(items(5)) == 3
-    assert [one.id for one in store.items()] == [f"{place}/color" for place in range(5)]
+    assert [entry.id for entry in store.items()] == [f"{place}/color" for place in range(5)]
 
 
 def test_more_items_than_a_chunk_are_read_in_order(store):
@@ -60,7 +60,9 @@ def test_more_items_than_a_chunk_are_read_in_order(store):
 
 def test_an_item_with_other_content_is_refused_and_earlier_chunks_stay(store):
     store.add_items([item(1500)])
-    changed = [dataclasses.replace(one, image="ab/other.jpg") if one == item(1500) else one for one in items(2000)]
+    changed = [
+        dataclasses.replace(entry, image="ab/other.jpg") if entry == item(1500) else entry for entry in items(2000)
+    ]
     with pytest.raises(ValueError, match=r"a\.sqlite: item 1500/color .*image"):
         store.add_items(changed)
     assert sum(store.counts().values()) == 1001
@@ -75,7 +77,7 @@ def test_an_item_with_other_content_is_refused_and_earlier_chunks_stay(store):
         ({"image": "../secret.jpg"}, "'../secret.jpg'"),
         ({"facts": {"at": float("nan")}}, "cannot be saved as JSON"),
         ({"facts": {"at": {1, 2}}}, "cannot be saved as JSON"),
-        ({"concept": 3}, "concept: found 3, expected a text"),
+        ({"concept": 3}, "concept: found 3, expected a string"),
     ],
 )
 def test_an_item_that_cannot_be_read_again_is_not_saved(store, change, said):
@@ -86,7 +88,7 @@ def test_an_item_that_cannot_be_read_again_is_not_saved(store, change, said):
 
 @pytest.mark.parametrize("call", ["item", "state", "edit"])
 def test_an_unknown_item_is_named(store, call):
-    with pytest.raises(ValueError, match=r"a\.sqlite has no item 'x'"):
+    with pytest.raises(ValueError, match=r"a\.sqlite .*no item 'x'"):
         getattr(store, call)("x")
 
 
@@ -131,11 +133,11 @@ def test_a_lease_ends_and_the_item_is_given_to_others(store, clock):
     assert store.next_item("Bob").id == "1/color"
     clock.now += 1
     assert store.next_item("Cem").id == "0/color"
-    with pytest.raises(ValueError, match="0/color was given to Cem meanwhile, so this decision was not saved"):
+    with pytest.raises(ValueError, match="0/color was given to Cem"):
         store.submit("Ann", "0/color", edit())
     assert not store.renew("Ann", "0/color")
     store.submit("Cem", "0/color", edit())
-    with pytest.raises(ValueError, match="0/color was submitted by Cem meanwhile"):
+    with pytest.raises(ValueError, match="0/color was submitted by Cem"):
         store.skip("Ann", "0/color", "blurred")
     assert [entry.person for entry in store.log()] == ["Cem"]
 
@@ -183,7 +185,7 @@ def test_a_draft_is_replaced_and_lost_with_the_decision(store):
 
 def test_a_draft_that_is_not_json_is_refused(store):
     store.add_items(items(1))
-    with pytest.raises(ValueError, match="draft of 0/color .*JSON"):
+    with pytest.raises(ValueError, match="draft.* 0/color .*JSON"):
         store.save_draft("Ann", "0/color", {"mask": b"1"})
 
 
@@ -195,11 +197,11 @@ def test_an_edit_goes_from_submission_to_acceptance(store):
     store.submit("Ann", store.next_item("Ann").id, edit(7, quality="okay"))
     assert store.next_review("Bob") == (item(0), edit(7, quality="okay"))
     store.accept("Bob", "0/color", "very good")
-    (found,) = store.accepted()
-    assert (found.item, found.edit) == (item(0), edit(7, quality="okay"))
-    assert (found.annotator, found.reviewer, found.reviewed_quality) == ("Ann", "Bob", "very good")
+    (record,) = store.accepted()
+    assert (record.item, record.edit) == (item(0), edit(7, quality="okay"))
+    assert (record.annotator, record.reviewer, record.reviewed_quality) == ("Ann", "Bob", "very good")
     assert store.counts() == {"open": 1, "annotated": 0, "accepted": 1, "skipped": 0}
-    assert store.edit("0/color") == found.edit
+    assert store.edit("0/color") == record.edit
 
 
 def test_the_log_has_every_decision_with_its_time(store, clock):
@@ -220,10 +222,10 @@ def test_the_log_has_every_decision_with_its_time(store, clock):
 
 
 def test_finished_items_come_in_the_order_in_which_they_were_added(store):
-    annotated(store, 3)
+    annotate(store, 3)
     for place in (2, 0, 1):
         store.accept("Bob", f"{place}/color", "okay")
-    assert [one.item.id for one in store.accepted()] == ["0/color", "1/color", "2/color"]
+    assert [record.item.id for record in store.accepted()] == ["0/color", "1/color", "2/color"]
 
 
 def test_skipped_items_are_not_given_again(store):
@@ -236,7 +238,7 @@ def test_skipped_items_are_not_given_again(store):
 
 @pytest.mark.parametrize("reason", ["", "  ", "x" * 2001])
 def test_a_reason_is_needed(store, reason):
-    annotated(store)
+    annotate(store)
     store.add_items(items(2))
     with pytest.raises(ValueError, match="expected 1 to 2,000"):
         store.skip("Ann", "1/color", reason)
@@ -251,7 +253,7 @@ def test_the_same_call_again_changes_nothing(store):
     for _ in range(2):
         store.accept("Bob", "0/color", "okay")
     assert [entry.action for entry in store.log()] == ["submit", "accept"]
-    with pytest.raises(ValueError, match="0/color was accepted by Bob meanwhile"):
+    with pytest.raises(ValueError, match="0/color was accepted by Bob"):
         store.submit("Ann", "0/color", edit(2))
 
 
@@ -275,7 +277,7 @@ def test_an_edit_that_cannot_be_read_again_is_not_saved(store, change, said):
 
 
 def test_nobody_reviews_their_own_edit(store):
-    annotated(store, 1, "José")
+    annotate(store, 1, "José")
     assert store.next_review("Jose\N{COMBINING ACUTE ACCENT} ") is None
     for decide in (lambda: store.accept("José", "0/color", "okay"), lambda: store.send_back("José", "0/color", "no")):
         with pytest.raises(ValueError, match="José annotated 0/color"):
@@ -289,7 +291,7 @@ def test_two_reviewers_are_given_different_edits_the_oldest_first(store):
     assert store.next_review("Bob")[0].id == "2/color"
     assert store.next_review("Cem")[0].id == "0/color"
     assert store.next_review("Bob")[0].id == "2/color"
-    with pytest.raises(ValueError, match="0/color was given to Cem"):
+    with pytest.raises(ValueError, match="0/color was assigned to Cem"):
         store.accept("Bob", "0/color", "okay")
 
 
@@ -301,7 +303,7 @@ def test_reviews_of_a_concept(store):
 
 
 def test_a_person_annotates_and_reviews_at_once(store):
-    annotated(store)
+    annotate(store)
     store.add_items(items(2))
     assert store.next_review("Bob")[0].id == "0/color"
     assert store.next_item("Bob").id == "1/color"
@@ -309,13 +311,13 @@ def test_a_person_annotates_and_reviews_at_once(store):
 
 
 def test_a_quality_is_checked(store):
-    annotated(store)
-    with pytest.raises(ValueError, match="'bad', expected .*very good, okay"):
+    annotate(store)
+    with pytest.raises(ValueError, match="'bad'.*very good, okay"):
         store.accept("Bob", "0/color", "bad")
 
 
 def test_what_was_sent_back_comes_first_for_its_annotator(store, clock):
-    annotated(store, 2)
+    annotate(store, 2)
     store.add_items(items(4))
     store.next_review("Bob")
     store.send_back("Bob", "0/color", "The bus has no wheels.")
@@ -327,7 +329,7 @@ def test_what_was_sent_back_comes_first_for_its_annotator(store, clock):
 
 
 def test_what_was_sent_back_goes_to_others_after_a_day(store, clock):
-    annotated(store, 1)
+    annotate(store, 1)
     store.send_back("Bob", "0/color", "no")
     clock.now += RESERVED_SECONDS - 1
     assert store.next_item("Cem") is None
@@ -339,13 +341,13 @@ def test_what_was_sent_back_goes_to_others_after_a_day(store, clock):
 
 
 def test_automatic_edits_are_reviewed_by_anybody_and_then_done_by_people(store):
-    annotated(store, 2, AUTOMATIC)
+    annotate(store, 2, AUTOMATIC)
     assert store.next_review("Ann")[0].id == "0/color"
     store.send_back("Ann", "0/color", "no change to be seen")
     assert store.next_item(AUTOMATIC) is None
     assert store.next_item("Ann").id == "0/color"
     for decide in (lambda: store.accept(AUTOMATIC, "1/color", "okay"), lambda: store.next_review(AUTOMATIC)):
-        with pytest.raises(ValueError, match="reserved for the automatic mode"):
+        with pytest.raises(ValueError, match="reserved .*automatic"):
             decide()
 
 
@@ -379,9 +381,9 @@ def test_what_was_undone_is_leased_and_what_was_held_comes_after_it(store, clock
 
 
 def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
-    annotated(store)
+    annotate(store)
     store.accept("Bob", "0/color", "okay")
-    with pytest.raises(ValueError, match="0/color was accepted by Bob after your decision"):
+    with pytest.raises(ValueError, match="0/color was accepted by Bob after"):
         store.undo("Ann")
     assert store.undo("Bob") == item(0)
     assert store.next_review("Bob")[0] == item(0)
@@ -393,7 +395,7 @@ def test_an_accepted_edit_is_not_undone_by_its_annotator(store):
 
 
 def test_an_undone_send_back_is_to_be_reviewed_again(store):
-    annotated(store)
+    annotate(store)
     store.send_back("Bob", "0/color", "no")
     assert store.undo("Bob") == item(0)
     assert store.state("0/color") == "annotated"
@@ -406,13 +408,13 @@ def test_an_undone_send_back_is_to_be_reviewed_again(store):
 
 
 def test_a_second_edit_that_is_undone_leaves_the_item_sent_back(store, clock):
-    annotated(store)
+    annotate(store)
     store.send_back("Bob", "0/color", "no")
     store.submit("Ann", "0/color", edit(1))
     store.undo("Ann")
     store.release("Ann")
     assert store.next_item("Cem") is None
-    with pytest.raises(ValueError, match="0/color was sent back by Bob after your decision"):
+    with pytest.raises(ValueError, match="0/color was sent back by Bob"):
         store.undo("Ann")
 
 
@@ -420,7 +422,7 @@ def test_a_second_edit_that_is_undone_leaves_the_item_sent_back(store, clock):
 
 
 def test_another_process_or_session_sees_the_same(store, tmp_path, clock):
-    annotated(store, 2)
+    annotate(store, 2)
     again = Decisions(tmp_path / "a.sqlite", clock=clock)
     again.accept("Bob", "0/color", "okay")
     assert store.counts() == again.counts() == {"open": 0, "annotated": 1, "accepted": 1, "skipped": 0}
@@ -428,7 +430,7 @@ def test_another_process_or_session_sees_the_same(store, tmp_path, clock):
 
 
 def test_a_lost_state_follows_from_the_log(store):
-    annotated(store, 4)
+    annotate(store, 4)
     store.accept("Bob", "0/color", "okay")
     store.send_back("Bob", "1/color", "no")
     store.undo("Ann")

@@ -31,7 +31,7 @@ def path(tmp_path):
 def check_each_once(store, decided):
     """No item was given twice, and each decision is in the log once."""
     names = [name for each in decided.values() for name in each]
-    assert sorted(names) == sorted(one.id for one in items(NUMBER))
+    assert sorted(names) == sorted(entry.id for entry in items(NUMBER))
     assert {(entry.person, entry.item) for entry in store.log()} == {
         (person, name) for person, each in decided.items() for name in each
     }
@@ -51,18 +51,18 @@ def test_20_threads_decide_every_item_once(path):
     store.close()
 
 
-def _of_a_process(path, person):
+def _decide_in_process(path, person):
     store = Decisions(path)  # all of them make the file at once
     store.add_items(items(NUMBER))
-    found = decide_all(store, person)
+    decisions = decide_all(store, person)
     store.close()
-    return found
+    return decisions
 
 
 def test_4_processes_make_the_file_and_decide_every_item_once(path):
     people = ["Ann", "Bob", "Cem", "Dan"]
     with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
-        decided = dict(zip(people, pool.map(_of_a_process, [path] * 4, people), strict=True))
+        decided = dict(zip(people, pool.map(_decide_in_process, [path] * 4, people), strict=True))
     store = Decisions(path)
     check_each_once(store, decided)
     store.close()
@@ -72,8 +72,8 @@ def test_20_threads_take_one_item_and_one_gets_it(path):
     store = Decisions(path)
     store.add_items([item()])
     with ThreadPoolExecutor(20) as pool:
-        found = list(pool.map(lambda number: store.next_item(f"person {number}"), range(20)))
-    assert [one for one in found if one] == [item()]
+        answers = list(pool.map(lambda number: store.next_item(f"person {number}"), range(20)))
+    assert [answer for answer in answers if answer] == [item()]
     store.close()
 
 
@@ -84,7 +84,7 @@ def test_of_reviewers_and_annotators_at_once_one_wins(path):
     for place in range(40):
         store.submit(f"person {place}", f"{place}/color", edit(place))
 
-    def refused(call, *values):
+    def catch_refusal(call, *values):
         try:
             call(*values)
         except ValueError as error:
@@ -94,8 +94,8 @@ def test_of_reviewers_and_annotators_at_once_one_wins(path):
     with ThreadPoolExecutor(8) as pool:
         pairs = [
             (
-                pool.submit(refused, store.accept, "reviewer", f"{place}/color", "okay"),
-                pool.submit(refused, store.undo, f"person {place}"),
+                pool.submit(catch_refusal, store.accept, "reviewer", f"{place}/color", "okay"),
+                pool.submit(catch_refusal, store.undo, f"person {place}"),
             )
             for place in range(40)
         ]

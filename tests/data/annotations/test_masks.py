@@ -15,12 +15,12 @@ def random_mask(rng: np.random.Generator) -> np.ndarray:
 
 
 def enlarged_by_loops(mask: np.ndarray, x: int, y: int) -> np.ndarray:
-    found = np.zeros_like(mask)
+    larger = np.zeros_like(mask)
     for row, column in zip(*np.nonzero(mask), strict=True):
         for other_row in range(max(0, row - y), min(mask.shape[0], row + y + 1)):
             for other_column in range(max(0, column - x), min(mask.shape[1], column + x + 1)):
-                found[other_row, other_column] = True
-    return found
+                larger[other_row, other_column] = True
+    return larger
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -28,8 +28,8 @@ def test_enlarging_equals_plain_loops(seed):
     rng = np.random.default_rng(seed)
     mask = random_mask(rng)
     for x, y in [(0, 0), (1, 0), (0, 1), (2, 3), *rng.integers(0, 20, size=(4, 2))]:
-        found = enlarge(mask, int(x), int(y))
-        assert found.dtype == bool and (found == enlarged_by_loops(mask, x, y)).all()
+        larger = enlarge(mask, int(x), int(y))
+        assert larger.dtype == bool and (larger == enlarged_by_loops(mask, x, y)).all()
 
 
 def test_x_is_for_columns_and_y_for_rows():

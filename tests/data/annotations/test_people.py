@@ -44,13 +44,13 @@ def test_composed_and_decomposed_letters_are_one_name():
 
 @pytest.mark.parametrize("name", ["", " \n", "x" * 61, "Ann\nBob", "Ann\0", "Ann\u200b", "\ud800", "\u202eAnn"])
 def test_other_names_are_refused(name):
-    with pytest.raises(ValueError, match="found .*, expected 1 to 60 printable characters"):
+    with pytest.raises(ValueError, match="found .*1 to 60 printable"):
         person_name(name)
 
 
 @pytest.mark.parametrize("name", [AUTOMATIC, "Automatic", " automatic "])
 def test_nobody_is_named_as_the_automatic_mode(name):
-    with pytest.raises(ValueError, match="reserved for the automatic mode"):
+    with pytest.raises(ValueError, match="reserved .*automatic"):
         person_name(name)
 
 
@@ -87,7 +87,7 @@ def test_other_names_are_other_people(other):
 @pytest.mark.follows("hfcomp/data/annotations/entries.py", "Write the word in one alphabet.")
 @pytest.mark.parametrize("name", [f"{CYRILLIC_A}nna", f"Lee {CYRILLIC_A}nna", "Ann\N{GREEK SMALL LETTER ALPHA}"])
 def test_a_word_of_two_alphabets_is_refused(name):
-    with pytest.raises(ValueError, match=r"has letters of Latin and \w+, some of which look alike"):
+    with pytest.raises(ValueError, match=r"Latin and \w+"):
         person_name(name)
     assert person_name("Anna Иванова 王") == "Anna Иванова 王"
 
@@ -138,5 +138,5 @@ def test_a_log_with_several_spellings_of_a_person_is_read(tmp_path, monkeypatch)
         assert store.by_person()["Anna"]["submit"] == 3
         assert store.next_review("Ben")[0].id == "0/color"
         store.accept("Ben", "0/color", "okay")
-        assert [one.annotator for one in store.accepted()] == ["Anna"]
+        assert [record.annotator for record in store.accepted()] == ["Anna"]
         assert store.rebuild() == 0

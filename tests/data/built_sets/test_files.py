@@ -36,7 +36,7 @@ def folder(whole, tmp_path) -> Path:
     return shutil.copytree(whole, tmp_path / "out")
 
 
-def flipped(path: Path, content: bytes, bit: int) -> None:
+def flip_bit(path: Path, content: bytes, bit: int) -> None:
     damaged = bytearray(content)
     damaged[bit // 8] ^= 1 << bit % 8
     path.write_bytes(damaged)
@@ -50,7 +50,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
     path, refused = folder / name, 0
     content = path.read_bytes()
     for bit in random.Random(0).sample(range(8 * len(content)), 200):
-        flipped(path, content, bit)
+        flip_bit(path, content, bit)
         try:
             load_training_set(str(folder))
             verify_set(folder)
@@ -66,10 +66,10 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
 
 @pytest.mark.follows("hfcomp/data/built_sets/files.py", "expected {shard['sha256']} from {MANIFEST}. Remove it and")
 def test_what_the_error_says_makes_the_file_anew(folder, whole):
-    flipped(folder / SHARD, (folder / SHARD).read_bytes(), 999)
+    flip_bit(folder / SHARD, (folder / SHARD).read_bytes(), 999)
     with pytest.raises(
         ValueError,
-        match=rf"{SHARD} is damaged: found sha256 \w{{64}}, expected \w{{64}} .*manifest.json. Remove it ",
+        match=rf"{SHARD} .*damaged: .*sha256 \w{{64}}, .*\w{{64}} .*manifest.json",
     ):
         load_training_set(str(folder))
     for inside in (folder / "data", folder / SHARD):
@@ -77,18 +77,18 @@ def test_what_the_error_says_makes_the_file_anew(folder, whole):
             load_training_set(str(inside))
     assert len(load_training_set(str(folder / "data/train-00000-of-00003.parquet"))) == 4
     (folder / SHARD).unlink()
-    with pytest.raises(ValueError, match=rf"{SHARD} is missing: re-run the `hfcomp build` command "):
+    with pytest.raises(ValueError, match=rf"{SHARD} .*missing: .*`hfcomp build` command "):
         load_training_set(str(folder))
     build(folder)
     assert builds.hashes(folder) == builds.hashes(whole)
     shutil.copy(folder / SHARD, folder / "data" / "train-more.parquet")
-    with pytest.raises(ValueError, match=r"train-more.parquet is not part of this build: .* Remove it\."):
+    with pytest.raises(ValueError, match=r"train-more.parquet .*not part"):
         load_training_set(str(folder))
 
 
 def test_a_lost_manifest_is_named_as_that(folder):
     (folder / built_sets.MANIFEST).unlink()
-    lost = r"manifest\.json is missing.* backup\. Delete the folder"
+    lost = r"manifest\.json .*missing.* backup"
     for use in (lambda: load_training_set(str(folder)), lambda: verify_set(folder)):
         with pytest.raises(ValueError, match=lost):
             use()
@@ -100,7 +100,7 @@ def test_a_damaged_manifest_is_no_build_of_other_settings(folder):
     path = folder / built_sets.MANIFEST
     path.write_text(path.read_text().replace('"mark": "!"', '"mark": "?"'))
     for use in (load_training_set, lambda place: build(Path(place))):
-        with pytest.raises(ValueError, match=r"manifest\.json is damaged: expected content with sha256"):
+        with pytest.raises(ValueError, match=r"manifest\.json .*damaged: .*sha256"):
             use(str(folder))
 
 
@@ -109,9 +109,9 @@ def test_a_manifest_of_something_else_is_none_of_ours(tmp_path):
     for content in ('{"name": "a page", "icons": []}', "not JSON"):
         (tmp_path / built_sets.MANIFEST).write_text(content)
         assert len(load_training_set(str(tmp_path))) == 10
-        with pytest.raises(ValueError, match=r"contains other files \(manifest.json|choose another|Choose an"):
+        with pytest.raises(ValueError, match=r"other files \(manifest.json|choose another|Choose an"):
             build(tmp_path)
-        with pytest.raises(ValueError, match="was not built by `hfcomp build`"):
+        with pytest.raises(ValueError, match="not built by `hfcomp build`"):
             verify_set(tmp_path)
 
 
@@ -128,7 +128,7 @@ def test_files_are_read_once_and_again_when_they_change(folder, monkeypatch):
     built_sets.checked_shards(folder)
     assert len(read) == 4
     monkeypatch.setenv("LOCAL_RANK", "1")  # the first process of the machine has checked them
-    flipped(folder / SHARD, content, 5)
+    flip_bit(folder / SHARD, content, 5)
     assert len(built_sets.checked_shards(folder)) == 3
 
 
@@ -137,8 +137,8 @@ def test_verify_prints_a_line_a_file_and_ends_with_1_at_a_damaged_one(folder, ca
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["ok  manifest.json", "ok  data/train-00000-of-00003.parquet  4 rows", f"ok  {SHARD}  3 rows"]
     assert lines[-1].startswith("9 rows in 3 files")
-    flipped(folder / SHARD, (folder / SHARD).read_bytes(), 77)
-    with pytest.raises(SystemExit, match=f"^error: .*{SHARD} is damaged: .*Remove it and re-run the `hfcomp build`"):
+    flip_bit(folder / SHARD, (folder / SHARD).read_bytes(), 77)
+    with pytest.raises(SystemExit, match=f"^error: .*{SHARD} .*damaged: .*`hfcomp build`"):
         cli.main(["build", "verify", str(folder)])
     assert capsys.readouterr().out.splitlines() == lines[:2]
 
@@ -150,7 +150,7 @@ def test_an_archive_that_was_cut_is_not_loaded_as_fewer_rows(tmp_path):
     content = (tmp_path / "0.tar").read_bytes()
     for cut in range(512, 8 * 1536, 512):
         (tmp_path / "0.tar").write_bytes(content[:cut])
-        with pytest.raises(ValueError, match="0.tar is not a complete tar archive"):
+        with pytest.raises(ValueError, match="0.tar .*not a complete"):
             load_training_set(str(tmp_path))
 
 
@@ -158,7 +158,7 @@ def test_a_set_of_several_configurations_is_loaded_by_name_and_verified(whole, t
     for name in ("high", "low"):
         shutil.copytree(whole, tmp_path / name)
     assert load_training_set(str(tmp_path), config="low").to_list() == load_training_set(str(whole)).to_list()
-    with pytest.raises(ValueError, match="found .*None, expected .*high, low"):
+    with pytest.raises(ValueError, match="found .*None.*high, low"):
         load_training_set(str(tmp_path))
     shutil.rmtree(tmp_path / "high")
     assert load_training_set(str(tmp_path)).num_rows == load_training_set(str(whole)).num_rows, "the only one"
@@ -174,9 +174,7 @@ def test_a_set_of_several_configurations_is_loaded_by_name_and_verified(whole, t
 )
 def test_a_damaged_list_of_rows_that_were_set_aside_is_made_anew(folder, whole):
     (folder / built_sets.SET_ASIDE_FILE).write_text("{}\n")
-    with pytest.raises(
-        ValueError, match=r"is missing or damaged: .* Remove it and re-run the `hfcomp build` command "
-    ):
+    with pytest.raises(ValueError, match=r"missing or damaged: .*`hfcomp build` command "):
         verify_set(folder)
     (folder / built_sets.SET_ASIDE_FILE).unlink()
     build(folder)
@@ -193,5 +191,5 @@ def test_a_broken_manifest_is_not_a_missing_one(folder, tmp_path):
             with pytest.raises(ValueError, match=rf"{path}(: not JSON| is damaged)"):
                 use(folder)
     path.write_text('{"name": "a page"}')
-    with pytest.raises(ValueError, match=r"not built by `hfcomp build`: its manifest.json"):
+    with pytest.raises(ValueError, match=r"not built by .*manifest.json"):
         verify_set(folder)

@@ -17,8 +17,8 @@ def rows(**columns) -> TrainingRows:
 def test_names_of_any_row_and_column_are_found_in_the_order_of_rows():
     texts = {"caption": ["red ball", "a dog", "cat"], "generalized_caption": ["toy", "ball", "Animal"]}
     names = {"group": ["ball", "Pet", "Pet"], "level_1": [["Ball"], ["animal", "toy"], []]}
-    found = level_names(rows(**texts, **names), ("caption", "generalized_caption"))
-    assert list(found.items()) == [
+    mapping = level_names(rows(**texts, **names), ("caption", "generalized_caption"))
+    assert list(mapping.items()) == [
         (0, LevelName("generalized_caption", "toy", "level_1")),
         (1, LevelName("generalized_caption", "ball", "group")),
         (2, LevelName("generalized_caption", "Animal", "level_1")),
@@ -38,8 +38,8 @@ def test_a_name_is_one_in_any_case_and_with_any_stop(text):
 
 @pytest.mark.parametrize("text", ["a birthday party", "birthday-party", "birthday parties", "", " ", ".", None])
 def test_a_text_that_says_more_or_nothing_is_no_name(text):
-    found = level_names(rows(caption=["x", text], level_2=["Birthday party", "."], level_3=["", None]), ("caption",))
-    assert found == {}
+    mapping = level_names(rows(caption=["x", text], level_2=["Birthday party", "."], level_3=["", None]), ("caption",))
+    assert mapping == {}
 
 
 def test_columns_are_found_by_their_own_names():

@@ -13,7 +13,7 @@ from hfcomp.data.concepts.spans import canonical_spans
 
 
 def as_siglip(text: str) -> str:
-    """What SigLIP's tokenizer makes of a text: a reference of its own, checked against it below."""
+    """The text as SigLIP's tokenizer reads it: an independent reference, checked against the tokenizer below."""
     text = "".join(character for character in text.lower() if character not in string.punctuation)
     return re.sub(r"\s+", " ", text).strip()
 
@@ -128,7 +128,7 @@ def test_any_text_maps_word_by_word():
     pieces = [*"aAbÉİßΣﬁ0- ,.'\t\n", "dog", "T-shirt", "  ", "é", "e\u0301"]
     for _ in range(500):
         caption = "".join(generator.choices(pieces, k=generator.randrange(1, 25)))
-        words = [(found.start(), found.end()) for found in re.finditer(r"\S+", caption)]
+        words = [(match.start(), match.end()) for match in re.finditer(r"\S+", caption)]
         canonical = as_siglip(caption)
         mapped = [canonical[start:end] for start, end in canonical_spans(caption, words, canonical)]
         assert [word for word in mapped if word] == canonical.split()
@@ -143,5 +143,5 @@ def test_another_text_is_refused():
 
 @pytest.mark.parametrize("span", [(0, 6), (-1, 2), (3, 2)])
 def test_a_span_outside_the_caption_is_refused(span):
-    with pytest.raises(ValueError, match="is outside 'a dog', which has 5 characters"):
+    with pytest.raises(ValueError, match="outside 'a dog'.* 5 "):
         canonical_spans("a dog", [span], "a dog")

@@ -21,26 +21,26 @@ CAPTION = "A Red T-shirt, a black-and-white DOG (on) a red t-shirt!"
 
 def spans_of(caption: str, *phrases: str) -> list[Concept]:
     """Concepts at the places of phrases, each searched behind the start of the one before."""
-    found, place = [], 0
+    concepts, place = [], 0
     for phrase in phrases:
         place = caption.index(phrase, place)
-        found.append(Concept(phrase, [(place, place + len(phrase))]))
+        concepts.append(Concept(phrase, [(place, place + len(phrase))]))
         place += 1
-    return found
+    return concepts
 
 
-def marked(tokenizer, caption: str, concepts: list[Concept]) -> list[tuple[str, bool]]:
+def mark_tokens(tokenizer, caption: str, concepts: list[Concept]) -> list[tuple[str, bool]]:
     """The letters of the tokens that each concept has, and whether all of it is there."""
     (ids,), _ = tokenizer([caption])
     (places,) = tokenizer.places([caption])
     assert len(places.tokens) == len(ids)
     special = (tokenizer.tokenizer.bos_token_id, tokenizer.tokenizer.eos_token_id, tokenizer.tokenizer.pad_token_id)
-    found = []
+    marks = []
     for tokens, whole in tokens_of(concepts, places):
         assert not {ids[token] for token in tokens} & set(special)
         pieces = tokenizer.tokenizer.convert_ids_to_tokens([ids[token] for token in tokens])
-        found.append((re.sub("</w>|<unk>|\u2581", "", "".join(pieces)), whole))
-    return found
+        marks.append((re.sub("</w>|<unk>|\u2581", "", "".join(pieces)), whole))
+    return marks
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -48,12 +48,12 @@ def test_punctuation_capitals_hyphens_and_repeated_words(name, request):
     tokenizer = tokenizer_of(request.getfixturevalue(name), max_length=64)
     concepts = spans_of(CAPTION, "A Red T-shirt", "a black-and-white DOG", "a red t-shirt", CAPTION[-6:])
     concepts.append(Concept(CAPTION, [(0, len(CAPTION))]))
-    found = marked(tokenizer, CAPTION, concepts)
-    assert [letters for letters, _ in found[:3]] == ["aredtshirt", "ablackandwhitedog", "aredtshirt"]
+    marks = mark_tokens(tokenizer, CAPTION, concepts)
+    assert [letters for letters, _ in marks[:3]] == ["aredtshirt", "ablackandwhitedog", "aredtshirt"]
     # SigLIP's words are whole
-    assert found[3][0] == ("tshirt" if name == "siglip" else "shirt")
-    assert found[4][0] == "aredtshirtablackandwhitedogonaredtshirt"
-    assert all(whole for _, whole in found)
+    assert marks[3][0] == ("tshirt" if name == "siglip" else "shirt")
+    assert marks[4][0] == "aredtshirtablackandwhitedogonaredtshirt"
+    assert all(whole for _, whole in marks)
     (places,) = tokenizer.places([CAPTION])
     first, _, last, *_ = tokens_of(concepts, places)
     assert max(first[0]) < min(last[0])
@@ -63,7 +63,7 @@ def test_punctuation_capitals_hyphens_and_repeated_words(name, request):
 def test_a_phrase_of_several_parts(name, request):
     caption = "a red, blue cube on a red ball"
     both = Concept("a red cube", [(0, 5), (12, 16)])
-    assert marked(tokenizer_of(request.getfixturevalue(name)), caption, [both]) == [("aredcube", True)]
+    assert mark_tokens(tokenizer_of(request.getfixturevalue(name)), caption, [both]) == [("aredcube", True)]
 
 
 @pytest.mark.parametrize("name", ONE_WORD_A_TOKEN)
@@ -74,7 +74,7 @@ def test_truncation_takes_a_part_or_the_whole(name, request):
     concepts = spans_of(caption, "a red cube", "blue ball", "ball")
     start = min(tokens_of(concepts, places)[2][0])
     tokenizer.max_length = start + 1  # one more for the end of the text
-    assert marked(tokenizer, caption, concepts) == [("aredcube", True), ("blue", False), ("", False)]
+    assert mark_tokens(tokenizer, caption, concepts) == [("aredcube", True), ("blue", False), ("", False)]
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -93,8 +93,8 @@ def test_truncation_inside_a_word(name, request):
 
 def test_what_the_tokenizer_does_not_read_has_no_tokens(siglip):
     caption = "a cube ... on a ball  "
-    found = marked(tokenizer_of(siglip), caption, spans_of(caption, "a cube", "...", "  "))
-    assert found == [("acube", True), ("", False), ("", False)]
+    marks = mark_tokens(tokenizer_of(siglip), caption, spans_of(caption, "a cube", "...", "  "))
+    assert marks == [("acube", True), ("", False), ("", False)]
 
 
 def test_characters_that_siglip_writes_otherwise(siglip):
@@ -109,8 +109,8 @@ def test_characters_that_siglip_writes_otherwise(siglip):
         "\u0130",
     ):
         caption = f"a cube, {strange} and A Ball"
-        found = marked(tokenizer, caption, spans_of(caption, "a cube", "A Ball"))
-        assert found == [("acube", True), ("aball", True)], strange
+        marks = mark_tokens(tokenizer, caption, spans_of(caption, "a cube", "A Ball"))
+        assert marks == [("acube", True), ("aball", True)], strange
 
 
 @pytest.mark.parametrize("caption", ["a cube </s> a ball", "a cube </s>"])  # the words "s" and "</s>" are one token
@@ -120,7 +120,7 @@ def test_a_text_that_words_do_not_explain_has_no_places(siglip, caption):
 
 
 def test_a_slow_tokenizer_of_another_kind_is_refused():
-    with pytest.raises(TypeError, match="object .*token offsets.*concept_source='phrase'"):
+    with pytest.raises(TypeError, match="offsets.*concept_source='phrase'"):
         word_places(object(), "a cube", 8)
 
 
@@ -165,7 +165,9 @@ def test_what_truncation_takes_is_counted_and_has_no_owner(clip):
     ]
     batch = collator_for(clip, max_concepts=2, concept_tokens=True)(rows)
     assert batch["concept_image_index"].tolist() == [0, -1, -1, -1, 2, -1, 3, -1]
-    assert batch["concept_token_mask"].any(1).tolist() == [one >= 0 for one in batch["concept_image_index"].tolist()]
+    assert batch["concept_token_mask"].any(1).tolist() == [
+        index >= 0 for index in batch["concept_image_index"].tolist()
+    ]
     assert batch["shortened_concepts"].tolist() == [1, 1, 1, 0]
     assert not batch["cut_concepts"].any()
     assert batch["truncated"].tolist() == [1, 1, 1, 1]
@@ -176,22 +178,22 @@ def test_equal_concepts_have_equal_numbers(clip, concept_tokens):
     caption = "a red cube and A RED cube"
     spans = [[[0, 10]], [[15, 25]]]
     rows = [row(0, caption=caption, concepts=["a red cube", "A RED cube"], concept_spans=spans), row(1, caption="A")]
-    found = collator_for(clip, max_concepts=3, concept_tokens=concept_tokens)(rows)["concept_id"].tolist()
-    assert found == [text_key("a red cube")] * 2 + [0] + [text_key("a"), 0, 0]
+    ids = collator_for(clip, max_concepts=3, concept_tokens=concept_tokens)(rows)["concept_id"].tolist()
+    assert ids == [text_key("a red cube")] * 2 + [0] + [text_key("a"), 0, 0]
 
 
 @pytest.mark.parametrize(
     ("spans", "message"),
     [
-        (None, "column 'concept_spans', row 17: found no entries, but 'concepts' has 2.*concept_source='phrase'"),
-        ([[[0, 5]], [[-6, 9]]], r"row 17, entry 1: found \[\[-6, 9\]\] for the concept 'a ball'"),
-        ([[[0, 5]]], "column 'concept_spans', row 17: found 1 entries, but 'concepts' has 2"),
-        ([0, 5], "column 'concept_spans', row 17, entry 0: found 0 for the concept"),
-        ([3, 5], "column 'concept_spans', row 17, entry 0: found 3 for the concept.*a list of .start, end"),
-        ([[[0, 5]], []], r"row 17, entry 1: found \[\] for the concept 'a ball', expected a list of \[start, end\)"),
-        ([[[0, 5]], None], "row 17, entry 1: found None for the concept 'a ball'.*concept_columns"),
-        ([[0, 5], [6, 9]], r"row 17, entry 0: found \[0, 5\] for the concept 'a red'"),
-        ([[[0, 5]], [[6, 99]]], r"row 17, entry 1: found \[\[6, 99\]\].*the 13 characters"),
+        (None, "'concept_spans', row 17: found no .*'concepts' has 2.*concept_source='phrase'"),
+        ([[[0, 5]], [[-6, 9]]], r"row 17, entry 1: found \[\[-6, 9\]\] .*'a ball'"),
+        ([[[0, 5]]], "'concept_spans', row 17: found 1 .*'concepts' has 2"),
+        ([0, 5], "'concept_spans', row 17, entry 0: found 0 "),
+        ([3, 5], "'concept_spans', row 17, entry 0: found 3 .*start, end"),
+        ([[[0, 5]], []], r"row 17, entry 1: found \[\] .*'a ball'"),
+        ([[[0, 5]], None], "row 17, entry 1: found None .*'a ball'.*concept_columns"),
+        ([[0, 5], [6, 9]], r"row 17, entry 0: found \[0, 5\] .*'a red'"),
+        ([[[0, 5]], [[6, 99]]], r"row 17, entry 1: found \[\[6, 99\]\].* 13 "),
         ([[[0, 5]], [[6, 6]]], r"row 17, entry 1: found \[\[6, 6\]\]"),
         ([[[0, 5]], [["a", 6]]], r"row 17, entry 1: found \[\['a', 6\]\]"),
     ],
@@ -203,23 +205,23 @@ def test_spans_of_another_form_are_refused(spans, message):
 
 def test_a_batch_names_the_row_whose_spans_are_missing(siglip):
     collator = collator_for(siglip, max_concepts=2, concept_tokens=True)
-    with pytest.raises(ValueError, match="column 'concept_spans', row 17: found no entries, but 'concepts' has 1"):
+    with pytest.raises(ValueError, match="'concept_spans', row 17: found no .*'concepts' has 1"):
         collator([row(3, concepts=None), row(17, concepts=["a red cube"])])
 
 
 def test_spans_without_concepts_are_refused(clip):
     collator = collator_for(clip, max_concepts=2, concept_tokens=True)
-    with pytest.raises(ValueError, match="row 17: found 1 entries, but 'concepts' has 0"):
+    with pytest.raises(ValueError, match="row 17: found 1 .*'concepts' has 0"):
         collator([row(17, concepts=[], concept_spans=[[[0, 5]]])])
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_spans_in_the_format_of_the_data_set(clip, kind):
     spans = [[[0, 1], [2, 5]], [[6, 10]]]
-    one = {"concepts": ["a red", "cube"], "concept_spans": spans}
-    dataset = Dataset.from_list([one], features=Features(CONCEPT_FEATURES)).with_format(kind)
+    fields = {"concepts": ["a red", "cube"], "concept_spans": spans}
+    dataset = Dataset.from_list([fields], features=Features(CONCEPT_FEATURES)).with_format(kind)
     collator = collator_for(clip, max_concepts=2, concept_tokens=True)
-    found, expected = collator([row(0, **dataset[0])]), collator([row(0, **one)])
-    assert found["concept_token_mask"].any() and torch.equal(
-        found["concept_token_mask"], expected["concept_token_mask"]
+    batch, expected = collator([row(0, **dataset[0])]), collator([row(0, **fields)])
+    assert batch["concept_token_mask"].any() and torch.equal(
+        batch["concept_token_mask"], expected["concept_token_mask"]
     )

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from hfcomp.data.formats.caption_files import FileCaptions, read_captions, with_captions_of
 from hfcomp.data.loading import load_training_set
-from tests.evaluation.webdatasets import encoded, write_tar
+from tests.evaluation.webdatasets import encode_image, write_tar
 
 KEYS = ("000000", "000001", "000010")
 TEXTS = {"000000": "a red dog", "000010": 'a "blue" cat, and a man', "000011": "nobody"}
@@ -23,7 +23,7 @@ def shards(tmp_path_factory) -> Path:
     for number, keys in enumerate((KEYS[:2], KEYS[2:])):
         members = {}
         for key in keys:
-            members[f"{key}.png"] = encoded(int(key), 0)
+            members[f"{key}.png"] = encode_image(int(key), 0)
             members[f"{key}.json"] = json.dumps({"url": f"http://x/{int(key)}", "caption": "alt"}).encode()
             members[f"{key}.txt"] = b"alt"
         write_tar(folder / f"{number:05d}.tar", members)
@@ -70,21 +70,21 @@ def test_of_several_captions_the_first_is_used_and_blank_ones_are_counted(tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"key,caption\n7,a dog, a cat\n", r"a.csv, line 2: found 3 fields, \['7', 'a dog', ' a cat'\]; exp"),
-        ("a.csv", b"key,caption\n7\n", r"a.csv, line 2: found 1 fields"),
-        ("a.csv", b'key,caption\n7,"a dog\n8,a cat\n', "a.csv, line 3: unexpected end of data"),
+        ("a.csv", b"key,caption\n7,a dog, a cat\n", r"a.csv, line 2: found 3 .*\['7', 'a dog', ' a cat'\]"),
+        ("a.csv", b"key,caption\n7\n", r"a.csv, line 2: found 1 "),
+        ("a.csv", b'key,caption\n7,"a dog\n8,a cat\n', "a.csv, line 3: unexpected end"),
         ("a.csv", b'key,caption\n7,a\n8,"a" dog\n', "a.csv, line 3: .*Double every quote"),
-        ("a.csv", b"key,caption\n7,caf\xe9\n", "a.csv, line 2: .*caf.* is not UTF-8"),
-        ("a.csv", b"", "a.csv has no column 'key'; it has: none"),
-        ("a.jsonl", b'{"key": "7", "caption": "a"}\n\n{"key', "a.jsonl, line 3: .*is not JSON"),
-        ("a.jsonl", b"[7]", r"a.jsonl, line 1: found \[7\]; expected an object"),
-        ("a.jsonl", b'{"key": "7", "captions": "a"}', "line 1: no column 'caption'; it has: key, captions"),
-        ("a.jsonl", b'{"key": 7.0, "caption": "a"}', "line 1: the key is 7.0; expected a text or a whole number"),
-        ("a.jsonl", b'{"key": 7, "caption": ["a"]}', r"line 1: the caption is \['a'\]; expected one text"),
-        ("a.json", b'{"6": "a", "7": {"text": "a"}}', "entry 1: the caption is {'text': 'a'}; expected one text"),
+        ("a.csv", b"key,caption\n7,caf\xe9\n", "a.csv, line 2: .*caf.* UTF-8"),
+        ("a.csv", b"", "a.csv .*'key'; .*: none"),
+        ("a.jsonl", b'{"key": "7", "caption": "a"}\n\n{"key', "a.jsonl, line 3: .*JSON"),
+        ("a.jsonl", b"[7]", r"a.jsonl, line 1: found \[7\]"),
+        ("a.jsonl", b'{"key": "7", "captions": "a"}', "line 1: .*'caption'; .*: key, captions"),
+        ("a.jsonl", b'{"key": 7.0, "caption": "a"}', "line 1: .*key .*7.0"),
+        ("a.jsonl", b'{"key": 7, "caption": ["a"]}', r"line 1: .*caption .*\['a'\]"),
+        ("a.json", b'{"6": "a", "7": {"text": "a"}}', "entry 1: .*caption .*{'text': 'a'}"),
         ("a.json", b'{"7": "a"}\n{"8": "b"}', "a.json, line 2, column 1: not JSON .*jsonl"),
-        ("a.json", b"7", "a.json: found 7, expected an object"),
-        ("a.parquet", b"no", "a.parquet cannot be read as Parquet"),
+        ("a.json", b"7", "a.json: found 7"),
+        ("a.parquet", b"no", "a.parquet .*Parquet"),
     ],
 )
 def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path, name, content, message):
@@ -151,15 +151,20 @@ def test_captions_of_the_set_give_way(tmp_path):
             "a.json",
             '{"x": "a"}',
             {},
-            "'id' of the 2 rows .*a.json: keys look like '7' in the dataset and like 'x'",
+            "'id' .*2 rows .*a.json: .*'7' .*'x'",
         ),
-        ("a.json", "{}", {}, "keys look like '7' in the dataset and like None in the file"),
-        ("a.txt", "", {}, "captions_file=a.txt: expected .*json"),
-        ("a.csv", "url,text\n7,a\n", {}, "a.csv has no column 'key'; it has: url, text"),
-        ("a.csv", "url,text\n7,a\n", {"file_columns": "url"}, "captions_columns='url': expected .*'url,caption'"),
-        ("a.json", '{"7": "a"}', {"key_column": "nr"}, "key_column='nr': .*no column 'nr'; it has: id"),
-        ("a.json", '{"7": "a"}', {"key_column": "id.nr"}, "column 'id' has no entry 'nr'"),
-        ("a.json", '{"7": "a"}', {"column_names": {"caption": "txt"}}, "column_names maps 'caption'"),
+        ("a.json", "{}", {}, "'7' .*None "),
+        ("a.txt", "", {}, "captions_file: found a.txt, expected .*json"),
+        ("a.csv", "url,text\n7,a\n", {}, "a.csv .*'key'; .*: url, text"),
+        (
+            "a.csv",
+            "url,text\n7,a\n",
+            {"file_columns": "url"},
+            "captions_columns: found 'url', expected .*'url,caption'",
+        ),
+        ("a.json", '{"7": "a"}', {"key_column": "nr"}, "key_column='nr': .*'nr'; .*: id"),
+        ("a.json", '{"7": "a"}', {"key_column": "id.nr"}, "'id' .*'nr'"),
+        ("a.json", '{"7": "a"}', {"column_names": {"caption": "txt"}}, "column_names .*'caption'"),
     ],
 )
 def test_what_does_not_fit_is_told(tmp_path, name, content, settings, message):

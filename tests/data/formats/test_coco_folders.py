@@ -61,9 +61,9 @@ def test_the_captions_of_coco_are_rows_of_the_contract(coco):
     assert {photograph_name(row["image_id"], row["source"]) for row in rows} == {("COCO", n) for n in "123"}
     assert load_training_set(str(coco), split="val2017")["image_id"][:] == ["7", "8"]
     assert load_training_set(str(coco), split="train[1:]+val")["image_id"][:] == ["2", "3", "7", "8"]
-    with pytest.raises(ValueError, match="has no split 'test'.*train2017, val2017"):
+    with pytest.raises(ValueError, match="'test'.*train2017, val2017"):
         load_training_set(str(coco), split="test")
-    with pytest.raises(ValueError, match="streaming: .* is a folder of images and captions"):
+    with pytest.raises(ValueError, match="streaming: .*folder"):
         load_training_stream(str(coco))
 
 
@@ -90,7 +90,7 @@ def test_karpathys_splits_are_read_from_the_images_of_2014(tmp_path):
     rows = load_training_set(str(tmp_path), split="train+restval")
     assert rows["caption"][:] == [["A text of 1."], ["A text of 4."], ["A text of 2."]]
     assert rows["license"][:] == [None] * 3 and rows[0]["image"].size == (4, 4)
-    with pytest.raises(ValueError, match="has no split 'dev'.*train, restval, val, test"):
+    with pytest.raises(ValueError, match="'dev'.*train, restval, val, test"):
         load_training_set(str(tmp_path), split="dev")
 
 
@@ -100,21 +100,19 @@ def test_karpathys_splits_are_read_from_the_images_of_2017_with_their_licenses(c
     assert rows["image_id"][:] == ["7", "2"] and [row["image"].size for row in rows] == [(4, 4)] * 2
     assert rows["license"][:] == ["Attribution License", "Attribution-NoDerivs"]
     assert load_training_set(str(coco))["image_id"][:] == ["1", "2", "3"]
-    with pytest.raises(ValueError, match="has no config 'caption'; it has: captions, karpathy"):
+    with pytest.raises(ValueError, match="'caption'.*: captions, karpathy"):
         load_training_set(str(coco), config="caption")
 
 
 def test_a_split_of_two_years_has_to_be_named(coco):
     write_json(coco / "annotations/captions_train2014.json", annotations((1,)))
-    with pytest.raises(ValueError, match="split 'train' .*train2014 and train2017"):
+    with pytest.raises(ValueError, match="'train' .*train2014 and train2017"):
         load_training_set(str(coco))
-    with pytest.raises(
-        ValueError, match="train2014 is missing: expected a folder with the images of captions_train2014"
-    ):
+    with pytest.raises(ValueError, match="train2014 .*missing: .*captions_train2014"):
         load_training_set(str(coco), split="train2014")
 
 
-def changed(change) -> dict:
+def change_content(change) -> dict:
     content = annotations((1, 2, 3))
     change(content)
     return content
@@ -125,24 +123,24 @@ def changed(change) -> dict:
     [
         ([1], r"expected a list under the key 'images', .*found: \[1\]"),
         ({"info": {}, "annotations": []}, "expected a list under the key 'images', .*found: 'info', 'annotations'"),
-        (changed(lambda one: one.pop("annotations")), "under the key 'annotations'"),
+        (change_content(lambda content: content.pop("annotations")), "under the key 'annotations'"),
         (
-            changed(lambda one: one["images"][1].pop("file_name")),
-            r"images\[1\]\['file_name'\] is None, expected a text",
+            change_content(lambda content: content["images"][1].pop("file_name")),
+            r"images\[1\]\['file_name'\] is None, expected a string",
         ),
-        (changed(lambda one: one["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
+        (change_content(lambda content: content["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
         (
-            changed(lambda one: one["annotations"][3].update(caption=5)),
-            r"annotations\[3\]\['caption'\] is 5, expected a t",
+            change_content(lambda content: content["annotations"][3].update(caption=5)),
+            r"annotations\[3\]\['caption'\] is 5, expected a s",
         ),
         (
-            changed(lambda one: one["annotations"][0].update(image_id="1")),
+            change_content(lambda content: content["annotations"][0].update(image_id="1")),
             r"annotations\[0\]\['image_id'\] is '1', expe",
         ),
-        (changed(lambda one: one["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
-        (changed(lambda one: one["images"][0].update(file_name="x.jpg")), None),
+        (change_content(lambda content: content["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
+        (change_content(lambda content: content["images"][0].update(file_name="x.jpg")), None),
         (
-            changed(lambda one: [two.update(file_name="x.jpg") for two in one["images"]]),
+            change_content(lambda content: [two.update(file_name="x.jpg") for two in content["images"]]),
             "none of its 3 images exists",
         ),
     ],
@@ -198,6 +196,6 @@ def test_the_real_captions_with_the_photographs_that_are_there(tmp_path):
     stated = [json.loads(line) for line in (Path(REAL) / "coco_open_256.jsonl").read_text().splitlines()]
     both = [(known[str(row["image_id"])], row) for row in stated if str(row["image_id"]) in known]
     assert len(both) == 410
-    for found, row in both:
-        assert found["license"] == row["license"] and found["caption"] == row["captions"]
-        assert allows_adaptation(found["license"])
+    for record, row in both:
+        assert record["license"] == row["license"] and record["caption"] == row["captions"]
+        assert allows_adaptation(record["license"])

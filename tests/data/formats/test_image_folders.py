@@ -31,7 +31,7 @@ def test_texts_beside_images_are_their_captions(tmp_path):
     rows = load_training_set(str(write(tmp_path, files)))
     assert rows["caption"][:] == [["a bird"], [], ["a dog", "a cat"]] and rows["image_id"][:] == ["a", "c", "b/1"]
     assert [row["image"].getpixel((0, 0))[0] for row in rows] == [20, 30, 10]
-    with pytest.raises(ValueError, match="has no split 'test'.*train"):
+    with pytest.raises(ValueError, match="'test'.*train"):
         load_training_set(str(tmp_path), split="test")
 
 
@@ -44,7 +44,7 @@ def test_folders_of_splits_are_splits(tmp_path):
 def test_a_text_that_is_not_utf_8_is_named(tmp_path):
     write(tmp_path, {"1.jpg": 1})
     (tmp_path / "1.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match="1.txt is not UTF-8 .* at byte 3"):
+    with pytest.raises(ValueError, match="1.txt .*UTF-8 .* byte 3"):
         load_training_set(str(tmp_path))
 
 

@@ -24,7 +24,7 @@ from hfcomp.data.overlap.image_hashes import (
     image_record,
     looks_alike,
 )
-from tests.data.photographs import cropped, resized, saved, texture
+from tests.data.photographs import crop_edges, recompress, resize, texture
 
 
 def records(images):
@@ -43,8 +43,8 @@ def test_distances_are_those_of_a_plain_loop_over_bits(count, monkeypatch):
         for row in range(30)
         for column in range(17)
     ]
-    found = list(zip(*(part.tolist() for part in close_pairs(hashes, others, 115)), strict=True))
-    assert found == [one for one in expected if one[2] <= 115] and (4, 16, 0) in found
+    pairs = list(zip(*(part.tolist() for part in close_pairs(hashes, others, 115)), strict=True))
+    assert pairs == [pair for pair in expected if pair[2] <= 115] and (4, 16, 0) in pairs
     assert len(close_pairs(hashes, others, 256)[0]) == 30 * 17
     assert [len(part) for part in close_pairs(hashes[:0], others, 9)] == [0, 0, 0]
     assert [len(part) for part in close_pairs(hashes, others[:0], 9)] == [0, 0, 0]
@@ -54,9 +54,9 @@ def test_a_copy_that_was_saved_resized_or_cropped_a_little_is_found_and_no_other
     images = [texture(seed) for seed in range(12)]
     known = records(images)
     for copy in (
-        [saved(image, 50) for image in images],
-        [resized(image, 90) for image in images],
-        [cropped(image, 0.03) for image in images],
+        [recompress(image, 50) for image in images],
+        [resize(image, 90) for image in images],
+        [crop_edges(image, 0.03) for image in images],
     ):
         nearest, bits = looks_alike(records(copy), known)
         assert nearest.tolist() == list(range(12)) and (bits <= MOST_BITS).all()
@@ -73,9 +73,9 @@ def test_images_without_contrast_do_not_look_alike():
 def test_equal_signs_of_other_brightness_are_not_the_same_photograph():
     image = texture(3)
     dark = Image.fromarray((np.asarray(image) // 3).astype(np.uint8))
-    one, other = records([image]), records([dark])
-    assert len(close_pairs(one["hash"], other["hash"], MOST_BITS)[0]) == 1
-    assert looks_alike(one, other)[0].tolist() == [-1]
+    first, second = records([image]), records([dark])
+    assert len(close_pairs(first["hash"], second["hash"], MOST_BITS)[0]) == 1
+    assert looks_alike(first, second)[0].tolist() == [-1]
 
 
 def file(image: Image.Image) -> dict:
@@ -111,7 +111,7 @@ def test_hashes_of_an_earlier_hfcomp_are_read_unless_they_are_damaged(tmp_path, 
     assert HashStore(tmp_path).get(records[1]["key"].tobytes()).tobytes() == records[1].tobytes()
     path.write_bytes(records.tobytes()[:-1] + b"x")
     assert HashStore(tmp_path).get(records[1]["key"].tobytes()) is None
-    assert "its images are hashed again" in caplog.text and not path.exists()
+    assert "hashed again" in caplog.text and not path.exists()
 
 
 def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monkeypatch):
@@ -120,21 +120,21 @@ def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monke
         archive.write(tmp_path / "a.png", "a.png")
     cells = [str(tmp_path / "a.png"), f"zip://a.png::{tmp_path / 'set.zip'}"]
 
-    def hashed():
+    def hash_cells():
         stores = HashStore(tmp_path / "hashes"), HashStore(tmp_path / "hashes", FILE)
         return hash_images(cells, range(2), stores[0], name="image", files=stores[1])
 
-    first = hashed()
+    first = hash_cells()
     opened = []
     real = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or real(path))
     monkeypatch.setattr(image_hashes, "decode_image", lambda *given, **how: pytest.fail("decoded again"))
-    again = hashed()
+    again = hash_cells()
     assert again.records.tobytes() == first.records.tobytes() and len(again.records) == 2
     assert not [name for name in opened if not name.endswith(".safetensors")]
     monkeypatch.undo()
     texture(2).save(tmp_path / "a.png")
-    assert hashed().records[0]["pixels"] != first.records[0]["pixels"]
+    assert hash_cells().records[0]["pixels"] != first.records[0]["pixels"]
     url = "https://example.org/a.jpg"
     assert file_key(url) == file_key({"bytes": None, "path": url}) != file_key(url + "?b")
 
@@ -142,8 +142,8 @@ def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monke
 def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, caplog):
     place = tmp_path / "file"
     place.touch()
-    found = hash_images([file(texture(1))], [0], HashStore(place), name="image")
-    assert len(found.records) == 1 and "Results are not kept for later runs" in caplog.text
+    hashes = hash_images([file(texture(1))], [0], HashStore(place), name="image")
+    assert len(hashes.records) == 1 and "not kept" in caplog.text
 
 
 def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):
@@ -154,10 +154,10 @@ def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):
         file(texture(1)),
         str(tmp_path / "gone.jpg"),
     ]
-    found = hash_images(cells, range(5), HashStore(), name="column 'image'")
-    assert found.index.tolist() == [0, -1, -1, 0, -1] and len(found.records) == 1
-    assert len(found.unreadable) == 2 and found.unreadable[0].startswith("column 'image', row 2")
-    assert "gone.jpg" in found.unreadable[1]
+    hashes = hash_images(cells, range(5), HashStore(), name="column 'image'")
+    assert hashes.index.tolist() == [0, -1, -1, 0, -1] and len(hashes.records) == 1
+    assert len(hashes.unreadable) == 2 and hashes.unreadable[0].startswith("column 'image', row 2")
+    assert "gone.jpg" in hashes.unreadable[1]
 
 
 @pytest.mark.skipif("HFCOMP_REAL_DATA" not in os.environ, reason="HFCOMP_REAL_DATA names a folder of photographs")
@@ -168,8 +168,8 @@ def test_on_photographs_copies_are_found_and_no_two_are_taken_for_one():
     known = records(images)
     rows, columns, _ = close_pairs(known["hash"], known["hash"], MOST_BITS)
     assert (rows == columns).all() and len(rows) == 449
-    for copy in (lambda image: saved(image, 30), lambda image: saved(resized(image, 112), 75)):
+    for copy in (lambda image: recompress(image, 30), lambda image: recompress(resize(image, 112), 75)):
         assert looks_alike(records(map(copy, images)), known)[0].tolist() == list(range(449))
-    nearest, _ = looks_alike(records(cropped(image, 0.04) for image in images), known)
+    nearest, _ = looks_alike(records(crop_edges(image, 0.04) for image in images), known)
     right = nearest == np.arange(449)
     assert right.mean() > 0.99 and (nearest[~right] == -1).all()

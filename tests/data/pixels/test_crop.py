@@ -34,35 +34,35 @@ def reference(image: np.ndarray, box: list[float]) -> np.ndarray:
     """`[3, H, W]` in float64, pixel by pixel: the mean of the four nearest by their distances."""
     _, height, width = image.shape
     left, top, right, bottom = box
-    found = np.empty(image.shape)
+    crop = np.empty(image.shape)
     for row, column in np.ndindex(height, width):
         y = np.clip((top + (row + 0.5) / height * (bottom - top)) * height - 0.5, 0, height - 1)
         x = np.clip((left + (column + 0.5) / width * (right - left)) * width - 0.5, 0, width - 1)
         y0, x0 = int(y), int(x)
         y1, x1 = min(y0 + 1, height - 1), min(x0 + 1, width - 1)
         upper, lower = (image[:, at, x0] * (1 - x + x0) + image[:, at, x1] * (x - x0) for at in (y0, y1))
-        found[:, row, column] = upper * (1 - y + y0) + lower * (y - y0)
-    return found
+        crop[:, row, column] = upper * (1 - y + y0) + lower * (y - y0)
+    return crop
 
 
 def test_a_crop_is_that_of_a_plain_loop():
     pixels = noise(len(BOXES))
-    found = crop_and_scale(pixels, BOXES)
-    assert found.dtype == torch.uint8 and found.shape == pixels.shape
+    crops = crop_and_scale(pixels, BOXES)
+    assert crops.dtype == torch.uint8 and crops.shape == pixels.shape
     for index, box in enumerate(BOXES.tolist()):
-        difference = found[index].numpy() - reference(pixels[index].numpy().astype(float), box)
+        difference = crops[index].numpy() - reference(pixels[index].numpy().astype(float), box)
         assert np.abs(difference).max() <= 0.5 + 0.01  # rounding, and the coordinates' own in float32
 
 
 def test_a_crop_is_that_of_pillow():
     pixels = noise(len(BOXES), (224, 224))
-    found = crop_and_scale(pixels, BOXES)
+    crops = crop_and_scale(pixels, BOXES)
     for index, box in enumerate(BOXES.double() * 224):
         image = Image.fromarray(pixels[index].permute(1, 2, 0).numpy())
         expected = np.asarray(
             image.resize((224, 224), Image.Resampling.BILINEAR, box=tuple(box.clamp(0, 224).tolist()))
         )
-        difference = found[index].permute(1, 2, 0).int().numpy() - expected.astype(int)
+        difference = crops[index].permute(1, 2, 0).int().numpy() - expected.astype(int)
         assert np.abs(difference).max() <= 1  # Pillow rounds between its two passes
 
 
@@ -75,18 +75,18 @@ def test_the_box_of_a_whole_image_changes_nothing(size):
 def test_half_precision_of_the_model_is_not_that_of_the_crop():
     pixels = noise(len(BOXES), (224, 224))
     with torch.autocast("cpu", torch.bfloat16):
-        found = crop_and_scale(pixels, BOXES)
-    assert torch.equal(found, crop_and_scale(pixels, BOXES))
+        crops = crop_and_scale(pixels, BOXES)
+    assert torch.equal(crops, crop_and_scale(pixels, BOXES))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_normalized_pixels_keep_their_type(dtype):
     pixels = (noise(len(BOXES)) / 128 - 1).to(dtype)
-    found = crop_and_scale(pixels, BOXES)
-    assert found.dtype == dtype
+    crops = crop_and_scale(pixels, BOXES)
+    assert crops.dtype == dtype
     for index, box in enumerate(BOXES.tolist()):
         expected = reference(pixels[index].double().numpy(), box)
-        assert np.abs(found[index].double().numpy() - expected).max() <= 1e-4 + torch.finfo(dtype).eps
+        assert np.abs(crops[index].double().numpy() - expected).max() <= 1e-4 + torch.finfo(dtype).eps
 
 
 # PixelBatch
@@ -109,5 +109,5 @@ def test_boxes_are_pinned_and_sent_with_the_pixels(monkeypatch):
 
 
 def test_boxes_of_another_number_are_refused():
-    with pytest.raises(ValueError, match=r"boxes of shape \[5, 4\] for 4 images. Expected \[M, 4\]"):
+    with pytest.raises(ValueError, match=r"boxes .*\[5, 4\].* 4 images.*\[M, 4\]"):
         PixelBatch(noise(4), BOXES)

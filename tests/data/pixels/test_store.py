@@ -42,9 +42,9 @@ def png(seed: int, size: tuple[int, int] = (15, 20)) -> bytes:
 
 def add(writer: StoreWriter, transform: PixelTransform, value, tiny: bool = False) -> bool:
     keys = ImageKeys(value)
-    found = [key for key in (keys.place_key(), keys.content_key()) if key is not None]
+    known_keys = [key for key in (keys.place_key(), keys.content_key()) if key is not None]
     pixels = ImageReader(transform)([value], ["an image"]).pixels[0].numpy()
-    return writer.add(found, pixels, tiny=tiny)
+    return writer.add(known_keys, pixels, tiny=tiny)
 
 
 def write(folder: Path, transform: PixelTransform, values, **settings) -> list[bool]:
@@ -63,18 +63,18 @@ def test_stored_pixels_are_those_of_decoding_in_any_order(transform, tmp_path):
     # two images fill a part, so that four parts are written
     assert write(tmp_path, transform, values, part_bytes=2 * 3 * SIZE * SIZE) == [True] * 7
     order = [values[index] for index in (5, 0, 0, 6, 3)]
-    found, expected = read(tmp_path, transform, order), ImageReader(transform)(order, ["row"] * 5)
-    assert torch.equal(found.pixels, expected.pixels) and not any(found.decoded) and all(expected.decoded)
+    images, expected = read(tmp_path, transform, order), ImageReader(transform)(order, ["row"] * 5)
+    assert torch.equal(images.pixels, expected.pixels) and not any(images.decoded) and all(expected.decoded)
     # the name of an image that is embedded says nothing
     assert not any(read(tmp_path, transform, [{"bytes": png(2), "path": "other.png"}]).decoded)
 
 
 def test_an_image_that_is_missing_is_decoded_and_counted(transform, tmp_path):
     write(tmp_path, transform, [png(0)])
-    found = read(tmp_path, transform, [png(1, (1, 9)), png(0), png(2)])
-    assert found.decoded == [True, False, True] and found.tiny == [True, False, False]
-    assert torch.equal(found.pixels, ImageReader(transform)([png(1, (1, 9)), png(0), png(2)], ["a"] * 3).pixels)
-    with pytest.raises(ValueError, match="row 1 is not in a supported image format"):
+    images = read(tmp_path, transform, [png(1, (1, 9)), png(0), png(2)])
+    assert images.decoded == [True, False, True] and images.tiny == [True, False, False]
+    assert torch.equal(images.pixels, ImageReader(transform)([png(1, (1, 9)), png(0), png(2)], ["a"] * 3).pixels)
+    with pytest.raises(ValueError, match="row 1 .*supported"):
         read(tmp_path, transform, [png(0), b"no image"])
 
 
@@ -96,9 +96,9 @@ def test_a_file_is_known_unopened_by_place_and_elsewhere_by_content(transform, t
     # other content under the old name is another image
     file.write_bytes(png(1))
     os.utime(file, ns=(1, 1))
-    found = read(tmp_path / "store", transform, [str(file)])
-    assert found.decoded == [True]
-    assert torch.equal(found.pixels, ImageReader(transform)([png(1)], ["row"]).pixels)
+    images = read(tmp_path / "store", transform, [str(file)])
+    assert images.decoded == [True]
+    assert torch.equal(images.pixels, ImageReader(transform)([png(1)], ["row"]).pixels)
 
 
 def test_a_url_is_known_without_being_fetched(transform, tmp_path):
@@ -107,7 +107,7 @@ def test_a_url_is_known_without_being_fetched(transform, tmp_path):
         pixels = ImageReader(transform)([png(3)], ["row"]).pixels[0].numpy()
         writer.add([ImageKeys(url).place_key()], pixels, tiny=False)
     assert torch.equal(read(tmp_path, transform, [url]).pixels[0], torch.from_numpy(pixels))
-    with pytest.raises(ValueError, match="URLs in data are not downloaded by default"):
+    with pytest.raises(ValueError, match="not downloaded"):
         read(tmp_path, transform, [{"bytes": None, "path": "https://example.org/b.png"}])
 
 
@@ -155,11 +155,11 @@ def flip(path: Path, place: int) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: flip(folder / "keys.bin", 3), r"keys\.bin is damaged: it does not match its checksum"),
+        (lambda folder: flip(folder / "keys.bin", 3), r"keys\.bin .*damaged: .*checksum"),
         (lambda folder: flip(folder / "pixels.json", 40), r"pixels\.json"),
-        (lambda folder: os.truncate(folder / "pixels.bin", 500), r"pixels\.bin is damaged: it has 500 bytes"),
-        (lambda folder: (folder / "pixels.bin").unlink(), r"pixels\.bin is damaged: it has 0 bytes"),
-        (lambda folder: (folder / "pixels.json").unlink(), r"has no pixels\.json\. Build the store first"),
+        (lambda folder: os.truncate(folder / "pixels.bin", 500), r"pixels\.bin .*damaged: .*500 bytes"),
+        (lambda folder: (folder / "pixels.bin").unlink(), r"pixels\.bin .*damaged: .* 0 bytes"),
+        (lambda folder: (folder / "pixels.json").unlink(), r"no pixels\.json.*hfcomp build pixels"),
     ],
 )
 def test_a_damaged_store_is_refused_by_the_name_of_the_file(transform, tmp_path, damage, message):
@@ -174,14 +174,14 @@ def test_a_flipped_bit_of_an_image_is_found_when_it_is_read(transform, tmp_path)
     flip(tmp_path / "pixels.bin", 3 * SIZE * SIZE + 7)
     assert read(tmp_path, transform, [png(0)]).decoded == [False]
     for call in (lambda: read(tmp_path, transform, [png(1)]), PixelStore(tmp_path).verify):
-        with pytest.raises(ValueError, match=r"pixels\.bin is damaged: image 1 .*hfcomp build pixels"):
+        with pytest.raises(ValueError, match=r"pixels\.bin .*damaged: image 1 .*hfcomp build pixels"):
             call()
 
 
 def test_another_preprocessing_is_refused_with_what_differs(transform, tmp_path):
     write(tmp_path, transform, [png(0)])
     other = PixelTransform.from_processor(processor(resample=2))
-    with pytest.raises(ValueError, match=r"different preprocessing \(.*settings: .*'resample': 3.*'resample': 2"):
+    with pytest.raises(ValueError, match=r"'resample': 3.*'resample': 2"):
         PixelStore(tmp_path, other)
     with pytest.raises(ValueError, match="different preprocessing"):
         write(tmp_path, PixelTransform.from_processor(processor(size=16)), [png(1)])
@@ -190,7 +190,7 @@ def test_another_preprocessing_is_refused_with_what_differs(transform, tmp_path)
     manifest.pop("checksum")
     manifest["transform"]["pillow"] = "9.0"
     path.write_text(json.dumps(with_checksum(manifest)))
-    with pytest.raises(ValueError, match=r"pillow: 9\.0 in the store, "):
+    with pytest.raises(ValueError, match=r"pillow: 9\.0 "):
         PixelStore(tmp_path, transform)
     # mean and standard deviation are applied on the device
     path.unlink()
@@ -200,7 +200,7 @@ def test_another_preprocessing_is_refused_with_what_differs(transform, tmp_path)
 
 def test_a_folder_of_something_else_is_left_alone(transform, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="is not empty and has no pixels.json"):
+    with pytest.raises(ValueError, match="not empty.*no pixels.json"):
         write(tmp_path, transform, [png(0)])
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -224,8 +224,8 @@ def test_processes_that_write_at_once_take_turns(transform, tmp_path):
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0]
     values = [png(seed) for seed in range(9)]
-    found = read(tmp_path, transform, values)
-    assert len(PixelStore(tmp_path)) == 9 and not any(found.decoded)
-    assert torch.equal(found.pixels, ImageReader(transform)(values, ["row"] * 9).pixels)
+    images = read(tmp_path, transform, values)
+    assert len(PixelStore(tmp_path)) == 9 and not any(images.decoded)
+    assert torch.equal(images.pixels, ImageReader(transform)(values, ["row"] * 9).pixels)
     while not lines.empty():
         assert "another process" in lines.get()

@@ -160,9 +160,7 @@ def test_no_images_give_an_empty_batch():
 
 @pytest.mark.parametrize("options", [{"do_center_crop": False}, {"do_resize": False, "do_center_crop": False}])
 def test_a_processor_without_one_size_is_refused(options):
-    with pytest.raises(
-        ValueError, match="CLIPImageProcessorPil returns images of different sizes .*do_center_crop=True"
-    ):
+    with pytest.raises(ValueError, match="CLIPImageProcessorPil .*sizes .*do_center_crop=True"):
         PixelTransform.from_processor(CLIPImageProcessorPil(**options))
 
 
@@ -182,20 +180,20 @@ def test_a_processor_that_does_something_else_is_refused():
         def resize(self, image, *args, **kwargs):
             return super().resize(image, *args, **kwargs).astype(np.float32)
 
-    with pytest.raises(ValueError, match="Inverting does more to the pixels"):
+    with pytest.raises(ValueError, match="Inverting"):
         PixelTransform.from_processor(Inverting())
-    with pytest.raises(ValueError, match=r"Early returns torch.float32"):
+    with pytest.raises(ValueError, match=r"Early .*torch.float32"):
         PixelTransform.from_processor(Early())
-    with pytest.raises(TypeError, match="found a str, expected an image processor"):
+    with pytest.raises(TypeError, match="found a str.*image processor"):
         PixelTransform.from_processor("openai/clip-vit-base-patch32")
 
 
 def test_images_the_transform_cannot_take_are_named():
     transform = PixelTransform.from_processor(CLIPImageProcessorPil())
     good = Image.new("RGB", (8, 8))
-    with pytest.raises(ValueError, match="image 1 of the batch has mode L"):
+    with pytest.raises(ValueError, match="image 1 .*mode L"):
         transform([good, Image.new("L", (8, 8))])
-    with pytest.raises(ValueError, match="row 17 is 1 x 100,000 pixels.*short edge resized to 224"):
+    with pytest.raises(ValueError, match="row 17 .*1 x 100,000 .* 224"):
         transform([good, Image.new("RGB", (1, 100_000))], where=["row 16", "row 17"])
 
 
@@ -203,7 +201,7 @@ def test_the_limit_of_a_resize_can_be_set():
     processor, image = CLIPImageProcessorPil(), Image.new("RGB", (1, 20))
     assert PixelTransform.from_processor(processor)([image]).shape == (1, 3, 224, 224)
     small = PixelTransform.from_processor(processor, max_pixels=100)
-    with pytest.raises(ValueError, match="would exceed 802,816 pixels.*raise max_image_pixels"):
+    with pytest.raises(ValueError, match="802,816 pixels.*max_image_pixels"):
         small([image])
     # whatever the limit, ordinary shapes pass
     assert small([Image.new("RGB", (1, 16))]).shape == (1, 3, 224, 224)

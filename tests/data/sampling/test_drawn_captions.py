@@ -13,8 +13,8 @@ from hfcomp.data.sampling.draws import DrawnCaptions, DrawnNegatives, EpochOrder
 ROWS = 8
 
 
-def named(row: int, captions: int) -> dict:
-    """Of each caption two negatives and a concept that name it."""
+def named_row(row: int, captions: int) -> dict:
+    """A row with two negatives and a concept for each caption, all of which name it."""
     texts = [f"caption {row}.{number}" for number in range(captions)]
     return {
         "caption": [*texts, ""],
@@ -26,7 +26,7 @@ def named(row: int, captions: int) -> dict:
 
 @pytest.fixture(scope="module")
 def dataset():
-    return Dataset.from_list([named(row, 2 + row % 3) for row in range(ROWS)])
+    return Dataset.from_list([named_row(row, 2 + row % 3) for row in range(ROWS)])
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +36,25 @@ def rows(dataset):
 
 def test_a_caption_comes_with_its_own_negatives_and_concepts(rows):
     drawn = DrawnCaptions(rows, seed=0)
-    found = set()
+    texts = set()
     for epoch in range(40):
         for row in drawn.__getitems__([(index, epoch) for index in range(ROWS)]):
             text = row["caption"]
             assert row["negative_captions"] == [f"no {text}", f"not {text}"]
             assert row["negative_kinds"] == ["swap_att", "other"] and row["concepts"] == [text]
-            found.add(text)
-    assert found == {f"caption {row}.{number}" for row in range(ROWS) for number in range(2 + row % 3)}  # no empty one
+            texts.add(text)
+    assert texts == {f"caption {row}.{number}" for row in range(ROWS) for number in range(2 + row % 3)}  # no empty one
 
 
 def test_negatives_are_drawn_of_the_caption_that_was_drawn(rows):
     drawn, both = DrawnCaptions(rows, seed=0), DrawnNegatives(DrawnCaptions(rows, seed=0), seed=0)
     orders = set()
     for epoch in range(20):
-        one, other = drawn[3, epoch], both[3, epoch]
-        assert other["caption"] == one["caption"] and sorted(other["negative_captions"]) == one["negative_captions"]
-        orders.add(other["negative_captions"][0].split()[0])
+        first, second = drawn[3, epoch], both[3, epoch]
+        assert (
+            second["caption"] == first["caption"] and sorted(second["negative_captions"]) == first["negative_captions"]
+        )
+        orders.add(second["negative_captions"][0].split()[0])
     assert orders == {"no", "not"}
 
 
@@ -65,15 +67,15 @@ def test_a_draw_depends_on_seed_epoch_and_row_alone(rows):
 def test_workers_draw_what_the_main_process_draws(rows):
     order = EpochOrder(range(ROWS))
     options = {"batch_size": 2, "sampler": order, "collate_fn": list}
-    found = []
+    runs = []
     for workers in ({}, {"num_workers": 2, "persistent_workers": True}):
         loader = torch.utils.data.DataLoader(DrawnCaptions(rows, seed=0), **options, **workers)
         epochs = []
         for epoch in range(2):
             order.set_epoch(epoch)
             epochs.append([row["caption"] for batch in loader for row in batch])
-        found.append(epochs)
-    assert found[0] == found[1] and found[0][0] != found[0][1]
+        runs.append(epochs)
+    assert runs[0] == runs[1] and runs[0][0] != runs[0][1]
 
 
 def test_shuffled_negatives_are_of_another_rows_captions(dataset):
@@ -89,23 +91,23 @@ def test_shuffled_negatives_are_of_another_rows_captions(dataset):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": ["one", "two"]}, r"column 'caption' contains Value\('string'\), expected lists of texts"),
-        ({"caption": [["a"], ["", None]]}, "column 'caption', row 1: found .*, expected a text"),
+        ({"caption": ["one", "two"]}, r"'caption' .*Value\('string'\)"),
+        ({"caption": [["a"], ["", None]]}, "'caption', row 1: found .*text"),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [["x"], ["y", "z"]]},
-            "row 1 has 2 captions, but column 'negative_captions'",
+            "row 1 .*2 captions, .*'negative_captions'",
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [[["x"]], [["y"]]]},
-            "column 'negative_captions', row 1: found 1 entries for 2 captions",
+            "'negative_captions', row 1: found 1 .*2 captions",
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [[["x", "y"]], [["y", "z"], ["y"]]]},
-            "column 'negative_captions', row 1: caption 1 has 1 negatives, expected 2",
+            "'negative_captions', row 1: caption 1 .*1 negatives.* 2",
         ),
         (
             {"caption": [["a"], ["b", "c"]], "negative_image": [b"x", b"x"]},
-            "row 1 has 2 captions, but column 'negative_image'",
+            "row 1 .*2 captions, .*'negative_image'",
         ),
     ],
 )

@@ -71,7 +71,7 @@ def test_other_draws_of_a_row_are_as_without_crops(rows):
 
 def test_workers_draw_what_the_main_process_draws(rows):
     order = EpochOrder(range(ROWS))
-    found = []
+    runs = []
     for workers in ({}, {"num_workers": 2, "persistent_workers": True}):
         dataset = DrawnCrops(rows, seed=0, smallest=0.5)
         loader = torch.utils.data.DataLoader(dataset, batch_size=2, sampler=order, collate_fn=list, **workers)
@@ -79,5 +79,5 @@ def test_workers_draw_what_the_main_process_draws(rows):
         for epoch in range(2):
             order.set_epoch(epoch)
             epochs.append([row[CROP_BOX] for batch in loader for row in batch])
-        found.append(epochs)
-    assert found[0] == found[1] and not set(found[0][0]) & set(found[0][1])
+        runs.append(epochs)
+    assert runs[0] == runs[1] and not set(runs[0][0]) & set(runs[0][1])

@@ -43,13 +43,13 @@ def test_batches_come_in_random_order(lengths):
 
 
 def test_an_epoch_has_its_own_batches_and_the_seed_decides(lengths):
-    def of_epoch(epoch, seed=0):
+    def epoch_rows(epoch, seed=0):
         order = LengthGroupedOrder(lengths, batch_size=BATCH, seed=seed)
         order.set_epoch(epoch)
         return list(order)
 
-    assert of_epoch(1) == of_epoch(1) != of_epoch(0) != of_epoch(0, seed=5)
-    first, second = ({frozenset(rows) for rows in batches(of_epoch(epoch), lengths)} for epoch in (0, 1))
+    assert epoch_rows(1) == epoch_rows(1) != epoch_rows(0) != epoch_rows(0, seed=5)
+    first, second = ({frozenset(rows) for rows in batches(epoch_rows(epoch), lengths)} for epoch in (0, 1))
     assert len(first & second) < 0.01 * len(first)
 
 
@@ -95,17 +95,17 @@ def test_an_evaluation_stays_in_the_order_of_its_set(clip, pairs, tmp_path):
 def test_a_resumed_run_has_the_order_of_one_that_was_not_stopped(clip, pairs, tmp_path):
     run = {"train_sampling_strategy": "group_by_length", "max_steps": 5, "save_strategy": "steps", "save_steps": 3}
 
-    def seen(**start):
+    def read_rows(**start):
         trainer = build(InfoNCETrainer, clip, pairs, tmp_path, **run)
         rows, step = [], trainer.training_step
         trainer.training_step = lambda model, inputs, *args: rows.append(inputs["row"].tolist()) or step(model, inputs)
         trainer.train(**start)
         return rows
 
-    assert seen()[3:] == seen(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
+    assert read_rows()[3:] == read_rows(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
 
 
 def test_a_model_that_pads_all_texts_alike_is_refused(siglip, pairs, tmp_path):
     trainer = build(TripletClipTrainer, siglip, pairs, tmp_path, train_sampling_strategy="group_by_length")
-    with pytest.raises(ValueError, match="group_by_length.*siglip pads every text to 24 tokens"):
+    with pytest.raises(ValueError, match="group_by_length.*siglip .*24 tokens"):
         trainer.train()

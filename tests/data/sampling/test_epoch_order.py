@@ -23,7 +23,7 @@ def batches(order, epoch=0):
     return [rows[start : start + order.batch_size] for start in range(0, len(rows), order.batch_size)]
 
 
-def drawn(number, *, texts, images, seed=0):
+def draw_texts(number, *, texts, images, seed=0):
     """Captions of a few texts, images of a few, and two negatives that may be a caption."""
     draw = random.Random(seed)
     captions = [f"text {draw.randrange(texts)}" for _ in range(number)]
@@ -43,13 +43,13 @@ def assert_apart(batch, captions, ids=None, negatives=None):
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_no_batch_has_a_text_or_an_image_twice(epoch):
-    captions, ids, negatives = drawn(203, texts=24, images=60)
+    captions, ids, negatives = draw_texts(203, texts=24, images=60)
     order = order_of(RowKeys.from_columns(captions, ids, negatives), batch_size=16)
-    found = batches(order, epoch)
-    assert [len(batch) for batch in found] == [16] * 12 + [11]
-    for batch in found:
+    epoch_batches = batches(order, epoch)
+    assert [len(batch) for batch in epoch_batches] == [16] * 12 + [11]
+    for batch in epoch_batches:
         assert_apart(batch, captions, ids, negatives)
-    number = Counter(row for batch in found for row in batch)
+    number = Counter(row for batch in epoch_batches for row in batch)
     assert order.left_out == 203 - len(number)
     assert order.repeated == sum(number.values()) - len(number)
     assert order.left_out < 60
@@ -61,10 +61,10 @@ def test_few_rows_are_left_out_where_all_might_fit():
     order = order_of(RowKeys.from_columns(captions), batch_size=5)
     left_out = []
     for epoch in range(4):
-        found = batches(order, epoch)
-        for batch in found:
+        epoch_batches = batches(order, epoch)
+        for batch in epoch_batches:
             assert_apart(batch, captions)
-        number = Counter(row for batch in found for row in batch)
+        number = Counter(row for batch in epoch_batches for row in batch)
         assert order.left_out == order.repeated == 60 - len(number)
         left_out.append(order.left_out)
     assert min(left_out) == 0 and max(left_out) <= 2
@@ -80,7 +80,7 @@ def test_where_nothing_is_equal_the_order_is_that_of_the_rows():
 
 
 def test_epochs_differ_and_are_the_same_again():
-    captions, *_ = drawn(50, texts=20, images=50)
+    captions, *_ = draw_texts(50, texts=20, images=50)
     keys = RowKeys.from_columns(captions)
     first = [batches(order_of(keys), epoch) for epoch in range(3)]
     again = order_of(keys)
@@ -92,8 +92,8 @@ def test_epochs_differ_and_are_the_same_again():
 def test_a_caption_of_more_rows_than_batches_is_left_out_and_others_are_repeated():
     captions = ["a dog"] * 10 + [f"text {row}" for row in range(10)]
     order = order_of(RowKeys.from_columns(captions), batch_size=4)
-    found = batches(order)
-    for batch in found:
+    epoch_batches = batches(order)
+    for batch in epoch_batches:
         assert_apart(batch, captions)
     assert (order.left_out, order.repeated) == (5, 5)  # five batches have one each
 
@@ -120,7 +120,7 @@ def test_too_few_different_rows_are_refused():
 
 
 def test_many_rows_take_seconds():
-    captions, ids, _ = drawn(8000, texts=1200, images=8000)
+    captions, ids, _ = draw_texts(8000, texts=1200, images=8000)
     keys = RowKeys.from_columns(captions + ["a dog"] * 1000, [*ids, *map(str, range(-1000, 0))])
     order = order_of(keys, batch_size=128)
     assert len(order.plan(0)) == 9000

@@ -56,7 +56,7 @@ def test_columns_become_numbers_and_what_is_left_out_is_counted():
     assert groups.names == ["a", "b"]
     assert groups.rows == [[0, 2], [1, 4]]
     assert groups.hard_negatives == [[1], [0]]  # the second row of b names a; a's own name is no rival
-    assert groups.without_group == 3
+    assert groups.rows_without_group == 3
     assert groups.too_small == {"lone": 1}
     assert groups.unknown == ["gone"]
 
@@ -81,15 +81,15 @@ def test_the_smallest_size_of_a_group_is_a_setting():
 
 
 def test_columns_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match=r"column 'group', row 1: found \['a'\], expected the name of a group"):
+    with pytest.raises(ValueError, match=r"'group', row 1: found \['a'\]"):
         Groups.from_columns(["a", ["a"]], [["b"], None])
-    with pytest.raises(ValueError, match="column 'hard_negative_groups', row 1: found 'b', expected a list"):
+    with pytest.raises(ValueError, match="'hard_negative_groups', row 1: found 'b'"):
         Groups.from_columns(["a", "a"], [["b"], "b"])
-    with pytest.raises(ValueError, match="column 'hard_negative_groups', row 0: found 0.5, expected the name"):
+    with pytest.raises(ValueError, match="'hard_negative_groups', row 0: found 0.5"):
         Groups.from_columns(["a", "a"], [[0.5], None])
-    with pytest.raises(ValueError, match="none of its 2 groups has at least 2 rows, and 1 of 3 rows have no group"):
+    with pytest.raises(ValueError, match="none of its 2 groups .*1 of 3 rows"):
         Groups.from_columns(["a", "b", None], [["b"], ["a"], None])
-    with pytest.raises(ValueError, match="no group has a hard-negative group.*such as 'a', but found 'A'"):
+    with pytest.raises(ValueError, match="no group .*'a'.*'A'"):
         Groups.from_columns(["a", "a", "b", "b"], [["A"], [], ["b"], None])
 
 
@@ -109,23 +109,23 @@ def test_a_batch_is_an_anchor_group_and_its_rivals_and_no_group_twice():
 
 
 def test_every_row_is_a_row_of_its_anchor_group_in_as_few_turns_as_can_be():
-    found = batches(order(), epoch=3)
-    turns = Counter(names_of(batch)[0] for batch in found)
+    epoch_batches = batches(order(), epoch=3)
+    turns = Counter(names_of(batch)[0] for batch in epoch_batches)
     assert turns == {"a": 5, "b": 2, "c": 2, "d": 3, "e": 1, "f": 6}
-    rows = Counter(row for batch in found for row in batch[0])
+    rows = Counter(row for batch in epoch_batches for row in batch[0])
     assert set(rows) == set(range(len(NAMES)))
     for name, size in SIZES.items():
         left = turns[name] * 5 - size
         assert sum(rows[row] - 1 for row, of in enumerate(NAMES) if of == name) == left
-    for batch in found:
+    for batch in epoch_batches:
         if names_of(batch)[0] != "e":
             assert len(set(batch[0])) == 5  # what fills the last turn is no repeat
 
 
 def test_the_anchors_rows_stand_together_in_other_ways_in_each_epoch():
     drawn = order()
-    found = [{frozenset(batch[0]) for batch in batches(drawn, epoch)} for epoch in range(2)]
-    assert len(found[0] & found[1]) < len(found[0]) / 2
+    epochs = [{frozenset(batch[0]) for batch in batches(drawn, epoch)} for epoch in range(2)]
+    assert len(epochs[0] & epochs[1]) < len(epochs[0]) / 2
 
 
 def test_all_rivals_and_all_their_rows_are_drawn_equally_often():
@@ -157,7 +157,7 @@ def test_order_depends_on_seed_and_epoch_only():
     assert batches(order(), 1) == epochs[1]
     assert epochs[0] != epochs[1] != epochs[2]
     assert batches(order(seed=1), 1) != epochs[1]
-    anchors = [[names_of(batch)[0] for batch in found] for found in epochs]
+    anchors = [[names_of(batch)[0] for batch in epoch_batches] for epoch_batches in epochs]
     assert anchors[0] != anchors[1] != sorted(anchors[1])
 
 
@@ -167,7 +167,7 @@ def test_rows_are_plain_numbers():
 
 def test_what_no_batch_can_hold_is_refused():
     assert len(batches(order(groups_per_batch=6))[0]) == 6
-    with pytest.raises(ValueError, match="has 6 groups with at least 2 rows, fewer than the 7 "):
+    with pytest.raises(ValueError, match="6 groups .*2 rows.* 7 "):
         order(groups_per_batch=7)
     with pytest.raises(ValueError, match="groups_per_batch=1, pairs_per_group=5"):
         order(groups_per_batch=1)
@@ -200,7 +200,7 @@ def test_the_mask_is_of_each_group_alone():
         [True, False, False],
     ]
     assert group_mask(row, pairs_per_group=1).all()
-    with pytest.raises(ValueError, match="a batch of 9 rows does not consist of groups of 4 pairs"):
+    with pytest.raises(ValueError, match="9 rows .* 4 pairs"):
         group_mask(row, pairs_per_group=4)
 
 
@@ -225,9 +225,9 @@ def test_each_process_holds_whole_groups_of_the_batch_of_one(processes):
 
 def test_groups_that_cannot_be_shared_out_are_refused():
     assert (rows_per_process(2, 10, 1), rows_per_process(6, 10, 2), rows_per_process(6, 10, 6)) == (20, 30, 10)
-    with pytest.raises(ValueError, match="groups_per_batch=2 cannot .* 4 processes.* multiple of 4, such as 4, or"):
+    with pytest.raises(ValueError, match="groups_per_batch=2 .* 4 processes.* 4, such as 4"):
         rows_per_process(2, 10, 4)
-    with pytest.raises(ValueError, match="a multiple of 3, such as 12"):
+    with pytest.raises(ValueError, match="multiple of 3, such as 12"):
         rows_per_process(10, 10, 3)
 
 
@@ -239,12 +239,12 @@ def test_the_report_counts_what_is_missing():
     rivals[names.index("c")] = ["x", "lone", "y"]
     groups = Groups.from_columns([*names, "lone", None, "", "one"], [*rivals, ["a"], None, None, []])
     report = order(groups, pairs_per_group=8).report
-    assert (report.groups, report.rows, report.without_group) == (6, 87, 2)
+    assert (report.groups, report.rows, report.rows_without_group) == (6, 87, 2)
     assert report.batches == 4 + 2 + 1 + 2 + 1 + 4
     assert report.too_small == {"lone": 1, "one": 1}
     assert report.unknown == ["x", "y"]
     assert report.without_negatives == ["e"]
-    assert report.short_of_negatives == ["c", "d"]
+    assert report.with_too_few_negatives == ["c", "d"]
     assert report.random_places == 1 * 1 + 2 * 2 + 1 * 3  # turns of c, d and e, times what they lack of 3
     assert report.random_share == pytest.approx(8 / (14 * 3))
     assert report.repeated == ["c", "e"]
@@ -257,7 +257,7 @@ def test_the_report_says_so_in_lines():
     assert report.summary() == ("6 groups with 87 rows. An epoch has 14 batches of 4 groups with 8 pairs each.")
     lines = report.missing()
     assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Random", "2"]
-    assert "6 groups with a total of 6 rows are left out" in lines[1]
+    assert "6 groups with a total of 6 rows" in lines[1]
     assert "('p', 'q', 'r', 's', 't', ...)" in lines[1]
     assert "8 of the 42 places" in lines[5] and "(19.0%)" in lines[5]
     assert str(report) == "\n".join([report.summary(), *lines])
@@ -265,13 +265,13 @@ def test_the_report_says_so_in_lines():
 
 def test_nothing_missing_is_no_line():
     groups = Groups.from_columns(*columns({"a": 6, "b": 5}, {"a": "b", "b": "a"}))
-    assert order(groups, groups_per_batch=2).report.missing() == []
+    assert order(groups, groups_per_batch=2).report.warnings() == []
 
 
 def test_the_places_that_are_reported_as_random_are_those_of_an_epoch():
     drawn = order()
-    found = [names_of(batch) for batch in batches(drawn)]
-    unrelated = sum(other not in RIVALS[anchor] for anchor, *others in found for other in others)
+    groups = [names_of(batch) for batch in batches(drawn)]
+    unrelated = sum(other not in RIVALS[anchor] for anchor, *others in groups for other in others)
     assert drawn.report.random_places == unrelated == 2 * 1 + 3 * 2 + 1 * 3
 
 

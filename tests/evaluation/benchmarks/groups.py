@@ -15,17 +15,17 @@ TEXTS = numbered_texts("negative_captions")
 
 
 def true_of(groups: int) -> dict[int, list[str]]:
-    """Which captions are true of the photos 2k and 2k + 1 of group k."""
+    """The captions that are true of the photos 2k and 2k + 1 of group k."""
     return {number: [f"caption {number}"] for number in range(2 * groups)}
 
 
 def columns(groups: int, first: int = 0, **more: list[Any]) -> dict[str, list[Any]]:
     """Columns `image_0`, `image_1`, `caption_0` and `caption_1`, or from another number on, and `more`."""
-    found: dict[str, list[Any]] = {}
+    table: dict[str, list[Any]] = {}
     for side in range(2):
-        found[f"image_{first + side}"] = [oracle.photo(2 * row + side) for row in range(groups)]
-        found[f"caption_{first + side}"] = [f"caption {2 * row + side}" for row in range(groups)]
-    return found | more
+        table[f"image_{first + side}"] = [oracle.photo(2 * row + side) for row in range(groups)]
+        table[f"caption_{first + side}"] = [f"caption {2 * row + side}" for row in range(groups)]
+    return table | more
 
 
 def examples(folder: Path, names: list[tuple[str, str]], ending: str = ".png", **more: list[Any]) -> Path:
@@ -39,7 +39,7 @@ def examples(folder: Path, names: list[tuple[str, str]], ending: str = ".png", *
     return folder
 
 
-def packed(folder: Path) -> Path:
+def pack(folder: Path) -> Path:
     """The same folder with its images in `images.zip`."""
     with zipfile.ZipFile(folder / "images.zip", "w") as archive:
         archive.writestr("images/", "")

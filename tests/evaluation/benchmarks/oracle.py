@@ -75,11 +75,11 @@ def random(photos: int, seed: int = 0) -> Fake:
     generator = np.random.default_rng(seed)
 
     @cache
-    def drawn(key: int | str) -> np.ndarray:
+    def draw_vector(key: int | str) -> np.ndarray:
         vector = generator.standard_normal(64)
         return vector / np.linalg.norm(vector)
 
-    return Fake(photos, drawn, drawn)
+    return Fake(photos, draw_vector, draw_vector)
 
 
 def run(benchmark: Benchmark, folder: Path | None, encoder: Any, **own: Path) -> Report:
@@ -104,7 +104,7 @@ def parquet(folder: Path, name: str, columns: Mapping[str, Any], images: str | N
     """
     rows = datasets.Dataset.from_dict(
         {
-            key: [{"bytes": one, "path": f"{number}.png"} for number, one in enumerate(values)]
+            key: [{"bytes": cell, "path": f"{number}.png"} for number, cell in enumerate(values)]
             if key == images
             else values
             for key, values in columns.items()

@@ -23,7 +23,7 @@ from tests.evaluation import small_sugarcrepe
 from tests.evaluation.benchmarks.classification.test_linear_probes import raw_folder
 from tests.evaluation.benchmarks.composition.test_image_pairs import raw
 from tests.evaluation.benchmarks.retrieval.test_retrieval import FLICKR30K, karpathy
-from tests.evaluation.webdatasets import encoded, write_set
+from tests.evaluation.webdatasets import encode_image, write_set
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -73,10 +73,10 @@ MISFIT = {(GENERAL, "wo+InfoNCE"): 0.0275}
 
 def with_columns(columns: dict[tuple[str, str, str], float]) -> pd.DataFrame:
     """Two items of every line below a part of the mean, with the part's column as their value."""
-    titled = {one.title: one for one in benchmarks().values()}
+    titled = {benchmark.title: benchmark for benchmark in benchmarks().values()}
     tables = []
     for (title, subset, metric), column in columns.items():
-        averages = {one.name: one.groups or (("Object", "Both"),) for one in titled[title].averages}
+        averages = {average.name: average.groups or (("Object", "Both"),) for average in titled[title].averages}
         for own in [name for group in averages.get(subset, ((subset,),)) for name in group]:
             names = [f"{title}/{own}/{number}" for number in range(2)]
             facts = {"benchmark": title, "subset": own, "metric": metric, "aspect": "general", "arm": "m"}
@@ -91,37 +91,37 @@ def test_the_rows_of_the_papers_tables(source, table):
     for name, row in (line.split(maxsplit=1) for line in table.strip().splitlines()):
         *columns, printed[name] = map(float, row.split())
         items.append(with_columns(dict(zip(mean.parts, columns, strict=True))).assign(arm=name))
-    averages = {one.title: one.averages for one in benchmarks().values()} | MEANS
+    averages = {benchmark.title: benchmark.averages for benchmark in benchmarks().values()} | MEANS
     line = summarize(pd.concat(items), averages=averages, intervals=False, references=[])[0]
     assert (line["benchmark"], line["metric"]) == (source, mean.name)
     assert line["models"].keys() == printed.keys() and len(printed) == 15
-    for name, found in line["models"].items():
-        off = 100 * found["value"] - printed[name]
+    for name, cell in line["models"].items():
+        off = 100 * cell["value"] - printed[name]
         if (source, name) in MISFIT:
             assert off == pytest.approx(MISFIT[source, name]) and off > ROUNDING, name
         else:
             assert abs(off) <= ROUNDING + 1e-9, name
 
 
-def of_sugarcrepe_pp(folder: Path) -> None:
+def write_sugarcrepe_pp(folder: Path) -> None:
     """Items about the photographs of the small SugarCrepe, more in each subset than in the last."""
     (folder / "sugarcrepe_pp").mkdir()
     captions, keys = tiny.captions(), ("caption", "caption2", "negative_caption")
     for place, subset in enumerate(SUBSETS_PP):
-        found = []
+        records = []
         for row in range(3 + 4 * place):
             texts = [captions[(37 * row + place + shift) % len(captions)] for shift in (0, 7, 11)]
-            found.append({"id": row, "filename": f"{row}.png", **dict(zip(keys, texts, strict=True))})
-        (folder / "sugarcrepe_pp" / f"{subset}.json").write_text(json.dumps(found))
+            records.append({"id": row, "filename": f"{row}.png", **dict(zip(keys, texts, strict=True))})
+        (folder / "sugarcrepe_pp" / f"{subset}.json").write_text(json.dumps(records))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    found = small_sugarcrepe.write(tmp_path_factory.mktemp("compositional"))
-    of_sugarcrepe_pp(found)
-    (found / "winoground").mkdir()
-    raw(found / "winoground")
-    return found
+    root = small_sugarcrepe.write(tmp_path_factory.mktemp("compositional"))
+    write_sugarcrepe_pp(root)
+    (root / "winoground").mkdir()
+    raw(root / "winoground")
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,9 @@ def results(folder, clip) -> EvaluationResults:
 def test_the_compositional_mean_is_shown_above_its_parts_with_the_difference_of_models(results):
     mean = results.lines[0]
     assert (mean["benchmark"], mean["metric"], mean["aspect"]) == (COMPOSITIONAL, "compositional mean", "composition")
-    by_name = {(one["benchmark"], one["subset"], one["metric"]): one["models"] for one in results.lines}
+    by_name = {(line["benchmark"], line["subset"], line["metric"]): line["models"] for line in results.lines}
     pp, winoground = ("SugarCrepe++", "macro of 5 subsets"), ("Winoground", "all items")
-    for model, found in mean["models"].items():
+    for model, cell in mean["models"].items():
 
         def value(*line: str, model: str = model) -> float:
             return by_name[line][model]["value"]
@@ -144,8 +144,8 @@ def test_the_compositional_mean_is_shown_above_its_parts_with_the_difference_of_
         tasks = (value(*pp, "image-to-text") + value(*pp, "text only")) / 2
         matches = sum(value(*winoground, metric) for metric in ("text", "image", "group")) / 3
         expected = (value("SugarCrepe", "macro of 7 subsets", "caption choice") + tasks + matches) / 3
-        assert found["value"] == pytest.approx(expected) and found["low"] < found["value"] < found["high"]
-    values = [one["value"] for one in mean["models"].values()]
+        assert cell["value"] == pytest.approx(expected) and cell["low"] < cell["value"] < cell["high"]
+    values = [cell["value"] for cell in mean["models"].values()]
     change = mean["differences"]["other"]["clip"]
     assert change["value"] == pytest.approx(values[1] - values[0]) and {"p", "q", "smallest"} < change.keys()
     # the 20 photographs of SugarCrepe are those of SugarCrepe++; Winoground has 4 pairs
@@ -179,20 +179,20 @@ def test_a_recipe_is_judged_by_it_or_says_why_it_has_none(folder, tmp_path, whol
     scored = ["--evaluation", "benchmarks", "--evaluation_benchmarks", *names, "--evaluation_data", *data]
     primary = ["--primary", f"{COMPOSITIONAL}: compositional mean"] if whole else []
     run(read_recipe("slipform", [*small.split(), *scored, *primary, "--output_dir", str(tmp_path / "run")]))
-    found = json.loads((tmp_path / "run" / "results.json").read_text())
-    judged = [line["primary"] for line in found["results"] if "primary" in line]
+    report = json.loads((tmp_path / "run" / "results.json").read_text())
+    judged = [line["primary"] for line in report["results"] if "primary" in line]
     assert judged == [
         f"{COMPOSITIONAL}: compositional mean" if whole else "SugarCrepe: macro of 7 subsets caption choice"
     ]
     absent = f"{COMPOSITIONAL}: no compositional mean, which needs Winoground: all items text"
-    assert any(note.startswith(absent) for note in found["notes"]) is not whole
+    assert any(note.startswith(absent) for note in report["notes"]) is not whole
 
 
 def sun397(folder: Path) -> None:
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=list("abcd"))})
     (folder / "data").mkdir(parents=True)
     for split in ("train", "test"):
-        cells = [{"image": {"bytes": encoded(row % 4, row)}, "label": row % 4} for row in range(12)]
+        cells = [{"image": {"bytes": encode_image(row % 4, row)}, "label": row % 4} for row in range(12)]
         datasets.Dataset.from_list(cells, features).to_parquet(folder / "data" / f"{split}-00000-of-00001.parquet")
 
 
@@ -200,7 +200,9 @@ def test_the_general_mean_of_probes_and_retrieval(tmp_path, clip):
     labels = [row % 7 for row in range(28)]
     tasks = write_set(tmp_path / "tasks", labels[:14], labels, classes=list("abcdefg"))
     sun397(tmp_path / "vtab_sun397")
-    folders = {one.folder: tasks for one in VTAB if one.folder != "vtab_sun397"} | {"wds_imagenet1k": tasks}
+    folders = {benchmark.folder: tasks for benchmark in VTAB if benchmark.folder != "vtab_sun397"} | {
+        "wds_imagenet1k": tasks
+    }
     raw_folder(tmp_path / "coco_labels")
     karpathy(FLICKR30K, tmp_path / "flickr30k")
     names = ["coco_labels_adamw10", "imagenet1k_probe_adamw10", "flickr30k", "vtab"]

@@ -76,7 +76,7 @@ def test_the_rows_of_the_papers_tables(source):
         groups = zip(mean.groups, map(float, columns), strict=True)
         parts = {part: value for group, value in groups for part in group}
         items.append(with_columns(parts).assign(arm=name))
-    averages = {one.title: one.averages for one in benchmarks().values()} | {source: (mean,)}
+    averages = {benchmark.title: benchmark.averages for benchmark in benchmarks().values()} | {source: (mean,)}
     line = summarize(pd.concat(items), averages=averages, intervals=False, references=[])[0]
     assert (line["benchmark"], line["metric"]) == (source, mean.name)
     for name, value in printed.items():
@@ -105,5 +105,5 @@ def test_the_columns_of_c2lips_table_2_are_in_its_order():
 
 def test_slipforms_second_general_mean_is_of_all_photographs():
     first, second = MEANS["Im et al. 2026, Table 3"]
-    changed = {one[0] for one in set(first.parts) ^ set(second.parts)}
+    changed = {part[0] for part in set(first.parts) ^ set(second.parts)}
     assert changed == {"Flickr30k retrieval", "Flickr30k retrieval, all images"}

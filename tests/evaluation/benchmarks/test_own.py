@@ -24,7 +24,7 @@ IDS = ["a", "a", "b", "b", "c", "c"]
 TEXTS = ["one", "two", "three", "four", "five", "one"]
 
 
-def saved(folder: Path, **columns: Any) -> str:
+def save_rows(folder: Path, **columns: Any) -> str:
     """The split `test` of six rows, with other columns."""
     rows = tiny.pairs(6).remove_columns([name for name in columns if name in tiny.pairs(6).column_names])
     for name, values in columns.items():
@@ -33,7 +33,7 @@ def saved(folder: Path, **columns: Any) -> str:
     return str(folder)
 
 
-def loaded(source: str, **options: Any) -> BenchmarkData:
+def load(source: str, **options: Any) -> BenchmarkData:
     benchmark = own_benchmark(source, **options)
     return validate(benchmark, load_items(benchmark))
 
@@ -52,14 +52,14 @@ class Scripted:
         return Indexed(vectors, np.arange(len(texts)), 0, 0)
 
 
-def scored(source: str, encoder: Any) -> Any:
+def score(source: str, encoder: Any) -> Any:
     benchmark = own_benchmark(source)
     return run_benchmark(benchmark, validate(benchmark, load_items(benchmark)), encoder).items
 
 
 def test_the_values_are_those_of_the_scores(tmp_path, clip):
-    source = saved(tmp_path, image_id=IDS)
-    items, embedder = scored(source, Embedder(clip, device="cpu")), Embedder(clip, device="cpu")
+    source = save_rows(tmp_path, image_id=IDS)
+    items, embedder = score(source, Embedder(clip, device="cpu")), Embedder(clip, device="cpu")
     assert items.groupby("metric", sort=False).size().to_dict() == {
         "caption choice": 6,
         "text-to-image recall@1": 6,
@@ -90,30 +90,30 @@ def test_rows_that_share_an_image_or_a_caption_are_right_for_each_other():
 def test_copies_of_an_image_cost_no_recall_and_chance_counts_them(tmp_path):
     place = {"a": [1, 0, 0], "b": [0, 1, 0], "c": [0, 0, 1]}
     by_text = {text: place[name] for name, text in zip(IDS, TEXTS, strict=True)}
-    items = scored(saved(tmp_path, image_id=IDS, caption=TEXTS), Scripted([place[name] for name in IDS], by_text))
+    items = score(save_rows(tmp_path, image_id=IDS, caption=TEXTS), Scripted([place[name] for name in IDS], by_text))
     recall = items[items["metric"].str.contains("recall")]
     assert recall["value"].all()
     assert set(recall["chance"]) == {same_image_or_caption(IDS, TEXTS).mean()}
 
 
 def test_a_constant_model_has_no_recall_on_rows_that_share_images(tmp_path):
-    items = scored(saved(tmp_path, image_id=IDS, caption=TEXTS), Scripted(np.zeros((6, 3)), {}))
+    items = score(save_rows(tmp_path, image_id=IDS, caption=TEXTS), Scripted(np.zeros((6, 3)), {}))
     assert not items["value"].any()
 
 
 def test_a_row_without_an_id_is_of_its_file_and_one_without_a_negative_has_no_choice(tmp_path):
     negatives = [["x"], ["", "y", "z"], [], [""], ["x", "y"], None]
-    data = loaded(saved(tmp_path, image_id=["a", None, "b", "b", None, "c"], negative_captions=negatives))
+    data = load(save_rows(tmp_path, image_id=["a", None, "b", "b", None, "c"], negative_captions=negatives))
     ids = data.rows["image_id"][:]
     assert [ids[row] for row in (0, 2, 3, 5)] == ["a", "b", "b", "c"] and len(set(ids)) == 5
     assert data.rows["negative_captions"][:] == [["x"], ["y"], [], [], ["x"], []]
     assert data.notes[-1].endswith("3 with a negative")
-    items = scored(str(tmp_path), Scripted(np.zeros((6, 3)), {}))
+    items = score(str(tmp_path), Scripted(np.zeros((6, 3)), {}))
     assert list(items[items["metric"] == "caption choice"]["item"]) == ["0", "1", "4"]
 
 
 def test_the_longest_of_several_captions_is_used(tmp_path):
-    benchmark = own_benchmark(saved(tmp_path, caption=[[text, f"{text} and more"] for text in TEXTS]))
+    benchmark = own_benchmark(save_rows(tmp_path, caption=[[text, f"{text} and more"] for text in TEXTS]))
     data = validate(benchmark, load_items(benchmark))
     assert data.rows["caption"][:] == [f"{text} and more" for text in TEXTS]
     assert any("using the longest" in remark for remark in Loaded(benchmark, data).remarks())
@@ -121,27 +121,27 @@ def test_the_longest_of_several_captions_is_used(tmp_path):
 
 @pytest.mark.parametrize("empty", ["", None, "  "])
 def test_an_empty_caption_is_named(tmp_path, empty):
-    source = saved(tmp_path, caption=[*TEXTS[:2], empty, *TEXTS[3:]])
-    with pytest.raises(ValueError, match=rf"{source} \(test\), column 'caption', row 2: .*Remove the row or give it"):
-        loaded(source)
+    source = save_rows(tmp_path, caption=[*TEXTS[:2], empty, *TEXTS[3:]])
+    with pytest.raises(ValueError, match=rf"{source} \(test\), .*'caption', row 2: "):
+        load(source)
 
 
 def test_a_list_without_a_caption_is_named(tmp_path):
-    source = saved(tmp_path, caption=[["one"], [""], ["three"], ["four"], ["five"], ["six"]])
-    with pytest.raises(ValueError, match=rf"{source} \(test\), column 'caption', row 1"):
-        loaded(source)
+    source = save_rows(tmp_path, caption=[["one"], [""], ["three"], ["four"], ["five"], ["six"]])
+    with pytest.raises(ValueError, match=rf"{source} \(test\), .*'caption', row 1"):
+        load(source)
 
 
 def test_a_missing_column_and_a_missing_split_are_named(tmp_path):
-    source = saved(tmp_path, text=TEXTS)
+    source = save_rows(tmp_path, text=TEXTS)
     missing = datasets.load_from_disk(source)["test"].remove_columns("caption")
     datasets.DatasetDict({"test": missing}).save_to_disk(tmp_path / "other")
-    with pytest.raises(ValueError, match=r"other \(test\) needs the column 'caption'.*'text'.*column_names"):
-        loaded(str(tmp_path / "other"))
-    named = loaded(str(tmp_path / "other"), column_names={"caption": "text"})
+    with pytest.raises(ValueError, match=r"other \(test\) .*'caption'.*'text'.*column_names"):
+        load(str(tmp_path / "other"))
+    named = load(str(tmp_path / "other"), column_names={"caption": "text"})
     assert named.rows["caption"][:] == TEXTS
-    with pytest.raises(ValueError, match="has no split 'validation'.* test"):
-        loaded(source, split="validation")
+    with pytest.raises(ValueError, match="'validation'.* test"):
+        load(source, split="validation")
 
 
 @pytest.fixture
@@ -172,18 +172,18 @@ def test_a_file_is_a_benchmark_by_its_path(listing, clip):
 
 def test_a_missing_image_is_named(listing):
     (listing.parent / "1.png").unlink()
-    with pytest.raises(ValueError, match="column 'image', row 1: the image is missing: .*1.png does not exist"):
-        loaded(str(listing))
+    with pytest.raises(ValueError, match="'image', row 1: .*1.png .*not exist"):
+        load(str(listing))
 
 
 @pytest.mark.parametrize("name", ["nothing.parquet", "./nothing", "some/where/else", "/nothing/here.csv"])
 def test_a_path_that_does_not_exist_is_told_before_anything_is_asked_of_the_hub(name, monkeypatch):
     monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("the Hub was asked"))
-    with pytest.raises(ValueError, match=f"^{name}: no such file or folder.$"):
+    with pytest.raises(ValueError, match=f"^{name}: no such"):
         find_benchmarks([name])
 
 
 def test_what_may_be_an_id_of_the_hub_is_looked_for_here_first(monkeypatch):
     monkeypatch.setattr("hfcomp.data.sources.load_dataset", lambda *_, **__: (_ for _ in ()).throw(OSError("gone")))
-    with pytest.raises(ValueError, match="^user/set: no such file or folder.*: gone"):
-        loaded("user/set", split="test")
+    with pytest.raises(ValueError, match="^user/set: no such .*: gone"):
+        load("user/set", split="test")

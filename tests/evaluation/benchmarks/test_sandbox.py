@@ -36,19 +36,21 @@ LINES = json.loads(Path(__file__).with_name("sandbox_lines.json").read_text())
 
 
 def outcomes(benchmarks: Iterable[Benchmark], encoder: Encoder) -> pd.DataFrame:
-    tables = [run_benchmark(one, validate(one, load_items(one)), encoder).items for one in benchmarks]
+    tables = [
+        run_benchmark(benchmark, validate(benchmark, load_items(benchmark)), encoder).items for benchmark in benchmarks
+    ]
     return pd.concat(tables, ignore_index=True)
 
 
 def lines(table: pd.DataFrame) -> dict[str, list[Any]]:
     """Of each line its aspect, chance, number of items, right ones and ties, and a digest of items and images."""
-    found = {}
+    facts = {}
     for names, rows in table.groupby(["benchmark", "subset", "metric"], sort=False):
         (aspect,) = set(rows["aspect"])
         counts = [len(rows), int(rows["value"].sum()), int(rows["tie"].sum())]
         digest = hashlib.sha256("\n".join(rows["item"] + " " + rows["image_id"]).encode()).hexdigest()[:8]
-        found[" | ".join(names)] = [aspect, round(float(rows["chance"].mean()), 9), *counts, digest]
-    return found
+        facts[" | ".join(names)] = [aspect, round(float(rows["chance"].mean()), 9), *counts, digest]
+    return facts
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +60,8 @@ def base() -> Embedder:
 
 def test_what_a_run_is_scored_on(base):
     """In this order, with these answers of the shipped base."""
-    found = lines(outcomes(sandbox_benchmarks(ITEMS, 0), base))
-    assert found == LINES["sandbox_benchmarks"] and list(found) == list(LINES["sandbox_benchmarks"])
+    facts = lines(outcomes(sandbox_benchmarks(ITEMS, 0), base))
+    assert facts == LINES["sandbox_benchmarks"] and list(facts) == list(LINES["sandbox_benchmarks"])
 
 
 def test_keywords(base):
@@ -68,8 +70,8 @@ def test_keywords(base):
 
 def test_a_concept(base):
     how = {"items": ITEMS, "seed": 0, "table": PAPER_TABLE, "matching": PAPER}
-    found = lines(outcomes(concept_benchmarks("color", **how), base))
-    assert found == LINES["concept_benchmarks"] and list(found) == list(LINES["concept_benchmarks"])
+    facts = lines(outcomes(concept_benchmarks("color", **how), base))
+    assert facts == LINES["concept_benchmarks"] and list(facts) == list(LINES["concept_benchmarks"])
 
 
 def test_a_concept_that_no_caption_names():
@@ -97,7 +99,9 @@ def test_retrieval_is_among_two_and_a_half_times_the_items():
 
 
 def test_they_have_names_and_are_in_no_suite():
-    found = find_benchmarks(["sandbox"])
-    names = {one.name for one in found}
-    assert names == {one.name for one in SANDBOX} | {"sandbox_levels"}
-    assert all(one.synthetic for one in found) and not names & {one.name for one in suite("all")}
+    benchmarks = find_benchmarks(["sandbox"])
+    names = {benchmark.name for benchmark in benchmarks}
+    assert names == {benchmark.name for benchmark in SANDBOX} | {"sandbox_levels"}
+    assert all(benchmark.synthetic for benchmark in benchmarks) and not names & {
+        benchmark.name for benchmark in suite("all")
+    }

@@ -25,15 +25,15 @@ def read(given=None, folders=None, benchmarks=()):
 
 def test_files_of_every_kind_are_read(tmp_path):
     (tmp_path / "lines.txt").write_text("A dog.\n\nTwo cats\n")
-    found = read(tmp_path / "lines.txt")
-    assert (found.texts, found.images) == (["A dog.", "Two cats"], [None, None])
+    captions = read(tmp_path / "lines.txt")
+    assert (captions.texts, captions.images) == (["A dog.", "Two cats"], [None, None])
     (tmp_path / "captions_val2017.json").write_text(json.dumps(COCO))
-    found = read(tmp_path / "captions_val2017.json")
-    assert (found.texts, found.images) == (["A dog.", "Two cats"], NAMES)
+    captions = read(tmp_path / "captions_val2017.json")
+    assert (captions.texts, captions.images) == (["A dog.", "Two cats"], NAMES)
     rows = {"caption": [["A dog.", "A puppy."], ["Two cats"]], "image_id": ["1", "2"]}
     Dataset.from_dict(rows).to_parquet(tmp_path / "own.parquet")
-    found = read(tmp_path / "own.parquet")
-    assert (found.texts, found.images) == (["A dog.", "A puppy.", "Two cats"], ["1", "1", "2"])
+    captions = read(tmp_path / "own.parquet")
+    assert (captions.texts, captions.images) == (["A dog.", "A puppy.", "Two cats"], ["1", "1", "2"])
 
 
 def test_a_set_without_captions_is_refused(tmp_path):
@@ -41,7 +41,7 @@ def test_a_set_without_captions_is_refused(tmp_path):
     with pytest.raises(ValueError, match="column 'caption'"):
         read(tmp_path / "own.csv")
     (tmp_path / "empty.txt").write_text("\n")
-    with pytest.raises(ValueError, match=r"empty.txt: found no captions"):
+    with pytest.raises(ValueError, match=r"empty.txt: .*no captions"):
         read(tmp_path / "empty.txt")
 
 
@@ -49,8 +49,8 @@ def test_cocos_captions_come_from_the_retrieval_benchmarks_folder(tmp_path):
     folder = tmp_path / "coco2017_retrieval"
     folder.mkdir()
     (folder / "captions_val2017.json").write_text(json.dumps(COCO))
-    found = read(folders=Folders(tmp_path))
-    assert found.place == str(folder / "captions_val2017.json") and found.images == NAMES
+    captions = read(folders=Folders(tmp_path))
+    assert captions.place == str(folder / "captions_val2017.json") and captions.images == NAMES
 
 
 def test_the_hub_is_read_only_where_the_run_reads_it_or_the_user_asks(monkeypatch):

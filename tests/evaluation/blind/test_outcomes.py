@@ -38,13 +38,13 @@ def data(protocol, **more) -> BenchmarkData:
     return validate(benchmark(protocol), BenchmarkData(rows, Origin("here"), images=images))
 
 
-def titled(one: Benchmark, items: BenchmarkData) -> tuple[str, Benchmark, BenchmarkData]:
-    return one.title, one, items
+def with_title(entry: Benchmark, items: BenchmarkData) -> tuple[str, Benchmark, BenchmarkData]:
+    return entry.title, entry, items
 
 
 def outcomes(protocol, **more) -> dict[tuple[str, str], tuple[list[float], list[bool]]]:
     rules = BlindRules(None, Folders())
-    tables = rules.score([titled(benchmark(protocol), data(protocol, **more))])
+    tables = rules.score([with_title(benchmark(protocol), data(protocol, **more))])
     return {
         (table["arm"].iloc[0], metric): (part["value"].tolist(), part["tie"].tolist())
         for table in tables
@@ -53,69 +53,69 @@ def outcomes(protocol, **more) -> dict[tuple[str, str], tuple[list[float], list[
 
 
 def test_caption_choice_is_made_by_the_texts_and_ties_lose():
-    found = outcomes(CaptionChoice())
-    assert set(found) == {(rule, "caption choice") for rule in RULES}
-    assert found[CONSTANT, "caption choice"] == ([0, 0, 0, 0], [True] * 4)
+    by_rule = outcomes(CaptionChoice())
+    assert set(by_rule) == {(rule, "caption choice") for rule in RULES}
+    assert by_rule[CONSTANT, "caption choice"] == ([0, 0, 0, 0], [True] * 4)
     # a negative of fewer characters than the caption wins; "two fish." has as many as "two birds"
-    assert found[SHORTER, "caption choice"] == ([1, 0, 0, 0], [False, False, True, False])
+    assert by_rule[SHORTER, "caption choice"] == ([1, 0, 0, 0], [False, False, True, False])
     # the last item's first negative has no full stop either
-    assert found[FULL_STOP, "caption choice"] == ([1, 0, 1, 0], [False, True, False, True])
+    assert by_rule[FULL_STOP, "caption choice"] == ([1, 0, 1, 0], [False, True, False, True])
 
 
 def test_two_positives_have_to_beat_the_negative_both():
-    found = outcomes(TwoPositiveChoice())
-    assert set(found) == {(rule, "image-to-text") for rule in RULES}
-    assert found[SHORTER, "image-to-text"][0] == [1, 0, 0, 1]
-    assert found[FULL_STOP, "image-to-text"][0] == [1, 0, 0, 0]
+    by_rule = outcomes(TwoPositiveChoice())
+    assert set(by_rule) == {(rule, "image-to-text") for rule in RULES}
+    assert by_rule[SHORTER, "image-to-text"][0] == [1, 0, 0, 1]
+    assert by_rule[FULL_STOP, "image-to-text"][0] == [1, 0, 0, 0]
 
 
 def test_no_blind_rule_solves_a_group():
-    found = outcomes(GroupMatch())
-    assert set(found) == {(rule, "text") for rule in RULES}
-    assert not any(sum(values) for values, _ in found.values())
+    by_rule = outcomes(GroupMatch())
+    assert set(by_rule) == {(rule, "text") for rule in RULES}
+    assert not any(sum(values) for values, _ in by_rule.values())
     assert set(outcomes(GroupAndCaption(), one_answer=[True] * 4)) == {(rule, "caption choice") for rule in RULES}
 
 
 def test_keywords_and_rows_with_some_negatives():
     assert set(outcomes(KeywordRanking())) == {(rule, "top-1") for rule in RULES}
     some = {"negative_captions": [["a dog sits."], [], [], ["a car"]]}
-    found = outcomes(PairsAndNegatives(), **some)
-    assert {name: len(values) for name, (values, _) in found.items()} == {
+    by_rule = outcomes(PairsAndNegatives(), **some)
+    assert {name: len(values) for name, (values, _) in by_rule.items()} == {
         (rule, "caption choice"): 2 for rule in RULES
     }
-    assert found[SHORTER, "caption choice"][0] == [1, 0]
+    assert by_rule[SHORTER, "caption choice"][0] == [1, 0]
 
 
 def test_a_benchmark_without_a_choice_among_texts_is_named():
     rules = BlindRules(None, Folders())
     items = data(Retrieval(), captions=[["a"], ["b"], ["c"], ["d"]])
-    assert rules.score([titled(benchmark(Retrieval()), items)]) == []
+    assert rules.score([with_title(benchmark(Retrieval()), items)]) == []
     assert rules.not_applicable == ["Own"] and not rules.skipped  # no captions are looked for
 
 
 def test_bigrams_are_skipped_by_name_without_captions_and_scored_with_them(tmp_path):
     without = BlindRules(None, Folders())
-    without.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])
+    without.score([with_title(benchmark(CaptionChoice()), data(CaptionChoice()))])
     assert set(without.skipped) == {BIGRAM, BIGRAM_SENTENCE}
     assert all("--blind_captions FILE" in reason for reason in without.skipped.values())
     (tmp_path / "captions.txt").write_text("a dog runs\na cat sits here\ntwo birds fly\na dog\n")
     rules = BlindRules(tmp_path / "captions.txt", Folders())
-    tables = rules.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])
+    tables = rules.score([with_title(benchmark(CaptionChoice()), data(CaptionChoice()))])
     assert {table["arm"].iloc[0] for table in tables} == {*RULES, BIGRAM, BIGRAM_SENTENCE}
     counts = rules.captions["Own"]["own"]
     assert (counts["captions"], counts["of_its_images"], counts["equal_texts"]) == (3, 0, 1)
     (tmp_path / "captions.txt").write_text("a dog\n")
     rules = BlindRules(tmp_path / "captions.txt", Folders())
-    assert len(rules.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])) == len(RULES)
+    assert len(rules.score([with_title(benchmark(CaptionChoice()), data(CaptionChoice()))])) == len(RULES)
     assert str(tmp_path / "captions.txt") in rules.skipped[BIGRAM]
 
 
 def test_items_that_cannot_be_scored_cost_their_benchmark_alone():
     rules = BlindRules(None, Folders())
-    good = titled(benchmark(KeywordRanking()), data(KeywordRanking()))
+    good = with_title(benchmark(KeywordRanking()), data(KeywordRanking()))
     rows = Dataset.from_dict({**ROWS, "negative_captions": [["a"], [], ["b"], ["c"]], "item": list("0123")})
     items = BenchmarkData(rows, Origin("here"), images={"image": [tiny.image(0)] * 4})
-    bad = titled(replace(benchmark(CaptionChoice()), title="Bad"), items)
+    bad = with_title(replace(benchmark(CaptionChoice()), title="Bad"), items)
     tables = rules.score([bad, good])
     assert "no other candidate" in rules.skipped["Bad"] and len(tables) == len(RULES)
 
@@ -140,13 +140,13 @@ class Points:
 def test_a_models_prior_is_its_text_against_the_mean_image():
     # images lie around angle 0: the text nearer to 0 is chosen, whatever its own image
     texts = {"a dog": 0.1, "a cat sits": 0.5, "two birds": 0.2, "a red car": 0.3, "a cat": 0.4, "a blue car": 0.3}
-    one = benchmark(CaptionChoice())
+    choice = benchmark(CaptionChoice())
     encoder = Points([-0.4, -0.4, 0.4, 0.4], texts)
-    table = prior_outcomes(one, embed(one, data(CaptionChoice()), encoder))
+    table = prior_outcomes(choice, embed(choice, data(CaptionChoice()), encoder))
     assert table["value"].tolist() == [1, 0, 1, 0]
     assert table["tie"].tolist() == [False, False, False, True]
-    report = run_benchmark(one, data(CaptionChoice()), encoder, prior=prior_outcomes)
-    assert report.prior.equals(table) and run_benchmark(one, data(CaptionChoice()), encoder).prior is None
+    report = run_benchmark(choice, data(CaptionChoice()), encoder, prior=prior_outcomes)
+    assert report.prior.equals(table) and run_benchmark(choice, data(CaptionChoice()), encoder).prior is None
     retrieval = benchmark(Retrieval())
     items = data(Retrieval(), captions=[["a"], ["b"], ["c"], ["d"]])
     assert prior_outcomes(retrieval, embed(retrieval, items, encoder)) is None

@@ -24,7 +24,7 @@ from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin
 from hfcomp.statistics import Outcomes
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.evaluations import crepe, recall, stored
+from tests.evaluation.evaluations import crepe, recall, store_folder
 
 REAL = os.environ.get("HFCOMP_REAL_DATA")
 PLACE = {"device": "cpu", "cache": False}
@@ -112,20 +112,20 @@ def test_what_is_written_is_read_again(results, tmp_path):
     assert "items that each rule decides" in report and "2 captions from" in report
     read_blind(tmp_path, stored)
     pd.read_parquet(tmp_path / BLIND_FILE).assign(value=0.0).to_parquet(tmp_path / BLIND_FILE)
-    with pytest.raises(ValueError, match=f"{BLIND_FILE} is damaged"):
+    with pytest.raises(ValueError, match=f"{BLIND_FILE} .*damaged"):
         read_blind(tmp_path, stored)
     (tmp_path / BLIND_FILE).unlink()
-    with pytest.raises(ValueError, match=f"found no {BLIND_FILE}"):
+    with pytest.raises(ValueError, match=f"no {BLIND_FILE}"):
         hfcomp.EvaluationResults.load(tmp_path)
 
 
 def test_without_a_choice_among_texts_it_is_said_and_no_table_is_written(clip, folder, tmp_path):
     tiny.pairs(12, ragged=False).select_columns(["image", "caption"]).to_parquet(folder / "pairs.parquet")
-    found = hfcomp.evaluate(f"clip={clip}", benchmarks=str(folder / "pairs.parquet"), **PLACE)
-    assert found._blind_facts["not_applicable"] == ["pairs"] and found._blind_facts["lines"] == []
-    found.save(tmp_path)
+    evaluation = hfcomp.evaluate(f"clip={clip}", benchmarks=str(folder / "pairs.parquet"), **PLACE)
+    assert evaluation._blind_facts["not_applicable"] == ["pairs"] and evaluation._blind_facts["lines"] == []
+    evaluation.save(tmp_path)
     assert not (tmp_path / BLIND_FILE).exists() and "not applicable" in (tmp_path / "report.md").read_text()
-    assert hfcomp.EvaluationResults.load(tmp_path)._blind_facts == found._blind_facts
+    assert hfcomp.EvaluationResults.load(tmp_path)._blind_facts == evaluation._blind_facts
 
 
 def test_a_missing_file_of_captions_stops_before_anything_is_encoded(clip, folder, monkeypatch):
@@ -147,8 +147,8 @@ def test_none_switches_the_rules_off_and_earlier_files_are_removed(clip, folder,
 @pytest.mark.skipif(REAL is None, reason="HFCOMP_REAL_DATA is not set")
 def test_sugarcrepe_gives_much_away_and_sugarcrepe_pp_little():
     """Measured before with another smoothing: 74.2 and 78.3 (macro of 7), and 18.4% of items by the full stop."""
-    found = {name: _rules(name, Path(str(REAL)))["rules"] for name in ("sugarcrepe", "sugarcrepe_pp")}
-    crepe, plus = found["sugarcrepe"], found["sugarcrepe_pp"]
+    rules = {name: _rules(name, Path(str(REAL)))["rules"] for name in ("sugarcrepe", "sugarcrepe_pp")}
+    crepe, plus = rules["sugarcrepe"], rules["sugarcrepe_pp"]
     assert crepe[BIGRAM]["value"] == pytest.approx(0.742, abs=0.005)
     assert crepe[BIGRAM_SENTENCE]["value"] == pytest.approx(0.783, abs=0.005)
     assert {key: crepe[FULL_STOP][key] for key in ("right", "wrong", "undecided")} == {
@@ -180,7 +180,7 @@ RULE = crepe(SHORTER, 0.25, seed=1)
 PRIOR = crepe(prior_of("clip"), 0.5, seed=2)
 
 
-def counted(place: str) -> dict:
+def caption_counts(place: str) -> dict:
     return {"SugarCrepe": {"sugarcrepe": {"captions": 9, "place": place, "of_its_images": 0, "equal_texts": 0}}}
 
 
@@ -189,11 +189,11 @@ def folder_combined(path: Path, *rules: pd.DataFrame, model: pd.DataFrame | None
     table = crepe("clip", 0.5) if model is None else model
     blind = None
     if rules:
-        about = {"captions": counted(captions) if captions else {}, "not_applicable": ["COCO"]}
+        about = {"captions": caption_counts(captions) if captions else {}, "not_applicable": ["COCO"]}
         blind = BlindResults(blind_outcomes(rules), {} if captions else {BIGRAM: "no captions"}, **about)
-    found = stored(path, table, recall("clip", 0.6), blind=blind)
-    write_blind(found, blind)
-    return str(found)
+    run = store_folder(path, table, recall("clip", 0.6), blind=blind)
+    write_blind(run, blind)
+    return str(run)
 
 
 def test_rules_of_folders_that_agree_stand_once_and_the_prior_of_each_model_beside_them(tmp_path, capsys):
@@ -223,18 +223,18 @@ def test_a_folder_without_blind_rules_is_named_and_its_model_is_on_the_items_tha
 
 def test_a_rule_that_chooses_otherwise_in_another_folder_is_left_out_with_the_reason(tmp_path):
     bigrams = [crepe(BIGRAM, 0.5, seed=seed) for seed in (3, 4)]
-    one = folder_combined(tmp_path / "a", RULE, bigrams[0], captions="coco")
-    other = folder_combined(tmp_path / "b", RULE, bigrams[1], captions="own.txt")
-    results = compare([one, other])
+    first = folder_combined(tmp_path / "a", RULE, bigrams[0], captions="coco")
+    second = folder_combined(tmp_path / "b", RULE, bigrams[1], captions="own.txt")
+    results = compare([first, second])
     assert list(results._blind_facts["rules"]) == [SHORTER]
     (note,) = results.notes
-    assert note.startswith(f"SugarCrepe: the blind rule {BIGRAM} differs in ")
+    assert note.startswith(f"SugarCrepe: the blind rule {BIGRAM} ")
     assert note.endswith(
-        f"is left out: {one} counted 9 captions from coco and {other} counted 9 captions from own.txt"
+        f"is left out: {first} counted 9 captions from coco and {second} counted 9 captions from own.txt"
     )
     texts = folder_combined(tmp_path / "c", crepe(SHORTER, 0.25, seed=5))
     (note,) = compare([folder_combined(tmp_path / "d", RULE), texts]).notes
-    assert SHORTER in note and note.endswith("is left out: the texts of the items are not the same")
+    assert SHORTER in note and note.endswith("are not the same")
 
 
 def test_with_common_items_rules_are_of_these_alone(tmp_path):

@@ -16,17 +16,17 @@ TEXTS = ["a dog sits", "dog a sits", "A zebra sits.", "", "the the the grass"]
 
 def plain_loop(captions: list[str], text: str) -> float:
     """The log probability of a text, by dictionaries."""
-    rows = [["<s>", *words_of_text(one), "</s>"] for one in captions]
+    rows = [["<s>", *words_of_text(caption), "</s>"] for caption in captions]
     words = Counter(word for row in rows for word in row[1:])
     contexts = Counter(word for row in rows for word in row[:-1])
     pairs = Counter(pair for row in rows for pair in zip(row, row[1:], strict=False))
-    total, kinds, found = sum(words.values()), len(words) + 1, 0.0
+    total, kinds, log_probability = sum(words.values()), len(words) + 1, 0.0
     row = ["<s>", *words_of_text(text), "</s>"]
     for before, after in zip(row, row[1:], strict=False):
         alone = (words[after] + 1) / (total + kinds)
         both = WEIGHT * pairs[before, after] / contexts[before] + (1 - WEIGHT) * alone if contexts[before] else alone
-        found += math.log(both)
-    return found
+        log_probability += math.log(both)
+    return log_probability
 
 
 @pytest.mark.parametrize("kept", [[True] * 4, [True, False, True, False]])
@@ -44,7 +44,7 @@ def test_probabilities_of_all_words_after_a_word_add_up_to_one():
     known = sorted({word for caption in CAPTIONS for word in words_of_text(caption)})
     # each text is the start, a word and the end: subtract the second pair, which is scored on its own
     after_start = [math.exp(plain_loop(CAPTIONS, word)) for word in known]
-    assert np.allclose([math.exp(one) for one in model.scores(known).sentence], after_start)
+    assert np.allclose([math.exp(value) for value in model.scores(known).sentence], after_start)
     number = model._number
     before = np.full(len(number) + 1, number["dog"])
     total = model._probability(before, np.arange(len(number) + 1)).sum()
@@ -54,6 +54,6 @@ def test_probabilities_of_all_words_after_a_word_add_up_to_one():
 
 def test_equal_words_tie_and_no_text_is_no_error():
     model = CountedCaptions(CAPTIONS).model(np.ones(4, dtype=bool))
-    one, other = model.scores(["A dog runs.", "a dog, RUNS"]).sentence
-    assert one == other
+    first, second = model.scores(["A dog runs.", "a dog, RUNS"]).sentence
+    assert first == second
     assert not len(model.scores([]).sentence)

@@ -33,15 +33,15 @@ def vectors_of(*numbers: int) -> np.ndarray:
     return np.concatenate([np.cos(angles), np.sin(angles), np.zeros((len(numbers), 2), np.float32)], axis=1)
 
 
-def added(store: Table, *numbers: int) -> None:
+def add_numbers(store: Table, *numbers: int) -> None:
     store.add(keys_of(*numbers), vectors_of(*numbers), np.array(numbers) % 2 == 1, own=True)
 
 
 def test_what_was_written_is_found_again(tmp_path):
     store = EmbeddingCache(tmp_path).store({"model": "a"})
-    added(store, 3, 1, 2)
+    add_numbers(store, 3, 1, 2)
     store.flush()
-    added(store, 7)
+    add_numbers(store, 7)
     store.flush()
     again = EmbeddingCache(tmp_path).store({"model": "a"})
     assert keys_of(7)[0] in again and keys_of(4)[0] not in again
@@ -55,7 +55,7 @@ def test_what_was_written_is_found_again(tmp_path):
 
 def test_what_was_not_written_is_not_there(tmp_path):
     store = EmbeddingCache(tmp_path).store({})
-    added(store, 1)
+    add_numbers(store, 1)
     assert keys_of(1)[0] not in EmbeddingCache(tmp_path).store({})
     assert store.look_up(keys_of(9, 1), 4)[2].tolist() == [False, True]
 
@@ -63,7 +63,7 @@ def test_what_was_not_written_is_not_there(tmp_path):
 def test_a_broken_file_counts_as_absent(tmp_path):
     store = EmbeddingCache(tmp_path).store({})
     for number in (1, 2):
-        added(store, number)
+        add_numbers(store, number)
         store.flush()
     broken = sorted(store.folder.glob("*.safetensors"))[0]
     broken.write_bytes(broken.read_bytes()[:-5])
@@ -97,28 +97,28 @@ def test_only_what_is_new_is_encoded(clip, tmp_path):
 
 
 def test_other_weights_other_pixels_or_another_tokenizer_are_other_embeddings(clip, tmp_path):
-    def encoded(folder) -> tuple[int, int]:
+    def count_encoded(folder) -> tuple[int, int]:
         embedder = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
         embedder.images([tiny.image(0)]), embedder.texts(TEXTS[:1])
         return embedder.encoded_images, embedder.encoded_texts
 
-    assert encoded(clip) == (1, 1) and encoded(clip) == (0, 0)
+    assert count_encoded(clip) == (1, 1) and count_encoded(clip) == (0, 0)
     moved = shutil.copytree(clip, tmp_path / "moved")
-    assert encoded(moved) == (0, 0)
+    assert count_encoded(moved) == (0, 0)
     processor = AutoProcessor.from_pretrained(clip)
     processor.image_processor.image_mean = [0.5, 0.5, 0.5]
     processor.save_pretrained(moved)
-    assert encoded(moved) == (1, 0)
+    assert count_encoded(moved) == (1, 0)
     model = AutoModel.from_pretrained(clip)
     model.logit_scale.data += 1
     model.save_pretrained(moved)
-    assert encoded(moved) == (1, 1)
+    assert count_encoded(moved) == (1, 1)
 
 
 def test_another_configuration_of_the_same_weights_is_another_model(clip, tmp_path):
     folder = shutil.copytree(clip, tmp_path / "model")
-    one = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
-    before = one.texts(TEXTS).vectors
+    embedder = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    before = embedder.texts(TEXTS).vectors
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["hidden_act"] = "gelu"
     (folder / "config.json").write_text(json.dumps(config))
@@ -138,9 +138,9 @@ def test_files_that_change_under_an_open_model_do_not_reach_the_cache(clip, tmp_
 
 def test_half_precision_weights_are_encoded_in_fp32(tmp_path):
     folder = tiny.clip(tmp_path / "half", dtype=torch.float16)
-    found = Embedder(folder, device="cpu").texts(TEXTS).vectors
+    vectors = Embedder(folder, device="cpu").texts(TEXTS).vectors
     full = Embedder(AutoModel.from_pretrained(folder, dtype=torch.float32)).texts(TEXTS).vectors
-    assert (found == full).all()
+    assert (vectors == full).all()
 
 
 def test_released_memory_comes_back_when_it_is_needed(clip, tmp_path):
@@ -153,7 +153,7 @@ def test_released_memory_comes_back_when_it_is_needed(clip, tmp_path):
 
 def test_a_module_is_not_cached_on_disk(clip, tmp_path):
     model = AutoModel.from_pretrained(clip)
-    with pytest.raises(ValueError, match="cache: a module's weights may change"):
+    with pytest.raises(ValueError, match="cache: .*module"):
         Embedder(model, cache=EmbeddingCache(tmp_path))
     embedder = Embedder(model, cache=EmbeddingCache())
     embedder.texts(TEXTS), embedder.texts(TEXTS)

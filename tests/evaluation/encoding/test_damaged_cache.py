@@ -28,10 +28,10 @@ PICTURES = [tiny.image(seed) for seed in range(6)]
 def whole(clip, tmp_path_factory):
     """A cache, and the vectors that it is of."""
     folder = tmp_path_factory.mktemp("whole") / "cache"
-    return folder, encoded(clip, folder)[0]
+    return folder, encode_all(clip, folder)[0]
 
 
-def encoded(model, folder: Path | None) -> tuple[list[np.ndarray], EmbeddingCache, int]:
+def encode_all(model, folder: Path | None) -> tuple[list[np.ndarray], EmbeddingCache, int]:
     cache = EmbeddingCache(folder)
     embedder = Embedder(model, device="cpu", batch_size=8, cache=cache)
     vectors = [embedder.images(PICTURES), embedder.texts(TEXTS).vectors]
@@ -103,14 +103,14 @@ def test_damaged_files_are_encoded_again_reported_and_replaced(damage, clip, who
     files = list(folder.glob("*/*.safetensors"))
     for path in files:
         DAMAGE[damage](path)
-    found, cache, number = encoded(clip, folder)
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    vectors, cache, number = encode_all(clip, folder)
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
     assert number == len(PICTURES) + len(set(TEXTS))
     (note,) = cache.notes
     assert note.startswith(f"embedding cache: {len(files)} damaged files")
-    found, cache, number = encoded(clip, folder)
+    vectors, cache, number = encode_all(clip, folder)
     assert number == 0 and cache.notes == []
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
 
 
 def test_no_bit_flip_changes_a_vector(clip, whole, tmp_path):
@@ -118,8 +118,8 @@ def test_no_bit_flip_changes_a_vector(clip, whole, tmp_path):
     for number in range(20):
         folder = shutil.copytree(whole[0], tmp_path / str(number))
         flip(generator.choice(sorted(folder.glob("*/*.safetensors"))), generator)
-        found, cache, again = encoded(clip, folder)
-        assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+        vectors, cache, again = encode_all(clip, folder)
+        assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
         assert again in (len(PICTURES), len(set(TEXTS))) and len(cache.notes) == 1
 
 
@@ -129,9 +129,9 @@ def test_the_fingerprint_is_for_readers_only(content, clip, whole, tmp_path):
     before = {path: path.read_bytes() for path in folder.glob("*/fingerprint.json")}
     for path in before:
         path.unlink() if content is None else path.write_bytes(content)
-    found, cache, number = encoded(clip, folder)
+    vectors, cache, number = encode_all(clip, folder)
     assert number == 0 and cache.notes == []
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_goes_while_it_is_in_use_is_encoded_again(clip, whole, tmp_p
 def test_vectors_of_another_version_are_not_read(package, clip, whole, tmp_path, monkeypatch):
     folder = shutil.copytree(whole[0], tmp_path / "cache")
     monkeypatch.setattr(package, "__version__", "0.0.1")
-    assert encoded(clip, folder)[2] == len(PICTURES) + len(set(TEXTS))
+    assert encode_all(clip, folder)[2] == len(PICTURES) + len(set(TEXTS))
     assert len(list(folder.iterdir())) == 4
 
 
@@ -167,16 +167,16 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(
             raise PermissionError(13, "Read-only file system")
 
         monkeypatch.setattr(os, "replace", refuse)
-    found, cache, number = encoded(clip, folder)
+    vectors, cache, number = encode_all(clip, folder)
     assert number == len(PICTURES) + len(set(TEXTS))
-    assert all((one == other).all() for one, other in zip(found, whole[1], strict=True))
+    assert all((vector == expected).all() for vector, expected in zip(vectors, whole[1], strict=True))
     (note,) = cache.notes
     assert str(folder) in note and "is not writable" in note
     assert sum("is not writable" in record.message for record in caplog.records) == 1
     assert not list(tmp_path.rglob("*.part"))
 
 
-def stored(folder: Path, cache: EmbeddingCache, *numbers: int, age: float) -> list[Path]:
+def store_vectors(folder: Path, cache: EmbeddingCache, *numbers: int, age: float) -> list[Path]:
     """A file of one vector for each number, last used `age` seconds ago."""
     before = set(folder.glob("*/*.safetensors"))
     store = cache.store({"model": "m"})
@@ -190,21 +190,17 @@ def stored(folder: Path, cache: EmbeddingCache, *numbers: int, age: float) -> li
 
 
 def test_over_the_limit_the_files_that_were_not_used_for_longest_go(tmp_path):
-    old = stored(tmp_path, EmbeddingCache(tmp_path), 0, 1, age=3000)
-    newer = stored(tmp_path, EmbeddingCache(tmp_path), 2, 3, age=2000)
+    old = store_vectors(tmp_path, EmbeddingCache(tmp_path), 0, 1, age=3000)
+    newer = store_vectors(tmp_path, EmbeddingCache(tmp_path), 2, 3, age=2000)
     size = old[0].stat().st_size
     again = EmbeddingCache(tmp_path, limit=10 * size)
     again.store({"model": "m"}).look_up([(0).to_bytes(16, "big")], 512)  # used now, whenever it was made
     (kept,) = [path for path in old if load_file(path)["keys"][0, -1] == 0]
     again = EmbeddingCache(tmp_path, limit=4 * size)
-    own = stored(tmp_path, again, 4, age=0)
+    own = store_vectors(tmp_path, again, 4, age=0)
     assert set(tmp_path.glob("*/*.safetensors")) == {kept, *newer, *own}
     (note,) = again.notes
-    assert (
-        "the 1 least recently used files (" in note
-        and "were removed to stay within" in note
-        and "HFCOMP_CACHE_LIMIT" in note
-    )
+    assert "the 1 least recently used files (" in note and "removed" in note and "HFCOMP_CACHE_LIMIT" in note
 
 
 def test_a_run_never_removes_what_it_uses_itself(tmp_path):
@@ -219,14 +215,14 @@ def test_a_run_never_removes_what_it_uses_itself(tmp_path):
 
 def test_files_in_use_by_others_are_not_called_this_runs_own(tmp_path):
     mine, other = EmbeddingCache(tmp_path, limit=0), EmbeddingCache(tmp_path, limit=10**9)
-    stored(tmp_path, other, 0, age=0)
+    store_vectors(tmp_path, other, 0, age=0)
     mine.trim()
     (note,) = mine.notes
-    assert "this run's own" not in note and "files are in use by this or another run" in note
+    assert "this run's own" not in note and "in use" in note
 
 
 def test_a_file_that_cannot_be_removed_still_counts(tmp_path, monkeypatch):
-    old = stored(tmp_path, EmbeddingCache(tmp_path), 0, 1, age=3000)
+    old = store_vectors(tmp_path, EmbeddingCache(tmp_path), 0, 1, age=3000)
     cache = EmbeddingCache(tmp_path, limit=old[0].stat().st_size)
 
     def refuse(self):
@@ -282,13 +278,13 @@ def test_nothing_but_the_cache_s_own_files_is_ever_removed(tmp_path):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "model.safetensors").write_bytes(save({"a": np.zeros(99)}))
         os.utime(tmp_path / name / "model.safetensors", (0, 0))
-    stored(tmp_path, EmbeddingCache(tmp_path, limit=0), 0, age=0)
+    store_vectors(tmp_path, EmbeddingCache(tmp_path, limit=0), 0, age=0)
     assert len(list(tmp_path.rglob("model.safetensors"))) == 2
 
 
 def test_a_limit_that_is_no_size_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "much")
-    with pytest.raises(ValueError, match="HFCOMP_CACHE_LIMIT: found 'much', expected a size such as 20GB"):
+    with pytest.raises(ValueError, match="HFCOMP_CACHE_LIMIT: found 'much', .*20GB"):
         EmbeddingCache(tmp_path)
     assert EmbeddingCache().notes == []
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "1.5 gb")
@@ -297,4 +293,4 @@ def test_a_limit_that_is_no_size_is_named(monkeypatch, tmp_path):
 
 def test_an_older_way_of_encoding_is_not_read(clip, whole, tmp_path, monkeypatch):
     monkeypatch.setattr(embed, "ENCODING_VERSION", 0)
-    assert encoded(clip, shutil.copytree(whole[0], tmp_path / "cache"))[2] == len(PICTURES) + len(set(TEXTS))
+    assert encode_all(clip, shutil.copytree(whole[0], tmp_path / "cache"))[2] == len(PICTURES) + len(set(TEXTS))

@@ -47,18 +47,18 @@ def test_texts_of_equal_tokens_are_one_text_and_tie(clip):
     plain = tiny.captions()[:30]
     loud = [f" {text.upper()}  " for text in plain]
     embedder = Embedder(clip, batch_size=4, device="cpu", cache=EmbeddingCache())
-    found = embedder.index_texts([*plain, *loud, f"{plain[0]}&#32;"])
-    vectors = found.take(slice(None))
+    embeddings = embedder.index_texts([*plain, *loud, f"{plain[0]}&#32;"])
+    vectors = embeddings.take(slice(None))
     assert (vectors[:30] == vectors[30:60]).all() and (vectors[0] == vectors[60]).all()
-    assert embedder.encoded_texts == len(found.vectors) == 30
+    assert embedder.encoded_texts == len(embeddings.vectors) == 30
     embedder.texts(loud)
     assert embedder.encoded_texts == 30
 
 
 def test_texts_that_are_cut_to_the_same_tokens_are_counted_one_by_one(clip):
     long = " and ".join([TEXTS[1]] * 9)
-    found = Embedder(clip, device="cpu").index_texts([f"{long} one", f"{long} two", f"{long} two", TEXTS[0]])
-    assert len(found.vectors) == 2 and found.flagged == 2
+    embeddings = Embedder(clip, device="cpu").index_texts([f"{long} one", f"{long} two", f"{long} two", TEXTS[0]])
+    assert len(embeddings.vectors) == 2 and embeddings.flagged == 2
 
 
 def test_each_text_is_tokenized_once(clip, monkeypatch):
@@ -71,19 +71,19 @@ def test_each_text_is_tokenized_once(clip, monkeypatch):
 
 def test_a_whole_image_in_a_square_is_another_image(clip):
     picture = tiny.image(0, (64, 32))
-    found = Embedder(clip, device="cpu").images(
+    vectors = Embedder(clip, device="cpu").images(
         [picture, Fitted(picture, 64), Fitted(picture, 32), Fitted(picture, 64)]
     )
-    assert (found[1] == found[3]).all() and not np.allclose(found[0], found[1], atol=1e-3)
-    assert not np.allclose(found[1], found[2], atol=1e-6)
+    assert (vectors[1] == vectors[3]).all() and not np.allclose(vectors[0], vectors[1], atol=1e-3)
+    assert not np.allclose(vectors[1], vectors[2], atol=1e-6)
 
 
 def test_an_image_without_its_edges_is_what_was_inside(clip):
     picture = tiny.image(0, (64, 32))
     inside = picture.crop((2, 2, 62, 30))
-    found = Embedder(clip, device="cpu").images([picture, Inset(picture, 2), inside, Inset(picture, 3)])
-    np.testing.assert_allclose(found[1], found[2], atol=tolerances.embedding())
-    assert not np.allclose(found[0], found[1], atol=1e-4) and not np.allclose(found[1], found[3], atol=1e-4)
+    vectors = Embedder(clip, device="cpu").images([picture, Inset(picture, 2), inside, Inset(picture, 3)])
+    np.testing.assert_allclose(vectors[1], vectors[2], atol=tolerances.embedding())
+    assert not np.allclose(vectors[0], vectors[1], atol=1e-4) and not np.allclose(vectors[1], vectors[3], atol=1e-4)
 
 
 def test_equal_images_are_encoded_once_whatever_holds_them(folder, tmp_path):
@@ -98,10 +98,12 @@ def test_equal_images_are_encoded_once_whatever_holds_them(folder, tmp_path):
     pixels = [pictures[0].copy(), np.asarray(pictures[0])]
     expected = embedder.images(pictures)
     assert embedder.encoded_images == 3
-    found = embedder.images([pictures[1], *files, *pixels, pictures[2], pictures[1]])
+    vectors = embedder.images([pictures[1], *files, *pixels, pictures[2], pictures[1]])
     assert embedder.encoded_images == 3 + 4  # the file and its pixels are not known to be the same before decoding
-    assert (found[1:7] == found[1]).all() and (found[7] == found[8]).all() and (found[10] == found[0]).all()
-    np.testing.assert_allclose(found[[1, 7, 0, 9]], expected[[0, 0, 1, 2]], atol=tolerances.embedding())
+    assert (
+        (vectors[1:7] == vectors[1]).all() and (vectors[7] == vectors[8]).all() and (vectors[10] == vectors[0]).all()
+    )
+    np.testing.assert_allclose(vectors[[1, 7, 0, 9]], expected[[0, 0, 1, 2]], atol=tolerances.embedding())
 
 
 def test_a_column_of_a_data_set_will_do(clip):
@@ -115,15 +117,15 @@ def test_a_column_of_a_data_set_will_do(clip):
 def test_a_part_of_an_image_is_another_image(clip):
     embedder, picture = Embedder(clip, device="cpu"), tiny.image(0, (64, 64))
     box = (0, 16, 32, 48)
-    found = embedder.images([picture, Crop(picture, box), Crop(picture, (0, 0, 64, 64)), picture.crop(box)])
-    assert not np.allclose(found[0], found[1])
-    np.testing.assert_allclose(found[[1, 0]], found[[3, 2]], atol=tolerances.embedding())
+    vectors = embedder.images([picture, Crop(picture, box), Crop(picture, (0, 0, 64, 64)), picture.crop(box)])
+    assert not np.allclose(vectors[0], vectors[1])
+    np.testing.assert_allclose(vectors[[1, 0]], vectors[[3, 2]], atol=tolerances.embedding())
 
 
 def test_missing_images_have_no_vector(clip):
-    found = Embedder(clip, device="cpu").index_images([None, tiny.image(0), {"bytes": None, "path": None}])
-    assert found.index.tolist() == [-1, 0, -1] and len(found.vectors) == 1
-    with pytest.raises(ValueError, match="column 'image', row 1 is empty"):
+    embeddings = Embedder(clip, device="cpu").index_images([None, tiny.image(0), {"bytes": None, "path": None}])
+    assert embeddings.index.tolist() == [-1, 0, -1] and len(embeddings.vectors) == 1
+    with pytest.raises(ValueError, match="'image', row 1 .*empty"):
         Embedder(clip, device="cpu").images([tiny.image(0), None])
 
 
@@ -141,17 +143,17 @@ def test_no_images_and_no_texts_give_empty_embeddings(folder):
 
 def test_one_text_or_image_instead_of_a_list_is_refused(clip):
     embedder = Embedder(clip, device="cpu")
-    with pytest.raises(TypeError, match=r"found the text 'a red cube', expected a list.*\['a red cube'\]"):
+    with pytest.raises(TypeError, match=r"'a red cube'.*\['a red cube'\]"):
         embedder.texts("a red cube")
-    with pytest.raises(TypeError, match="texts, entry 1: found None, expected a text"):
+    with pytest.raises(TypeError, match="texts, entry 1: found None"):
         embedder.texts(["a red cube", None])
-    for one in ("a.jpg", b"", tiny.image(0)):
-        with pytest.raises(TypeError, match=r"images: found one .*expected a list.*\[image\]"):
-            embedder.images(one)
+    for image in ("a.jpg", b"", tiny.image(0)):
+        with pytest.raises(TypeError, match=r"images: found one .*\[image\]"):
+            embedder.images(image)
 
 
 def test_an_image_that_cannot_be_read_is_named_by_its_row(clip):
-    with pytest.raises(ValueError, match="column 'photo', row 2 is not in a supported image format"):
+    with pytest.raises(ValueError, match="'photo', row 2 .*supported"):
         Embedder(clip, device="cpu").images([tiny.image(0), tiny.image(0), b"none"], column="photo")
 
 
@@ -161,13 +163,13 @@ def test_a_module_keeps_its_modes_and_its_place(clip):
     modes = [part.training for part in model.modules()]
     embedder = Embedder(model)
     assert embedder.backbone is model and embedder.device == model.device
-    found = embedder.images([tiny.image(0)]), embedder.texts(TEXTS).vectors
+    outputs = embedder.images([tiny.image(0)]), embedder.texts(TEXTS).vectors
     assert [part.training for part in model.modules()] == modes
     with pytest.raises(ValueError, match="row 0"):
         embedder.images([b"none"])
     assert [part.training for part in model.modules()] == modes
     plain = Embedder(clip, device="cpu")
-    assert (found[0] == plain.images([tiny.image(0)])).all() and (found[1] == plain.texts(TEXTS).vectors).all()
+    assert (outputs[0] == plain.images([tiny.image(0)])).all() and (outputs[1] == plain.texts(TEXTS).vectors).all()
 
 
 def test_a_module_is_copied_to_another_device(clip):
@@ -189,16 +191,20 @@ def test_a_module_without_a_processor_says_how_to_pass_one(clip):
 
 
 def test_truncated_texts_are_counted(folder):
-    found = Embedder(folder, device="cpu").texts([TEXTS[0], " and ".join([TEXTS[1]] * 9)])
-    assert found.truncated == 1
+    embeddings = Embedder(folder, device="cpu").texts([TEXTS[0], " and ".join([TEXTS[1]] * 9)])
+    assert embeddings.truncated == 1
 
 
 def test_texts_that_are_equal_only_once_they_are_cut_are_counted(folder):
     long = " and ".join([TEXTS[1]] * 9)
     embedder = Embedder(folder, device="cpu")
-    found = embedder.texts([long, f"{long} here", f"{long} there", f"{TEXTS[0]} {long}", TEXTS[0], TEXTS[0].upper()])
-    assert (found.truncated, found.merged) == (4, 2)
-    assert (found.vectors[0] == found.vectors[1]).all() and (found.vectors[0] == found.vectors[2]).all()
+    embeddings = embedder.texts(
+        [long, f"{long} here", f"{long} there", f"{TEXTS[0]} {long}", TEXTS[0], TEXTS[0].upper()]
+    )
+    assert (embeddings.truncated, embeddings.merged) == (4, 2)
+    assert (embeddings.vectors[0] == embeddings.vectors[1]).all() and (
+        embeddings.vectors[0] == embeddings.vectors[2]
+    ).all()
     assert embedder.texts([TEXTS[0], TEXTS[0].upper(), long]).merged == 0
 
 

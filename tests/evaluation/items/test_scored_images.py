@@ -12,32 +12,32 @@ from hfcomp.evaluation.items.scored_images import benchmark_images, scored_image
 from hfcomp.evaluation.loaded import Loaded
 from hfcomp.evaluation.spec import BenchmarkData, Origin
 from tests import tiny
-from tests.data.photographs import encoded, resized, texture
+from tests.data.photographs import encode, resize, texture
 from tests.evaluation import small_sugarcrepe
 
 
 def cell(seed: int) -> dict:
-    return {"bytes": encoded(texture(seed)), "path": None}
+    return {"bytes": encode(texture(seed)), "path": None}
 
 
 def test_a_training_set_is_freed_of_a_benchmarks_images(tmp_path):
     root = small_sugarcrepe.write(tmp_path)
     for index in range(20):
         texture(index).save(root / "val2017" / f"{index}.png")
-    images = [{"bytes": encoded(resized(texture(seed), 100)), "path": None} for seed in range(18, 24)]
+    images = [{"bytes": encode(resize(texture(seed), 100)), "path": None} for seed in range(18, 24)]
     rows = tiny.pairs(6).remove_columns("image").add_column("image", images)
     rows = rows.cast_column("image", datasets.Image(decode=False))
     scored = benchmark_images(["sugarcrepe"], folders=root)
-    kept, found = without_overlap(rows, scored, folder=tmp_path / "hashes", progress=False)
-    assert found.rows.tolist() == [0, 1] and kept["image_id"][:] == [f"tiny-{row}" for row in range(2, 6)]
-    assert (found.scored, found.shown, found.ways["look"]) == (20, 2, 2)
+    kept, overlap = without_overlap(rows, scored, folder=tmp_path / "hashes", progress=False)
+    assert overlap.rows.tolist() == [0, 1] and kept["image_id"][:] == [f"tiny-{row}" for row in range(2, 6)]
+    assert (overlap.scored, overlap.shown, overlap.ways["look"]) == (20, 2, 2)
     assert find_same(
         benchmark_images(["sugarcrepe"], {"sugarcrepe": root / "sugarcrepe", "val2017": root / "val2017"})
     )
 
 
 def find_same(scored: list) -> bool:
-    return [one.name for one in scored] == ["SugarCrepe"] and len(scored[0].cells) == 35
+    return [entry.name for entry in scored] == ["SugarCrepe"] and len(scored[0].cells) == 35
 
 
 def test_of_a_part_the_whole_of_several_columns_all_and_of_texts_alone_nothing():

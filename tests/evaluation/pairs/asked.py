@@ -22,7 +22,7 @@ class Captions(KeywordRanking):
         return [("image", "caption")]
 
 
-def asked(pairs: Sequence[tuple[int, str]]) -> PairList:
+def ask_pairs(pairs: Sequence[tuple[int, str]]) -> PairList:
     """Pairs of the number of a `photo` and a text."""
     benchmark = Benchmark("asked", "Asked", COMPOSITIONAL, Captions(), (), "", "", "")
     rows = datasets.Dataset.from_dict({"caption": [text for _, text in pairs]})

@@ -117,7 +117,7 @@ def blip(folder: Path) -> Path:
         "[CLS]",
         "[SEP]",
         "[MASK]",
-        *sorted({w for one in tiny.captions() for w in one.split()}),
+        *sorted({w for caption in tiny.captions() for w in caption.split()}),
     ]
     tokenizer = BertTokenizer(vocab={piece: place for place, piece in enumerate(pieces)})
     config = BlipConfig(

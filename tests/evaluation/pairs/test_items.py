@@ -49,7 +49,7 @@ def benchmark(protocol, name="small"):
 def rows(protocol, *, lost=(), **columns):
     """Rows with a photograph each, the last one shown twice; `lost` ones have no image."""
     texts = tiny.captions()
-    found = {
+    table = {
         "caption": [texts[7 * row] for row in range(ROWS)],
         "captions": [[texts[7 * row], texts[7 * row + 1], texts[3]][: 2 + row % 2] for row in range(ROWS)],
         "positive_captions": [["", texts[7 * row + 2]] for row in range(ROWS)],
@@ -67,7 +67,7 @@ def rows(protocol, *, lost=(), **columns):
         for column, shift in (("image", 0), ("negative_image", 40))
     }
     data = BenchmarkData(
-        datasets.Dataset.from_dict(found),
+        datasets.Dataset.from_dict(table),
         Origin("memory"),
         images=images,
         classes=("red", "blue", "green"),
@@ -83,7 +83,7 @@ OF_ALL = (
 )
 
 
-@pytest.mark.parametrize("protocol", [*BY_ROW, *OF_ALL], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("protocol", [*BY_ROW, *OF_ALL], ids=lambda protocol: type(protocol).__name__)
 def test_pairs_give_the_outcomes_of_the_embeddings(protocol, embedder):
     data = rows(protocol)
     expected = run_benchmark(benchmark(protocol), data, embedder).items
@@ -119,7 +119,10 @@ def test_what_pairs_cannot_do_is_skipped_by_name(embedder):
     retrieval, probe = Retrieval(), Probe(fit=None)
     evaluator = Evaluator(
         lambda line: None,
-        [Loaded(benchmark(one, name), rows(one)) for one, name in ((retrieval, "big"), (probe, "probe"))],
+        [
+            Loaded(benchmark(protocol, name), rows(protocol))
+            for protocol, name in ((retrieval, "big"), (probe, "probe"))
+        ],
     )
     assert list(evaluator.score(Cosines(embedder, most_pairs=200), model="vlm", progress=False)) == []
     big, other = evaluator.skipped
@@ -155,5 +158,5 @@ def test_scores_keep_their_precision_as_vectors():
             return PairScores(1 - 1e-9 - 1e-10 * ~right, len(pairs))
 
     data = rows(PairRetrieval(), caption=[f"text {min(row, ROWS - 2)}" for row in range(ROWS)])
-    found = run_benchmark(benchmark(PairRetrieval()), data, Near()).items
-    assert (found["value"] == 1).all() and not found["tie"].any() and np.isfinite(found["chance"]).all()
+    items = run_benchmark(benchmark(PairRetrieval()), data, Near()).items
+    assert (items["value"] == 1).all() and not items["tie"].any() and np.isfinite(items["chance"]).all()

@@ -14,7 +14,7 @@ from hfcomp.evaluation.models import pair_model, pair_model_class
 from hfcomp.evaluation.pairs.models import BlipMatcher, VQAScorer
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers
-from tests.evaluation.pairs.asked import asked
+from tests.evaluation.pairs.asked import ask_pairs
 
 TEXTS = ["a red cube", "a blue ball on a green ring, and a white star on a black cross", "a cone"]
 
@@ -36,7 +36,7 @@ def scorer(folder):
     return VQAScorer(folder, device="cpu")
 
 
-def by_hand(folder, image, prompt, token):
+def probability_by_hand(folder, image, prompt, token):
     """The probability of a token after a prompt, by one forward pass of one pair."""
     model = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
     inputs = AutoProcessor.from_pretrained(folder)(images=image, text=prompt, return_tensors="pt")
@@ -59,9 +59,9 @@ def test_the_score_is_the_probability_of_yes_after_the_chat_prompt(folder, score
     words = [scorer.processor.tokenizer.convert_ids_to_tokens(token) for token in scorer.yes_tokens]
     assert sorted(words) == ["Yes", "ĠYes"]
     with torch.inference_mode():
-        found = scorer.log_probabilities([tiny.image(0)], ["a red cube"]).exp().item()
-    expected = by_hand(folder, tiny.image(0), prompt, scorer.yes_tokens)
-    assert found == pytest.approx(expected, rel=tolerance(scorer))
+        probability = scorer.log_probabilities([tiny.image(0)], ["a red cube"]).exp().item()
+    expected = probability_by_hand(folder, tiny.image(0), prompt, scorer.yes_tokens)
+    assert probability == pytest.approx(expected, rel=tolerance(scorer))
 
 
 def test_without_a_chat_template_the_question_follows_the_image(plain):
@@ -69,8 +69,10 @@ def test_without_a_chat_template_the_question_follows_the_image(plain):
     scorer = VQAScorer(plain, device="cpu")
     assert scorer.prompt("a cone") == prompt and scorer.facts["prompt"] == prompt.replace("a cone", "{text}")
     with torch.inference_mode():
-        found = scorer.log_probabilities([tiny.image(1)], ["a cone"]).exp().item()
-    assert found == pytest.approx(by_hand(plain, tiny.image(1), prompt, scorer.yes_tokens), rel=tolerance(scorer))
+        probability = scorer.log_probabilities([tiny.image(1)], ["a cone"]).exp().item()
+    assert probability == pytest.approx(
+        probability_by_hand(plain, tiny.image(1), prompt, scorer.yes_tokens), rel=tolerance(scorer)
+    )
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder and decoder"])
@@ -81,13 +83,15 @@ def test_a_batch_of_prompts_of_several_lengths_is_as_one_by_one(scorer, tmp_path
     images = [tiny.image(number) for number in range(3)]
     with torch.inference_mode():
         batched = scorer.log_probabilities(images, TEXTS)
-        single = torch.cat([scorer.log_probabilities([one], [text]) for one, text in zip(images, TEXTS, strict=True)])
+        single = torch.cat(
+            [scorer.log_probabilities([image], [text]) for image, text in zip(images, TEXTS, strict=True)]
+        )
     assert (batched - single).abs().max().item() <= tolerance(scorer)
     assert single.std().item() > 100 * tolerance(scorer)  # so that another pair's score would not pass
 
 
 def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
-    pairs = asked([(0, "a cone"), (1, "a cone"), (0, "a cone"), (0, "a ring")])
+    pairs = ask_pairs([(0, "a cone"), (1, "a cone"), (0, "a cone"), (0, "a ring")])
     first = VQAScorer(folder, device="cpu", cache=EmbeddingCache(tmp_path), batch_size=16)
     scores = first.score_pairs(pairs)
     assert (scores.computed, first.scored_pairs) == (3, 3)
@@ -101,7 +105,7 @@ def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
 
 
 def test_a_module_is_scored_as_its_folder_is(folder, scorer):
-    pairs = asked([(0, "a cone"), (1, "a ring")])
+    pairs = ask_pairs([(0, "a cone"), (1, "a ring")])
     module = LlavaForConditionalGeneration.from_pretrained(folder).train()
     own = VQAScorer(module, AutoProcessor.from_pretrained(folder))
     np.testing.assert_array_equal(own.score_pairs(pairs).values, scorer.score_pairs(pairs).values)
@@ -111,7 +115,7 @@ def test_a_module_is_scored_as_its_folder_is(folder, scorer):
 def test_a_tokenizer_without_yes_is_refused(clip, tmp_path):
     vision = CLIPConfig.from_pretrained(clip).vision_config
     scorer = VQAScorer(readers.llava(tmp_path, vision, answer="Maybe"), device="cpu")
-    with pytest.raises(ValueError, match="no single token of its tokenizer is 'Yes'"):
+    with pytest.raises(ValueError, match="no single token .*'Yes'"):
         scorer.facts  # noqa: B018
 
 
@@ -121,8 +125,8 @@ def test_a_tokenizer_without_padding_pads_all_the_same(folder, scorer):
     own = VQAScorer(folder, processor, device="cpu")
     images = [tiny.image(number) for number in range(3)]
     with torch.inference_mode():
-        found, expected = (one.log_probabilities(images, TEXTS) for one in (own, scorer))
-    assert (found - expected).abs().max().item() <= tolerance(scorer)
+        scores, expected = (model.log_probabilities(images, TEXTS) for model in (own, scorer))
+    assert (scores - expected).abs().max().item() <= tolerance(scorer)
     assert processor.tokenizer.pad_token is None
 
 
@@ -131,7 +135,7 @@ def test_missing_weights_are_named(folder, tmp_path):
     state = {name: value for name, value in model.state_dict().items() if "lm_head" not in name}
     model.save_pretrained(tmp_path, state_dict=state)
     AutoProcessor.from_pretrained(folder).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"the weights lack \['lm_head.weight'\]"):
+    with pytest.raises(ValueError, match=r"lack \['lm_head.weight'\]"):
         VQAScorer(tmp_path, device="cpu").backbone  # noqa: B018
 
 
@@ -169,12 +173,12 @@ def test_the_score_is_the_heads_probability_of_a_match(folder_blip, matcher):
     images = [tiny.image(0), tiny.image(1)]
     shown = [images[0], images[0], images[1]]  # the first image is encoded once for two texts
     with torch.inference_mode():
-        found = matcher.log_probabilities(shown, BLIP_TEXTS)
+        scores = matcher.log_probabilities(shown, BLIP_TEXTS)
         expected = [
             model(**processor(images=image, text=text, return_tensors="pt")).itm_score.log_softmax(-1)[0, 1]
             for image, text in zip(shown, BLIP_TEXTS, strict=True)
         ]
-    assert (found - torch.stack(expected)).abs().max().item() <= tolerance_blip(matcher)
+    assert (scores - torch.stack(expected)).abs().max().item() <= tolerance_blip(matcher)
     assert torch.stack(expected).std().item() > 100 * tolerance_blip(matcher)
 
 
@@ -183,11 +187,11 @@ def test_an_image_with_several_texts_is_encoded_once_a_batch(matcher, monkeypatc
     monkeypatch.setattr(
         matcher.backbone.vision_model, "forward", lambda pixels: (seen.append(len(pixels)), encode(pixels))[1]
     )
-    matcher.score_pairs(asked([(number % 2, text) for number, text in enumerate(tiny.captions()[:24])]))
+    matcher.score_pairs(ask_pairs([(number % 2, text) for number, text in enumerate(tiny.captions()[:24])]))
     assert seen == [2]
 
 
 def test_long_texts_are_cut_and_counted(matcher):
-    pairs = asked([(0, "a red cube " * 20), (0, "a cone")])
+    pairs = ask_pairs([(0, "a red cube " * 20), (0, "a cone")])
     scores = matcher.score_pairs(pairs)
     assert scores.truncated == 1 and np.isfinite(scores.values).all()

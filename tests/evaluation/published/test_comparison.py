@@ -30,7 +30,7 @@ def score(value: float, *, model="CLIP ViT-B/32", line=LINE, decimals=1, **chang
     return PublishedScore(model, *line, value, rounding, decimals, "Paper", "Somebody 2026", "Table 1", **changes)
 
 
-def compared(published: PublishedScore, low=0.70, high=0.80) -> PublishedComparison:
+def compare_score(published: PublishedScore, low=0.70, high=0.80) -> PublishedComparison:
     line = {"models": {"clip": {"value": 0.75, "low": low, "high": high}}}
     return PublishedComparison("clip", line, published)
 
@@ -51,22 +51,22 @@ def compared(published: PublishedScore, low=0.70, high=0.80) -> PublishedCompari
 @pytest.mark.parametrize("interval", [{}, {"low": None, "high": None}])
 def test_a_tolerance_decides_and_not_the_interval(published, verdict, interval):
     """Both numbers score the same items: what other images would change says nothing about a reproduction."""
-    one = compared(published, **interval)
-    assert one.verdict == verdict
-    assert one.difference == pytest.approx(0.75 - published.value)
+    entry = compare_score(published, **interval)
+    assert entry.verdict == verdict
+    assert entry.difference == pytest.approx(0.75 - published.value)
 
 
 def test_a_model_that_lacks_quickgelu_is_off_inside_its_interval():
     """NegCLIP on SugarCrepe: 1.2 points below its number, with an interval of 1.25 points to either side."""
     macro = ("SugarCrepe", "macro of 7 subsets", "caption choice")
     line = {"models": {"NegCLIP": {"value": 0.825, "low": 0.8125, "high": 0.8375}}}
-    one = PublishedComparison("NegCLIP", line, score(0.837, model="NegCLIP", line=macro))
-    assert (one.verdict, round(one.difference, 6)) == ("off", -0.012)
+    entry = PublishedComparison("NegCLIP", line, score(0.837, model="NegCLIP", line=macro))
+    assert (entry.verdict, round(entry.difference, 6)) == ("off", -0.012)
 
 
 def test_a_checkpoint_loaded_with_another_activation_is_off(tmp_path, monkeypatch):
     """The fault itself, measured: the bundled model taken as trained with QuickGELU, then loaded without."""
-    wordings = next(one for one in sandbox_benchmarks(50) if one.title == "sandbox wordings")
+    wordings = next(benchmark for benchmark in sandbox_benchmarks(50) if benchmark.title == "sandbox wordings")
     for name in ("quick_gelu", "gelu"):
         shutil.copytree(base_folder(), tmp_path / name)
         config = json.loads((tmp_path / name / "config.json").read_text())
@@ -74,14 +74,14 @@ def test_a_checkpoint_loaded_with_another_activation_is_off(tmp_path, monkeypatc
             config[tower]["hidden_act"] = name
         (tmp_path / name / "config.json").write_text(json.dumps(config))
     ways = {"as trained": str(tmp_path / "quick_gelu"), "NegCLIP": str(tmp_path / "gelu")}
-    found = hfcomp.evaluate(ways, benchmarks=wordings, cache=False, published=True)
-    (line,) = found.lines
+    evaluation = hfcomp.evaluate(ways, benchmarks=wordings, cache=False, published=True)
+    (line,) = evaluation.lines
     printed = round(100 * line["models"]["as trained"]["value"], 1) / 100
     keys = (line["benchmark"], line["subset"], line["metric"])
     table = [score(printed, model=name, line=keys) for name in ("NegCLIP", "CLIP ViT-B/32")]
     monkeypatch.setattr(comparison, "published_scores", lambda: table)
     models = {"as trained": {"path": CLIP}, "NegCLIP": {"path": ways["NegCLIP"]}}
-    verdicts = {one.model: one for one in comparison.compare_with_published(found.lines, models)}
+    verdicts = {entry.model: entry for entry in comparison.compare_with_published(evaluation.lines, models)}
     assert verdicts["as trained"].verdict == "close"
     assert verdicts["NegCLIP"].verdict == "off"
     fault = verdicts["NegCLIP"].measured
@@ -106,15 +106,15 @@ def results(published=True, models=None, title=None):
 def three(monkeypatch):
     """Published: one equal, one far off, one by another protocol; and one of a line that was not scored."""
     macro = ("SugarCrepe", "macro of 7 subsets", "caption choice")
-    found = (
+    scores = (
         score(0.75, line=macro, protocol="fp16."),
         score(0.2),
         score(0.99, line=("SugarCrepe", "add_att", "caption choice"), differs="Other captions."),
         score(0.3, line=("Winoground", "all items", "text")),
         score(0.9, model="NegCLIP"),
     )
-    monkeypatch.setattr(comparison, "published_scores", lambda: found)
-    return found
+    monkeypatch.setattr(comparison, "published_scores", lambda: scores)
+    return scores
 
 
 def test_only_lines_of_a_published_model_are_compared(three):
@@ -136,7 +136,7 @@ def test_the_report_shows_table_sources_and_models_without_numbers(three):
     assert f"clip (published as CLIP ViT-B/32): {counts}" in joined
     assert "[1] Somebody 2026, Table 1. fp16. Differs (add_att): Other captions." in joined
     assert "Without published numbers: mine." in joined
-    assert "Published numbers: close is a difference of at most 0.3 points" in joined
+    assert "at most 0.3 points" in joined
     assert max(map(len, text.splitlines())) <= 80
     markdown = render_markdown(evaluation_report(results(), brief=False))
     assert "| add_obj | 75.0 | 20.0 | +55.00 | off | [" in markdown
@@ -167,17 +167,17 @@ def store(folder, evaluation):
 
 def test_a_file_has_them_and_a_stored_evaluation_shows_them_again(three, tmp_path):
     folder = store(tmp_path / "a", results())
-    found = json.loads((folder / "results.json").read_text())["published"]
-    assert [one["verdict"] for one in found] == ["close", "differs", "off"]
-    assert found[0]["reference"] == "Somebody 2026" and found[0]["table"] == "Table 1"
+    comparisons = json.loads((folder / "results.json").read_text())["published"]
+    assert [entry["verdict"] for entry in comparisons] == ["close", "differs", "off"]
+    assert comparisons[0]["reference"] == "Somebody 2026" and comparisons[0]["table"] == "Table 1"
     again = hfcomp.EvaluationResults.load(folder)
     assert again.published and len(again.compare_published()) == 3
     assert not hfcomp.EvaluationResults.load(store(tmp_path / "b", results(published=False))).published
 
 
 def test_stored_evaluations_are_compared_with_them_by_the_model_s_id(three, tmp_path):
-    one, other = (store(tmp_path / name, results(published=False)) for name in ("a", "b"))
-    both = hfcomp.compare([f"{one}:clip", f"{other}:clip"], published=True)
+    first, second = (store(tmp_path / name, results(published=False)) for name in ("a", "b"))
+    both = hfcomp.compare([f"{first}:clip", f"{second}:clip"], published=True)
     assert set(both.compare_published()["model"]) == set(both.models)
 
 
@@ -201,9 +201,9 @@ def test_a_part_of_a_benchmark_is_not_compared(three):
         evaluation_report(part, brief=True),
         comparison.reproduction_report(evaluation_report(part, brief=False)),
     ):
-        assert comparison.READING not in report.legend
-    assert comparison.READING in evaluation_report(results(), brief=True).legend
-    assert comparison.reproduction_report(evaluation_report(results(), brief=False)).legend == [comparison.READING]
+        assert comparison.LEGEND not in report.legend
+    assert comparison.LEGEND in evaluation_report(results(), brief=True).legend
+    assert comparison.reproduction_report(evaluation_report(results(), brief=False)).legend == [comparison.LEGEND]
 
 
 def test_a_published_model_without_numbers_of_what_was_scored_is_named(three):

@@ -34,11 +34,11 @@ def write(folder, columns=(LINE,), values=(77.2,), model="CLIP", **changes):
 
 def test_a_number_is_read_with_its_line_source_and_rounding(tmp_path):
     write(tmp_path, differs="Other images.", rows_differ={"CLIP": "Another run."}, protocol="fp16")
-    (one,) = read_scores(tmp_path, CLIP_ALONE)
-    assert one.line == ("SugarCrepe", "add_obj", "caption choice")
-    assert (one.value, one.shown, one.rounding) == (pytest.approx(0.772), "77.2", pytest.approx(0.0005))
-    assert (one.source, one.reference, one.table) == ("Paper", "Somebody 2026, arXiv:1", "Table 1")
-    assert (one.protocol, one.differs) == ("fp16", "Other images. Another run.")
+    (score,) = read_scores(tmp_path, CLIP_ALONE)
+    assert score.line == ("SugarCrepe", "add_obj", "caption choice")
+    assert (score.value, score.shown, score.rounding) == (pytest.approx(0.772), "77.2", pytest.approx(0.0005))
+    assert (score.source, score.reference, score.table) == ("Paper", "Somebody 2026, arXiv:1", "Table 1")
+    assert (score.protocol, score.differs) == ("fp16", "Other images. Another run.")
 
 
 @pytest.mark.parametrize(
@@ -54,26 +54,26 @@ def test_decimals_of_a_fraction_are_those_of_its_percentage(
     tmp_path, unit, decimals, metric, printed, shown, rounding
 ):
     write(tmp_path, [{**LINE, "metric": metric}], [printed], unit=unit, decimals=decimals)
-    (one,) = read_scores(tmp_path, CLIP_ALONE)
-    assert one.shown == shown and one.rounding == pytest.approx(rounding)
+    (score,) = read_scores(tmp_path, CLIP_ALONE)
+    assert score.shown == shown and score.rounding == pytest.approx(rounding)
 
 
 def test_a_correlation_may_be_negative_and_keeps_its_decimals(tmp_path):
     line = {"benchmark": "hierarcaps", "metric": "rank correlation"}
     write(tmp_path, [line], [-0.25], unit="fraction", decimals=2)
-    (one,) = read_scores(tmp_path, CLIP_ALONE)
-    assert (one.value, one.shown, one.rounding) == (-0.25, "-0.25", pytest.approx(0.005))
+    (score,) = read_scores(tmp_path, CLIP_ALONE)
+    assert (score.value, score.shown, score.rounding) == (-0.25, "-0.25", pytest.approx(0.005))
 
 
 def test_a_cell_without_a_number_is_left_out(tmp_path):
     write(tmp_path, [LINE, {**LINE, "subset": "add_att"}], [None, 68.8])
-    assert [one.subset for one in read_scores(tmp_path, CLIP_ALONE)] == ["add_att"]
+    assert [score.subset for score in read_scores(tmp_path, CLIP_ALONE)] == ["add_att"]
 
 
 def test_a_mean_over_benchmarks_is_a_line(tmp_path):
     write(tmp_path, [{"benchmark": "Im et al. 2026, Table 2", "metric": "compositional mean"}], [47.9])
-    (one,) = read_scores(tmp_path, CLIP_ALONE)
-    assert one.line == ("Im et al. 2026, Table 2", "all", "compositional mean")
+    (score,) = read_scores(tmp_path, CLIP_ALONE)
+    assert score.line == ("Im et al. 2026, Table 2", "all", "compositional mean")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_mean_over_benchmarks_is_a_line(tmp_path):
             {"columns": [{**LINE, "benchmark": "sugarcrep"}]},
             "unknown benchmark 'sugarcrep'. Did you mean 'sugarcrepe'",
         ),
-        ({"columns": [{**LINE, "benchmark": "aro"}]}, "'aro' names benchmarks of several titles: ARO "),
+        ({"columns": [{**LINE, "benchmark": "aro"}]}, "'aro' stands for several benchmarks: ARO "),
         (
             {"columns": [{**LINE, "subset": "add_objects"}]},
             "sugarcrepe: subset: found 'add_objects', expected one of ",
@@ -115,10 +115,14 @@ def test_a_source_needs_a_table(tmp_path):
 
 
 def test_every_number_has_a_model_a_source_and_a_place():
-    found = published_scores()
-    assert {one.model for one in found} == set(published_models())
-    assert all(one.reference and one.table and one.rounding > 0 for one in found)
-    twice = [key for key, count in Counter((one.model, one.line, one.place) for one in found).items() if count > 1]
+    numbers = published_scores()
+    assert {number.model for number in numbers} == set(published_models())
+    assert all(number.reference and number.table and number.rounding > 0 for number in numbers)
+    twice = [
+        key
+        for key, count in Counter((number.model, number.line, number.place) for number in numbers).items()
+        if count > 1
+    ]
     assert not twice
 
 
@@ -130,14 +134,16 @@ MISPRINTS = {("AHNPL, Table 2", "CLIP ViT-B/32", "REPLACE")}
 def test_averages_of_a_table_are_the_means_of_its_own_columns():
     """A number in the wrong column or row shows: columns and average are rounded, which moves both by half a digit."""
     rows = defaultdict(dict)
-    for one in published_scores("sugarcrepe"):
-        rows[one.place, one.model][one.subset] = one
+    for score in published_scores("sugarcrepe"):
+        rows[score.place, score.model][score.subset] = score
     checked, wrong = 0, set()
     averages = [
-        one for one in benchmarks()["sugarcrepe"].averages if not one.pooled and one.name != "macro of 3 groups"
+        average
+        for average in benchmarks()["sugarcrepe"].averages
+        if not average.pooled and average.name != "macro of 3 groups"
     ]
     for (place, model), row in rows.items():
-        for average in (one for one in averages if one.name in row and set(one.parts) <= set(row)):
+        for average in (mean for mean in averages if mean.name in row and set(mean.parts) <= set(row)):
             mean = sum(row[part].value for part in average.parts) / len(average.parts)
             checked += 1
             if abs(mean - row[average.name].value) > 2 * row[average.name].rounding + 1e-9:
@@ -146,7 +152,11 @@ def test_averages_of_a_table_are_the_means_of_its_own_columns():
 
 
 def test_the_mean_over_benchmarks_is_that_of_the_paper_s_other_columns():
-    row = {one.line: one.value for one in published_scores() if (one.model, one.source) == ("Slipform", "Slipform")}
+    row = {
+        score.line: score.value
+        for score in published_scores()
+        if (score.model, score.source) == ("Slipform", "Slipform")
+    }
     crepe = row["SugarCrepe", "macro of 7 subsets", "caption choice"]
     ours = [row["SugarCrepe++", "macro of 5 subsets", metric] for metric in ("image-to-text", "text only")]
     group = [row["Winoground", "all items", metric] for metric in ("text", "image", "group")]
@@ -156,9 +166,13 @@ def test_the_mean_over_benchmarks_is_that_of_the_paper_s_other_columns():
 
 def test_numbers_are_found_by_the_name_and_by_the_title_of_a_benchmark():
     assert published_scores("winoground") == published_scores("Winoground")
-    assert {one.benchmark for one in published_scores("vtab_dtd")} == {"VTAB"}
+    assert {score.benchmark for score in published_scores("vtab_dtd")} == {"VTAB"}
     assert published_scores("own.parquet") == ()
-    clip = [one.shown for one in published_scores("winoground") if "Thrush" in one.reference and one.metric == "group"]
+    clip = [
+        score.shown
+        for score in published_scores("winoground")
+        if "Thrush" in score.reference and score.metric == "group"
+    ]
     assert clip[0] == "8.00"
 
 
@@ -169,13 +183,13 @@ PINNED = yaml.safe_load((Path(__file__).parent / "pinned.yaml").read_text())
 def test_every_entry_of_pinned_results_has_its_row_or_a_reason(source):
     entries = PINNED[source]
     assert Counter(entries["models"].values()) == Counter(
-        {one.model for one in published_scores() if one.source == source}
+        {score.model for score in published_scores() if score.source == source}
     )
     left_out = [name for names in entries["left_out"].values() for name in names]
     assert not {*left_out} & {*entries["models"]} and len({*left_out}) == len(left_out)
     if source == "MTEB":  # whose entries are Hub ids
-        found = {name: published_model(name) for name in [*entries["models"], *left_out]}
-        assert found == entries["models"] | dict.fromkeys(left_out)
+        models = {name: published_model(name) for name in [*entries["models"], *left_out]}
+        assert models == entries["models"] | dict.fromkeys(left_out)
 
 
 @pytest.mark.parametrize(
@@ -216,27 +230,28 @@ def test_a_hub_id_of_two_models_is_refused(monkeypatch):
 
 
 def test_what_make_reproduce_scores_has_published_numbers_by_our_protocol():
-    titles = {one.title for one in find_benchmarks(BENCHMARKS)}
+    titles = {benchmark.title for benchmark in find_benchmarks(BENCHMARKS)}
     for model in map(published_model, MODELS):
-        own = [one for one in published_scores() if one.model == model and not one.differs]
-        assert titles <= {one.benchmark for one in own}, model
-    assert not any(one.gated for one in find_benchmarks(BENCHMARKS))
+        own = [score for score in published_scores() if score.model == model and not score.differs]
+        assert titles <= {score.benchmark for score in own}, model
+    assert not any(benchmark.gated for benchmark in find_benchmarks(BENCHMARKS))
 
 
 def test_the_page_states_what_there_is():
-    page, found = (ROOT / "docs" / "published.md").read_text(), published_scores()
-    titles = f"{len({one.benchmark for one in found})} benchmarks"
-    hub = sum(bool(one.hub) for one in published_models().values())
+    page, numbers = (ROOT / "docs" / "published.md").read_text(), published_scores()
+    titles = f"{len({number.benchmark for number in numbers})} benchmarks"
+    hub = sum(bool(model.hub) for model in published_models().values())
     assert (
-        f"{len(found):,} numbers of {len(published_models())} models, {hub} of them with a Hub id, on {titles}" in page
+        f"{len(numbers):,} numbers of {len(published_models())} models, {hub} of them with a Hub id, on {titles}"
+        in page
     )
     rows = [
         line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count("|") == 6
     ]
     stated = {row[0]: tuple(map(int, row[2:])) for row in rows if row[2].isdigit()}
     counted = {
-        source: (len({one.model for one in own}), len(own), sum(bool(one.differs) for one in own))
-        for source in {one.source for one in found}
-        for own in [[one for one in found if one.source == source]]
+        source: (len({number.model for number in own}), len(own), sum(bool(number.differs) for number in own))
+        for source in {number.source for number in numbers}
+        for own in [[number for number in numbers if number.source == source]]
     }
     assert stated == counted

@@ -23,12 +23,12 @@ def test_every_row_counts_the_same_whatever_its_number_of_negatives():
     assert by_row(table)["nearest"].tolist() == [0, 1]
     rows = HeldOutRows([None] * 2, ["a", "b"], ["one", "two"], [["x", "y"], ["z"]], "drawn", "")
     later = table.assign(**dict.fromkeys(PAIRS, 1.0), nearer=False)
-    found = summarize_paths({"all": {0: table, 5: later}}, rows, examples=2)["all"]
-    assert [point["step"] for point in found["points"]] == [0, 5]
-    assert found["points"][0]["text, negative text"]["value"] == pytest.approx(0.6)
-    assert found["points"][0]["nearest"]["value"] == 0.5
-    assert found["change"]["image, text"]["value"] == pytest.approx(0.4)
-    assert found["change"]["nearest"]["value"] == -0.5
-    example = found["examples"][0]
+    summary = summarize_paths({"all": {0: table, 5: later}}, rows, examples=2)["all"]
+    assert [point["step"] for point in summary["points"]] == [0, 5]
+    assert summary["points"][0]["text, negative text"]["value"] == pytest.approx(0.6)
+    assert summary["points"][0]["nearest"]["value"] == 0.5
+    assert summary["change"]["image, text"]["value"] == pytest.approx(0.4)
+    assert summary["change"]["nearest"]["value"] == -0.5
+    example = summary["examples"][0]
     assert (example["caption"], example["negative_caption"]) == ("one", "x")
     assert [point["image, text"] for point in example["points"]] == [0.2, 1.0]

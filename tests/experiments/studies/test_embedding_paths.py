@@ -38,7 +38,7 @@ VALUES = {
 }
 
 
-def written(folder: Path, **changes: object) -> str:
+def write_plan(folder: Path, **changes: object) -> str:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
     return str(path)
@@ -52,21 +52,21 @@ def written(folder: Path, **changes: object) -> str:
         ({"variants": ["cement"], "row": 9}, "embeddings: unknown key 'row'. Did you mean 'rows'?"),
         ({"variants": "cement"}, "embeddings: variants: found 'cement', expected a list"),
         ({"variants": ["cemnt"]}, "found 'cemnt', expected one of cement, plain. Did you mean 'cement'?"),
-        ({"variants": [1]}, "variants: entry 1: found 1, expected a text"),
+        ({"variants": [1]}, "variants: entry 1: found 1, expected a string"),
         ({"variants": ["cement"], "checkpoints": 0}, "checkpoints: found 0, expected more than 0"),
         ({"variants": ["cement"], "rows": 2.5}, "rows: found 2.5, expected a whole number"),
     ],
 )
 def test_a_wrong_plan_is_refused(tmp_path, values, message):
     with pytest.raises(ValueError) as caught:
-        read_plan("slipform", ["--report", written(tmp_path, embeddings=values)])
+        read_plan("slipform", ["--report", write_plan(tmp_path, embeddings=values)])
     assert message in str(caught.value) and "mine.yaml" in str(caught.value)
 
 
 def test_without_held_out_negatives_nothing_is_followed(tmp_path):
-    words = ["--report", written(tmp_path), "--config", "slipform/vit_b32_coco", "--dataset", "any"]
+    words = ["--report", write_plan(tmp_path), "--config", "slipform/vit_b32_coco", "--dataset", "any"]
     words += ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrepe"]
-    with pytest.raises(ValueError, match="no held-out rows with negative captions. Set evaluation: own"):
+    with pytest.raises(ValueError, match="no held-out rows.*evaluation: own"):
         read_plan("slipform", words)
 
 
@@ -120,23 +120,23 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
     words = f"--config slipform/vit_b32_coco --dataset {tmp_path / 'rows'} --evaluation own --evaluation_split"
     session = open_session({})
 
-    def found(split: str) -> HeldOutRows:
+    def read_rows(split: str) -> HeldOutRows:
         recipe = read_recipe("slipform", [*words.split(), split])
         return held_out_rows(recipe, 5, seed=1, num_negatives=1, session=session)
 
-    assert found("test").names == [f"tiny-{row}" for row in (0, 1, 2, 4, 5)]  # row 3 has none
-    with pytest.raises(ValueError, match="embeddings .* needs the column 'negative_captions'"):
-        found("bare")
+    assert read_rows("test").names == [f"tiny-{row}" for row in (0, 1, 2, 4, 5)]  # row 3 has none
+    with pytest.raises(ValueError, match="embeddings .*'negative_captions'"):
+        read_rows("bare")
     shutil.rmtree(tmp_path / "rows")
     unnamed = rows.select([0, 0, 1, 2]).remove_columns("image_id").map(without_image, with_indices=True)
     datasets.DatasetDict({"train": rows, "test": unnamed}).save_to_disk(tmp_path / "rows")
-    names = found("test").names
+    names = read_rows("test").names
     assert len(names) == 3 and names[0] == names[1] != names[2]  # by content; the row without an image is left out
     shutil.rmtree(tmp_path / "rows")
     empty = rows.select([3])
     datasets.DatasetDict({"train": rows, "test": empty}).save_to_disk(tmp_path / "rows")
-    with pytest.raises(ValueError, match=r"none of the 1 rows in .* \(test\) has an image, a caption and a negative"):
-        found("test")
+    with pytest.raises(ValueError, match=r"none of the 1 rows .*\(test\)"):
+        read_rows("test")
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def words(clip, tmp_path_factory) -> list[str]:
     fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 3"
     machine = "--bf16 false --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
     machine += " --evaluation own --evaluation_split test"
-    output = f"--mini_batch_size 8 --learning_rate 1e-2 --warmup_steps 0 --report {written(folder)}"
+    output = f"--mini_batch_size 8 --learning_rate 1e-2 --warmup_steps 0 --report {write_plan(folder)}"
     # the rows that are followed are rows of training
     return f"{fields} {machine} {output} --overlap allow --output_dir {folder / 'run'}".split()
 
@@ -161,7 +161,7 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
     kept, trained, stored = tmp_path_factory.mktemp("kept") / "checkpoint", [], []
     train, store, remove = CompositionalTrainer.train, study.write_table, study.remove_checkpoint
 
-    def counted(self, *arguments, **keywords):
+    def count_training(self, *arguments, **keywords):
         trained.append(f"{type(self).__name__} {'/'.join(Path(self.args.output_dir).parts[-3:])}")
         return train(self, *arguments, **keywords)
 
@@ -176,15 +176,15 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
         store(path, *rest)
         stored.append(name)
 
-    def copied(checkpoint: Path) -> None:
+    def copy_checkpoint(checkpoint: Path) -> None:
         if checkpoint.match("cement/checkpoint-1") and not kept.exists():
             shutil.copytree(checkpoint, kept)
         remove(checkpoint)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(CompositionalTrainer, "train", counted)
+        patched.setattr(CompositionalTrainer, "train", count_training)
         patched.setattr(study, "write_table", stored_once)
-        patched.setattr(study, "remove_checkpoint", copied)
+        patched.setattr(study, "remove_checkpoint", copy_checkpoint)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(read_plan("slipform", words))
         return run_sweep(read_plan("slipform", words)), kept, trained, stored
@@ -206,7 +206,7 @@ def test_keeping_checkpoints_changes_no_weight(swept):
         assert identity(folder / "followed/1" / variant) == identity(folder / "alike/1" / variant)
 
 
-def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], float]:
+def distances_by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], float]:
     """Means of the distances over rows and their negatives, from the equations, in loops."""
     model, processor = CLIPModel.from_pretrained(place).eval().double(), CLIPProcessor.from_pretrained(place)
 
@@ -216,8 +216,8 @@ def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], floa
     def embedded(row: dict, texts: list[str]) -> tuple[np.ndarray, list[np.ndarray]]:
         inputs = processor(text=texts, images=row["image"], return_tensors="pt", padding=True)
         with torch.no_grad():
-            found = model(**{**inputs, "pixel_values": inputs["pixel_values"].double()})
-        return unit(found.image_embeds[0].numpy()), [unit(vector) for vector in found.text_embeds.numpy()]
+            output = model(**{**inputs, "pixel_values": inputs["pixel_values"].double()})
+        return unit(output.image_embeds[0].numpy()), [unit(vector) for vector in output.text_embeds.numpy()]
 
     means, nearest = [], []
     for row in rows:
@@ -227,7 +227,7 @@ def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], floa
         for other in others:
             shifted = unit(image + other - text)
             pairs = (image, text), (image, other), (image, shifted), (text, other), (shifted, text), (shifted, other)
-            lines.append([1 - one @ two for one, two in pairs])
+            lines.append([1 - first @ second for first, second in pairs])
         means.append(np.mean(lines, axis=0))
         nearest.append(all(line[0] < line[1] for line in lines))
     return dict(zip(PAIRS, np.mean(means, axis=0), strict=True)), float(np.mean(nearest))
@@ -236,20 +236,20 @@ def by_hand(place: Path, rows: datasets.Dataset) -> tuple[dict[str, float], floa
 @pytest.mark.parametrize("step", [0, 1])
 def test_distances_are_those_of_the_base_and_of_the_saved_checkpoint(swept, clip, step):
     folder, kept, *_ = swept
-    found = json.loads((folder / "embeddings.json").read_text())["variants"]["cement"]["points"]
-    values, nearest = by_hand(clip if step == 0 else kept, tiny.pairs(6))
-    assert [point["step"] for point in found] == [0, 1, 2, 3]
-    assert {name: found[step][name]["value"] for name in PAIRS} == pytest.approx(values, abs=tolerances.cosine())
-    assert found[step]["nearest"]["value"] == pytest.approx(nearest)
-    assert found[0]["image, text"] != found[1]["image, text"]
-    assert all(point[name]["low"] < point[name]["value"] < point[name]["high"] for point in found for name in PAIRS)
+    points = json.loads((folder / "embeddings.json").read_text())["variants"]["cement"]["points"]
+    values, nearest = distances_by_hand(clip if step == 0 else kept, tiny.pairs(6))
+    assert [point["step"] for point in points] == [0, 1, 2, 3]
+    assert {name: points[step][name]["value"] for name in PAIRS} == pytest.approx(values, abs=tolerances.cosine())
+    assert points[step]["nearest"]["value"] == pytest.approx(nearest)
+    assert points[0]["image, text"] != points[1]["image, text"]
+    assert all(point[name]["low"] < point[name]["value"] < point[name]["high"] for point in points for name in PAIRS)
 
 
 def test_the_base_and_the_examples_are_the_same_for_all_variants(swept):
-    found = json.loads((swept[0] / "embeddings.json").read_text())
-    cement, plain = (found["variants"][name] for name in FOLLOWED)
+    report = json.loads((swept[0] / "embeddings.json").read_text())
+    cement, plain = (report["variants"][name] for name in FOLLOWED)
     assert cement["points"][0] == plain["points"][0] and cement["points"][3] != plain["points"][3]
-    assert found["rows"] == 6 and found["setting"] == "followed" and found["seed"] == 1
+    assert report["rows"] == 6 and report["setting"] == "followed" and report["seed"] == 1
     (example,) = cement["examples"]
     row = tiny.pairs(1)[0]
     assert (example["caption"], example["negative_caption"]) == (row["caption"], row["negative_captions"][0])
@@ -264,7 +264,7 @@ def test_the_report_shows_figure_tables_and_examples(swept):
     assert "(embeddings.png)" in report and "(embeddings-example-1.png)" in report
     assert "### plain: distances" in report and "| pair | base | step 1 | step 3 (end) | end minus base |" in report
     assert "| pair | base | cement, step 1 | cement, step 3 (end) | plain, step 1 | plain, step 3 (end) |" in report
-    assert f"- plain: trains {INFO_NCE}" in report and "plain: ignoring margin, margin_m" in report
+    assert f"- plain: trained with {INFO_NCE}" in report and "plain: ignoring margin, margin_m" in report
 
 
 def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_path, monkeypatch):
@@ -275,11 +275,11 @@ def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_pat
     shutil.rmtree(folder / "evaluation/embeddings/plain")
     before, trained, train = (folder / "embeddings.json").read_text(), [], CompositionalTrainer.train
 
-    def counted(self, *arguments, **keywords):
+    def count_training(self, *arguments, **keywords):
         trained.append("/".join(Path(self.args.output_dir).parts[-3:]))
         return train(self, *arguments, **keywords)
 
-    monkeypatch.setattr(CompositionalTrainer, "train", counted)
+    monkeypatch.setattr(CompositionalTrainer, "train", count_training)
     figures: list[Figure] = []
     monkeypatch.setattr(saving, "draw", lambda figure: figures.append(figure) or b"")
     assert run_sweep(read_plan("slipform", [*words[:-1], str(folder)])) == folder

@@ -41,7 +41,7 @@ VALUES = {
 }
 
 
-def written(folder: Path, **changes: object) -> str:
+def write_sweep(folder: Path, **changes: object) -> str:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
     return str(path)
@@ -59,8 +59,8 @@ def test_the_margins_of_slipform_are_forty_five_runs_of_one_recipe():
     assert sweep.recipe.trainer_arguments["output_dir"] == "runs/slipform-margins"
     noisy = sweep.parts["edit_noise", 43, "inverse"]
     assert noisy.experiment.edit_noise == 0.6 and sweep.recipe.experiment.edit_noise == 0
-    found = {key: noisy.trainer_arguments[key] for key in ("margin", "seed", "max_steps")}
-    assert found == {"margin": "inverse", "seed": 43, "max_steps": 7}
+    fields = {key: noisy.trainer_arguments[key] for key in ("margin", "seed", "max_steps")}
+    assert fields == {"margin": "inverse", "seed": 43, "max_steps": 7}
     assert sweep.parts["clean", 42, "static_1"].trainer_arguments["static_margin"] == 1.0
 
 
@@ -68,8 +68,8 @@ def test_the_static_margin_of_equal_mean_is_that_of_the_rows_of_each_setting(tmp
     """And human ratings are a setting of their own, which needs the file."""
     settings = {"bands": {}, "human": {"ratings": "human"}}
     variants = {"adaptive": {}, "equal": {"control": "static-margin"}}
-    mine = written(tmp_path, settings=settings, variants=variants, seeds=[1], reference="adaptive")
-    with pytest.raises(ValueError, match="settings: human, variants: adaptive: ratings: human needs"):
+    mine = write_sweep(tmp_path, settings=settings, variants=variants, seeds=[1], reference="adaptive")
+    with pytest.raises(ValueError, match="settings: human, variants: adaptive: ratings: human"):
         read_plan("slipform", ["--report", mine])
     (tmp_path / "norms.txt").write_text(
         "Word\tConc.M\tDom_Pos\n" + "".join(f"{word}\t4.0\tNoun\n" for word in DRAWABILITY)
@@ -86,18 +86,16 @@ def test_the_static_margin_of_equal_mean_is_that_of_the_rows_of_each_setting(tmp
         "human/1/equal": 0,
     }
     assert abs(expected) > 0.01
-    assert any(note.endswith("; the file of human ratings is not used for these rows") for note in notes)
+    assert any(note.endswith("not used for these rows") for note in notes)
 
 
 def test_the_folder_that_is_asked_for_is_taken(tmp_path):
-    sweep = read_plan("slipform", ["--report", written(tmp_path), "--output_dir", "here"])
+    sweep = read_plan("slipform", ["--report", write_sweep(tmp_path), "--output_dir", "here"])
     assert sweep.recipe.trainer_arguments["output_dir"] == "here"
 
 
 def test_an_unknown_sweep_names_those_that_exist():
-    with pytest.raises(
-        FileNotFoundError, match=r"margin: slipform has no such report. Did you mean 'margins'\? Known: margins"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"margin: slipform .*'margins'.*: margins"):
         find_plan("slipform", "margin", "report")
 
 
@@ -125,7 +123,7 @@ def test_an_unknown_sweep_names_those_that_exist():
         ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
         ({"seeds": [1, 1]}, "seeds: 1 is listed twice"),
         ({"variants": {"a/b": {}}}, "variants: 'a/b' is not a plain name"),
-        ({"variants": {False: {}}}, "variants: found False, expected a text. YAML reads yes, no, on and off"),
+        ({"variants": {False: {}}}, "variants: found False, expected a string. YAML reads yes, no, on and off"),
         ({"settings": {"base": {}}}, "settings: 'base' is reserved"),
         ({"logged": "margin"}, "logged: found 'margin', expected a list of names"),
         ({"reference": ["none"]}, "reference: found ['none'], expected the name of a variant"),
@@ -134,17 +132,17 @@ def test_an_unknown_sweep_names_those_that_exist():
 )
 def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
     with pytest.raises(ValueError) as caught:
-        read_plan("slipform", ["--report", written(tmp_path, **changes)])
+        read_plan("slipform", ["--report", write_sweep(tmp_path, **changes)])
     assert message in str(caught.value)
 
 
 @pytest.mark.follows("hfcomp/experiments/experiment_config.py", "Remove one, or add a third.")
 def test_two_seeds_are_refused_before_anything_is_loaded(tmp_path):
     with pytest.raises(ValueError) as caught:
-        read_plan("slipform", ["--report", written(tmp_path, seeds=[42, 43])])
+        read_plan("slipform", ["--report", write_sweep(tmp_path, seeds=[42, 43])])
     assert "mine.yaml: seeds: found two seeds, 42 and 43" in str(caught.value)
     for seeds in ([42], [42, 43, 44]):
-        sweep = read_plan("slipform", ["--report", written(tmp_path, seeds=seeds)])
+        sweep = read_plan("slipform", ["--report", write_sweep(tmp_path, seeds=seeds)])
         assert sweep.plan.seeds == seeds
 
 
@@ -159,8 +157,8 @@ def test_no_bundled_sweep_has_two_seeds():
     ("field", "place"), [("margin", "variants: none"), ("seed", "seeds"), ("learning_rate", "settings: slow")]
 )
 def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, field, place):
-    with pytest.raises(ValueError, match=f"command line: --{field} is set by .*mine.yaml: {place}"):
-        read_plan("slipform", ["--report", written(tmp_path), f"--{field}", "1"])
+    with pytest.raises(ValueError, match=f"command line: --{field} .*mine.yaml: {place}"):
+        read_plan("slipform", ["--report", write_sweep(tmp_path), f"--{field}", "1"])
 
 
 def test_a_file_that_is_no_yaml_is_named(tmp_path):
@@ -170,7 +168,7 @@ def test_a_file_that_is_no_yaml_is_named(tmp_path):
 
 
 def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
-    path = written(tmp_path, variants={"none": {}, "odd": {"margin": "odd"}}, reference="none")
+    path = write_sweep(tmp_path, variants={"none": {}, "odd": {"margin": "odd"}}, reference="none")
     sweep = read_plan("slipform", ["--report", path, "--output_dir", str(tmp_path / "run")])
     with pytest.raises(ValueError, match="slow/1/odd: margin='odd'"):
         run_sweep(sweep)
@@ -179,13 +177,13 @@ def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
 
 def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path):
     variants = {"one": {"num_negatives": 1}, "three": {"num_negatives": 3}}
-    path = written(tmp_path, settings={"all": {}}, seeds=[1], variants=variants, reference="one", logged=[])
+    path = write_sweep(tmp_path, settings={"all": {}}, seeds=[1], variants=variants, reference="one", logged=[])
     arms, _ = arms_of(read_plan("hard_negatives", ["--report", path, "--dataset_rows", "64"]), tmp_path)
     one, three = ([len(texts) for texts in arm.rows["negative_captions"]] for arm in arms)
     assert one == three and set(one) == {3}
 
 
-def summarized(*arguments) -> dict:
+def sweep_contents(*arguments) -> dict:
     return summarize_sweep(*arguments).contents
 
 
@@ -204,9 +202,9 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
     choice, recall = ("composition", "swap", "caption choice"), ("general", "all", "recall@1")
     plan = plan_of(["clean"], [1, 2, 3], ["none", "new"], logged=["margin"])
 
-    def model(name: str, right: int, found: float) -> pd.DataFrame:
+    def model(name: str, right: int, share: float) -> pd.DataFrame:
         first = [1.0] * right + [0.0] * (20 - right)
-        return outcomes(name, {swap: first, other: [0.0] * 4, choice: [1.0] * 20, recall: [found] * 8})
+        return outcomes(name, {swap: first, other: [0.0] * 4, choice: [1.0] * 20, recall: [share] * 8})
 
     tables = [model("base", 0, 1.0)]
     for seed, (none, new) in {1: (2, 12), 2: (4, 20), 3: (3, 16)}.items():
@@ -215,7 +213,7 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
             (tmp_path / f"clean/{seed}/{variant}").mkdir(parents=True)
             history = [{"margin": margin, "loss": 1.0}, {"train_loss": 1.0}]
             (tmp_path / f"clean/{seed}/{variant}/history.json").write_text(json.dumps(history))
-    results = summarized(pd.concat(tables), plan, tmp_path)
+    results = sweep_contents(pd.concat(tables), plan, tmp_path)
 
     average = "drawn: average group"
     assert results["measures"] == [average, "drawn: swap group", "drawn: other group", "drawn: recall@1"]
@@ -243,8 +241,8 @@ def test_seeds_that_disagree_are_no_difference_however_many_items_there_are(tmp_
         draws = generator.random(400)
         for variant, share in {"none": 0.5, "new": 0.5 + gain, "better": 0.75}.items():
             tables.append(outcomes(f"s/{seed}/{variant}", {line: (draws < share).astype(float)}))
-    found = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]
-    new, better = (found[name]["measures"]["drawn: choice"]["minus"] for name in ("new", "better"))
+    variants = sweep_contents(pd.concat(tables), plan, tmp_path)["settings"]["s"]
+    new, better = (variants[name]["measures"]["drawn: choice"]["minus"] for name in ("new", "better"))
     averaged = np.mean([table["value"] for table in tables[2::3]], axis=0)
     averaged = averaged - np.mean([table["value"] for table in tables[1::3]], axis=0)
     assert sign_flip_test(averaged, np.arange(400)) < 0.01  # as if the seeds were all there are
@@ -262,8 +260,8 @@ def test_seeds_that_disagree_are_no_difference_where_a_subset_has_a_single_image
         for variant, right in {"none": 100, "new": 100 + gained}.items():
             values = [1.0] * right + [0.0] * (200 - right)
             tables.append(outcomes(f"s/{seed}/{variant}", {many: values, single: [0.0]}))
-    found = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]["new"]["measures"]
-    average = found["drawn: average choice"]["minus"]
+    measures = sweep_contents(pd.concat(tables), plan, tmp_path)["settings"]["s"]["new"]["measures"]
+    average = measures["drawn: average choice"]["minus"]
     assert average["value"] == pytest.approx(0.05) and average["seeds"] == 3
     assert math.isnan(average["low"]) and math.isnan(average["high"])
     of_seeds = stats.ttest_1samp([0.15, -0.05, 0.05], 0).pvalue
@@ -274,9 +272,12 @@ def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     choice, group = ("composition", "swap", "choice"), ("composition", "swap", "group")
     plan = plan_of(["s"], [1], ["a", "b"])
     tables = [outcomes(name, {choice: [0, 1, 1, 1], group: [0, 0, 1, 1]}) for name in ("base", "s/1/a", "s/1/b")]
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice").contents
-    assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
-    with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
+    contents = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice").contents
+    assert (contents["primary"], contents["measures"]) == (
+        "drawn: swap choice",
+        ["drawn: swap choice", "drawn: swap group"],
+    )
+    with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise'.*'drawn: swap c"):
         summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choise")
 
 
@@ -292,16 +293,16 @@ def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
 
     tables = [model("base", 810, 40), model("s/1/a", 810, 40), model("s/1/b", 855, 50)]
     plan = plan_of(["s"], [1], ["a", "b"])
-    found = summarized(pd.concat(tables), plan, tmp_path)
+    summary = sweep_contents(pd.concat(tables), plan, tmp_path)
     (expected,) = (
         entry
         for entry in summarize(pd.concat(tables), models=["s/1/a", "s/1/b"], references=["s/1/a"], subject=["s/1/b"])
         if entry["metric"] == line[2]
     )
     name = "drawn: mean per class"
-    assert found["base"] == pytest.approx({name: 0.65, "drawn: accuracy": 0.85})
-    assert found["settings"]["s"]["b"]["measures"][name]["value"] == pytest.approx(0.725)
-    minus = found["settings"]["s"]["b"]["measures"][name]["minus"]
+    assert summary["base"] == pytest.approx({name: 0.65, "drawn: accuracy": 0.85})
+    assert summary["settings"]["s"]["b"]["measures"][name]["value"] == pytest.approx(0.725)
+    minus = summary["settings"]["s"]["b"]["measures"][name]["minus"]
     wanted = expected["differences"]["s/1/b"]["s/1/a"]
     assert [minus[key] for key in ("value", "low", "high")] == pytest.approx(
         [wanted[key] for key in ("value", "low", "high")]
@@ -321,8 +322,8 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
     ]
     contrasts = {"part": {"with": ["a", "b"], "without": ["base", "c"]}, "none": {"with": ["a"], "without": ["a"]}}
     plan = plan_of(["s"], [1], ["a", "b", "c"], contrasts=contrasts)
-    found = summarized(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
-    part, none = (found[name]["drawn: choice"] for name in ("part", "none"))
+    differences = sweep_contents(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
+    part, none = (differences[name]["drawn: choice"] for name in ("part", "none"))
     assert part["value"] == pytest.approx((3 / 4 + 1) / 2 - (2 / 4 + 1 / 4) / 2)
     assert part["low"] < part["value"] < part["high"] and 0 < part["p"] <= 1
     assert none["value"] == 0 and none["p"] == 1
@@ -331,7 +332,7 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
 def test_a_benchmark_that_was_not_evaluated_is_named():
     items = outcomes("base", {("general", "all", "recall@1"): [1.0] * 3})
     plan = plan_of(["clean"], [1], ["none"], benchmarks=["drawn", "sandbx"])
-    with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: drawn"):
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*: drawn"):
         summarize_sweep(items, plan, Path())
 
 
@@ -344,22 +345,22 @@ def words(clip, tmp_path_factory) -> list[str]:
     machine = "--bf16 false --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
     machine += " --evaluation own --evaluation_split test"
     machine += " --overlap allow"  # the few rows of the test are those of training
-    output = f"--mini_batch_size 8 --logging_steps 1 --report {written(folder)} --output_dir {folder / 'run'}"
+    output = f"--mini_batch_size 8 --logging_steps 1 --report {write_sweep(folder)} --output_dir {folder / 'run'}"
     return f"{fields} {machine} {output}".split()
 
 
 def test_a_benchmark_that_is_not_evaluated_costs_no_training(words, tmp_path, monkeypatch):
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
-    path = written(tmp_path, benchmarks=["sandbx"])
-    with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: own"):
+    path = write_sweep(tmp_path, benchmarks=["sandbx"])
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*: own"):
         run_sweep(read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
 
 
 def test_a_setting_without_the_negative_images_that_it_needs_costs_no_training(words, tmp_path, monkeypatch):
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
-    path = written(tmp_path, settings={"clean": {}, "words": {"keyword_negatives": ["color"]}})
+    path = write_sweep(tmp_path, settings={"clean": {}, "words": {"keyword_negatives": ["color"]}})
     sweep = read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")])
-    with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of the 16 rows has a negative_image"):
+    with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of the 16 rows .*negative_image"):
         run_sweep(sweep)
 
 
@@ -369,7 +370,7 @@ def swept(words) -> tuple[Path, dict[str, list[str]]]:
     trained: dict[str, list[str]] = {"stopped": [], "end": []}
     train = CementTrainer.train
 
-    def counted(self, *arguments, **keywords):
+    def count_training(self, *arguments, **keywords):
         part = "end" if len(trained["stopped"]) == 5 else "stopped"
         trained[part].append("/".join(Path(self.args.output_dir).parts[-3:]))
         if part == "stopped" and len(trained[part]) == 5:
@@ -377,7 +378,7 @@ def swept(words) -> tuple[Path, dict[str, list[str]]]:
         return train(self, *arguments, **keywords)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(CementTrainer, "train", counted)
+        patched.setattr(CementTrainer, "train", count_training)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(read_plan("slipform", words))
         return run_sweep(read_plan("slipform", words)), trained
@@ -393,16 +394,16 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(swept):
 
 def test_the_results_hold_every_setting_variant_and_measure(swept):
     folder, _ = swept
-    found = json.loads((folder / "sweep.json").read_text())
-    results = found["results"]
+    report = json.loads((folder / "sweep.json").read_text())
+    results = report["results"]
     assert results["measures"][0] == "own: caption choice" and len(results["measures"]) == 3
     assert {name: list(variants) for name, variants in results["settings"].items()} == {
         "slow": ["none", "high"],
         "fast": ["none", "high"],
     }
-    assert len(found["stages"]) == 12 and len(found["models"]) == 13
-    assert found["sweep_schema_version"] == 3
-    assert found["plan"]["seeds"] == [1, 2, 3]
+    assert len(report["stages"]) == 12 and len(report["models"]) == 13
+    assert report["sweep_schema_version"] == 3
+    assert report["plan"]["seeds"] == [1, 2, 3]
     assert results["settings"]["slow"]["none"]["logged"]["margin"] == 0
     assert results["settings"]["fast"]["high"]["logged"]["margin"] == pytest.approx(3.0)
 
@@ -464,5 +465,5 @@ def test_a_logged_metric_is_a_mean_over_steps(tmp_path):
     (tmp_path / "clean/1/kept/history.json").write_text(json.dumps(lines))
     share = {("composition", "all", "group"): [1.0, 0.0]}
     items = pd.concat([outcomes("base", share), outcomes("clean/1/kept", share)])
-    found = summarized(items, plan, tmp_path)["settings"]["clean"]["kept"]
-    assert found["logged"] == {"margin": 2.0}
+    variant = sweep_contents(items, plan, tmp_path)["settings"]["clean"]["kept"]
+    assert variant["logged"] == {"margin": 2.0}

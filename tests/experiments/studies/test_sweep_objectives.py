@@ -27,7 +27,7 @@ VALUES = {
     "variants": {"cement": {}, "plain": {"objective": INFO_NCE, "num_negatives": 0}},
     "reference": "plain",
 }
-NOTE = f"plain: ignoring margin, which {INFO_NCE} does not have"
+NOTE = f"plain: margin ignored, because {INFO_NCE} has no such field"
 
 
 def read(folder: Path, *words: str, recipe: str = "slipform", **changes: object):
@@ -53,9 +53,9 @@ def test_a_variants_own_fields_get_the_kinds_of_its_trainer(tmp_path):
     """YAML reads 1e-1 as a text; `margin` is a text for the recipe's trainer, and unknown to this one."""
     fields = {"objective": CE_CLIP, "rank_weight": "1e-1", "weight_decay": "2e-1"}
     sweep = read(tmp_path, variants={"cement": {}, "other": fields}, reference="other")
-    found = sweep.first("other")
-    assert found.trainer_class is CEClipTrainer
-    assert (found.trainer_arguments["rank_weight"], found.trainer_arguments["weight_decay"]) == (0.1, 0.2)
+    recipe = sweep.first("other")
+    assert recipe.trainer_class is CEClipTrainer
+    assert (recipe.trainer_arguments["rank_weight"], recipe.trainer_arguments["weight_decay"]) == (0.1, 0.2)
 
 
 def test_the_recipes_own_objective_is_no_other(tmp_path):
@@ -118,20 +118,20 @@ def test_a_wrong_variant_is_refused_by_file_and_name(tmp_path, changes, message)
 
 def test_a_field_that_no_trainer_of_the_recipe_has_stays_unknown(tmp_path):
     """What is dropped are fields of the recipe's own trainer, not mistyped ones."""
-    with pytest.raises(ValueError, match="mine.yaml: settings: all: unknown field 'edit_nois'"):
+    with pytest.raises(ValueError, match="mine.yaml: settings: all: .*'edit_nois'"):
         read(tmp_path, settings={"all": {"edit_nois": 0.5}}, variants={"plain": VALUES["variants"]["plain"]})
 
 
 def test_the_command_line_does_not_set_a_variants_own_field(tmp_path):
     variants = {"plain": {"objective": CE_CLIP, "rank_weight": 1.0}}
-    with pytest.raises(ValueError, match="command line: --rank_weight is set by .*mine.yaml: variants: plain"):
+    with pytest.raises(ValueError, match="command line: --rank_weight .*mine.yaml: variants: plain"):
         read(tmp_path, "--rank_weight", "2", variants=variants, recipe="ceclip", settings={"all": {}})
 
 
 def test_neighbors_that_a_variant_does_not_read_are_refused(tmp_path):
     fields = {"hard_images": 3, "num_neighbors": 1}
     variants = {"plain": {}, "other": {"objective": CE_CLIP}}
-    with pytest.raises(ValueError, match="variants: other: hard_images=3 .* does not read"):
+    with pytest.raises(ValueError, match="variants: other: hard_images=3"):
         read(tmp_path, recipe="negclip", settings={"all": fields}, variants=variants)
 
 
@@ -156,7 +156,7 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
     assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
     assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
     assert isinstance(spans.rows, RandomSpans) and spans.rows.column("caption") == npc.rows["caption"][:]
-    published(tmp_path, sweep.plan, method="C2LIP")
+    publish(tmp_path, sweep.plan, method="C2LIP")
     assert "- spans: C2LIP with random word spans" in (tmp_path / "report.md").read_text()
 
 
@@ -166,7 +166,7 @@ def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, c
     starts = {arm.name: arm.start for arm in arms_of(sweep, tmp_path)[0]}
     assert starts["all/1/after_it"] == "all/1/cement" and starts["all/2/after_it"] == "all/2/cement"
     assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"base"}
-    published(tmp_path, sweep.plan)
+    publish(tmp_path, sweep.plan)
     assert "- after_it: starts from cement" in (tmp_path / "report.md").read_text()
     assert "after_it: starts from cement" in capsys.readouterr().out
 
@@ -183,7 +183,7 @@ def test_a_variant_may_read_other_columns_of_the_same_rows(tmp_path):
 
 def test_contrasts_stand_among_the_differences(tmp_path, capsys):
     plan = read(tmp_path, contrasts={"method": {"with": ["cement"], "without": ["plain", "base"]}}).plan
-    published(tmp_path, plan)
+    publish(tmp_path, plan)
     report = (tmp_path / "report.md").read_text()
     assert "- method: mean of cement minus mean of plain + base" in report
     assert "| with method | without it | +10.0 | [-20.0, +40.0] | 0.500 | 0.500 |" in report
@@ -194,7 +194,7 @@ def test_contrasts_stand_among_the_differences(tmp_path, capsys):
 def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path):
     values = {"settings": {"all": {}}, "variants": {"plain": {}, "spans": {"control": "random-spans"}}}
     sweep = read(tmp_path, "--dataset_rows", "64", reference="plain", **values)
-    with pytest.raises(ValueError, match="all/1/spans: control random-spans .* reads no concepts"):
+    with pytest.raises(ValueError, match="all/1/spans: .*random-spans .*concepts"):
         arms_of(sweep, tmp_path)
 
 
@@ -212,7 +212,7 @@ def made_up(plan: SweepPlan, change: dict[str, float]) -> SweepResults:
     others = plan.variant_values("objective")
     logged = {name: dict.fromkeys(plan.logged, nan if name in others else 1.0) for name in plan.variants}
     minus = {name: {plan.reference: change} for name in plan.variants if name != plan.reference}
-    minus |= {one: {other: change} for one, other in map(contrast_pair, plan.contrasts)}
+    minus |= {first: {second: change} for first, second in map(contrast_pair, plan.contrasts)}
     about = {"name": "m", "benchmark": "", "subset": "all", "metric": "m", "aspect": "composition", "chance": None}
     about["primary"] = "m"
     models = dict.fromkeys(["base", *plan.variants], {"value": 0.5, "lowest": 0.5, "highest": 0.5})
@@ -220,8 +220,10 @@ def made_up(plan: SweepPlan, change: dict[str, float]) -> SweepResults:
     return SweepResults(plan, {"all": lines}, {"all": None}, {"all": logged})
 
 
-def published(folder: Path, plan: SweepPlan, change: dict[str, float] = CHANGE, **facts: object) -> None:
-    models = {name: {"path": name} for name in ["base", *(f"all/{plan.seeds[0]}/{one}" for one in plan.variants)]}
+def publish(folder: Path, plan: SweepPlan, change: dict[str, float] = CHANGE, **facts: object) -> None:
+    models = {
+        name: {"path": name} for name in ["base", *(f"all/{plan.seeds[0]}/{variant}" for variant in plan.variants)]
+    }
     publish_sweep(folder, made_up(plan, change), stages=_costs(plan), facts={**FACTS, "models": models, **facts})
 
 
@@ -246,7 +248,7 @@ def _costs(plan: SweepPlan) -> list[StageSummary]:
 )
 def test_a_sweep_ends_with_a_verdict_by_the_adjusted_p_and_the_next_command(tmp_path, capsys, change, verdict):
     plan = read(tmp_path).plan
-    published(tmp_path, plan, change={**CHANGE, **change})
+    publish(tmp_path, plan, change={**CHANGE, **change})
     shown = " ".join(capsys.readouterr().out.split())
     verdict = f"all, on this seed: {verdict}"
     assert verdict in shown and f"{verdict}**" in (tmp_path / "report.md").read_text()
@@ -256,9 +258,9 @@ def test_a_sweep_ends_with_a_verdict_by_the_adjusted_p_and_the_next_command(tmp_
 
 def test_the_report_says_who_trains_what(tmp_path):
     plan = read(tmp_path, logged=["margin"]).plan
-    published(tmp_path, plan)
+    publish(tmp_path, plan)
     report = (tmp_path / "report.md").read_text()
-    assert f"- plain: trains {INFO_NCE}\n- cement: trains hfcomp.trainers.cement:CementTrainer\n" in report
+    assert f"- plain: trained with {INFO_NCE}\n- cement: trained with hfcomp.trainers.cement:CementTrainer\n" in report
     assert f"- {NOTE}\n" in report
     assert "| cement | 1.000 |" in report and "| plain | - |" in report
 
@@ -266,8 +268,8 @@ def test_the_report_says_who_trains_what(tmp_path):
 def test_long_names_of_logged_metrics_leave_room_for_the_numbers(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     plan = read(tmp_path, logged=["active_positive_margins", "active_negative_margins"]).plan
-    published(tmp_path, plan)
+    publish(tmp_path, plan)
     shown = capsys.readouterr().out
-    assert f"plain: trains {INFO_NCE}" in shown
+    assert f"plain: trained with {INFO_NCE}" in shown
     assert re.search(r"^cement +50\.0 \(50\.0 to 50\.0\) +\+10\.0 \[-20\.0, \+40\.0\] *$", shown, re.M)
     assert re.search(r"Training log.*^cement +1\.000 +1\.000 *$", shown, re.M | re.S)

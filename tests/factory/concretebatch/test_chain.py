@@ -114,24 +114,24 @@ def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, ra
             assert row["negative_image"].size == (32, 32)
             assert row["negative_categories"][0] in ("attribute", "object", "relation")
     alone = AnalyzeOptions(models=("none",), image_model="none", text_model="none")
-    found = analyze([str(made.output)], alone)
-    assert {name: (one.pairs.config, len(one.pairs.items)) for name, one in found.sets.items()} == {
+    analysis = analyze([str(made.output)], alone)
+    assert {name: (pair_set.pairs.config, len(pair_set.pairs.items)) for name, pair_set in analysis.sets.items()} == {
         config: (config, 9) for config in configs
     }
     words = {config: load_training_set(str(made.output), config=config)["negative_rated_words"] for config in configs}
-    high, low = (sum(WORDS[one[0]] for one in words[config]) for config in configs[:2])
+    high, low = (sum(WORDS[row_words[0]] for row_words in words[config]) for config in configs[:2])
     assert high > low
     same = load_dataset(str(made.output), "low_concreteness", split="train", cache_dir=str(tmp_path / "cache"))
     assert same["caption"][:] == load_training_set(str(made.output), config="low_concreteness")["caption"][:]
     default = load_dataset(str(made.output), split="train", cache_dir=str(tmp_path / "cache"))
     assert default["negative_captions"][:] == rows_of(made.output, "high_concreteness")
     aside = [json.loads(line) for line in (made.output / "steps" / "random" / "targets" / "set_aside.jsonl").open()]
-    assert {one["reason"] for one in aside} == {"license forbids adaptation", "no word to change"}
+    assert {record["reason"] for record in aside} == {"license forbids adaptation", "no word to change"}
     card = (made.output / "README.md").read_text()
     assert "mean concreteness" in card and "| high_concreteness | 9 | " in card and "&#" not in card
     assert "\nlicense: other\n" in card and "\nlicense_name: per-row\n" in card
     assert "| of these, without a rating | 1 |" in card and "| random | 'pizza' 1 |" in card
-    (words,) = (part for one in built.report().sections for part in one.parts if "Most frequent" in part.title)
+    (words,) = (part for section in built.report().sections for part in section.parts if "Most frequent" in part.title)
     assert words.rows[0] == ["high_concreteness", "'pizza' 1"]
     assert str(tmp_path) not in card and "Negative images were made by" in card
 
@@ -166,9 +166,9 @@ def test_an_unfinished_set_says_what_it_lacks_and_how_to_make_it(options, tmp_pa
         load_training_set(str(folder), config="random")
     build_set(options(), log=[].append)
     assert load_training_set(str(folder), config="high_concreteness").num_rows == 10
-    with pytest.raises(ValueError, match="it lacks the captions of random. "):
+    with pytest.raises(ValueError, match="captions of random"):
         load_training_set(str(folder), config="random")
-    with pytest.raises(ValueError, match="it lacks the captions of random. "):
+    with pytest.raises(ValueError, match="captions of random"):
         verify_set(folder)
 
 
@@ -179,7 +179,7 @@ def test_a_step_without_rows_ends_the_chain_and_names_the_file_of_reasons(comman
     assert built.empty == [tmp_path / "pairs" / "steps" / "high_concreteness" / "targets"]
     with pytest.raises(ValueError, match="pairs .*targets/set_aside.jsonl"):
         verify_set(tmp_path / "pairs")
-    with pytest.raises(SystemExit, match="no row is left.*targets/set_aside.jsonl"):
+    with pytest.raises(SystemExit, match="no row .*targets/set_aside.jsonl"):
         command("--source", tmp_path / "empty", "--output", tmp_path / "pairs")
 
 
@@ -226,7 +226,7 @@ def test_the_card_has_the_command_that_repairs_each_configuration(command, tmp_p
     before = hashes(folder)
     path = next((folder / "low_concreteness" / "data").iterdir())
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=rf"low_conc.* is damaged: .*`hfcomp build` command in {folder}/README.md"):
+    with pytest.raises(ValueError, match=rf"low_conc.* damaged: .*{folder}/README.md"):
         verify_set(folder, log=[].append)
     words = shlex.split(known["low_concreteness"])
     given = dict(zip(words[3::2], words[4::2], strict=True))
@@ -243,8 +243,8 @@ def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
     assert named_sets([str(options().output)]) == {"high_concreteness": place}, "the only one, too"
     lines: list[str] = []
     rows = with_concreteness(rows_with_texts(options().output / "high_concreteness"), str(ratings), lines.append)
-    found = [WORDS[words[0]] for words in rows["negative_rated_words"]]
-    assert [value for (value,) in rows["negative_concreteness"]] == found
+    word_ratings = [WORDS[words[0]] for words in rows["negative_rated_words"]]
+    assert [value for (value,) in rows["negative_concreteness"]] == word_ratings
     assert "negative_concreteness" not in load_training_set(str(options().output / "high_concreteness")).column_names
 
 
@@ -261,7 +261,7 @@ def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(op
     assert [row["order"] for row in shown] == [*orders[0], *orders[1]]
     assert [row["in the paper"] for row in shown] == ["4.77 / 4.85"] * 3 + ["4.29 / 4.63"] * 3
     build_set(options(configs=chosen.configs, until="targets"), log=[].append)
-    for config, row in zip(chosen.configs, [one for one in shown if "*" in one["order"]], strict=True):
+    for config, row in zip(chosen.configs, [entry for entry in shown if "*" in entry["order"]], strict=True):
         built, tally = balance_targets(
             load_training_set(str(step_names(chosen.output).folder(chosen.output, config, "targets")))
         )
@@ -276,14 +276,14 @@ def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(op
     [
         (
             {"configs": ("high",)},
-            "configs: found 'high', expected some of high_concreteness, low_",
+            "configs: found 'high',.* high_concreteness, low_",
         ),
         ({"configs": ()}, "configs: found none"),
         ({"writer": "endpoint"}, "--writer endpoint .*--base_url.*--writer substitute"),
         ({"concreteness_ratings": None}, "--concreteness_ratings FILE or --download_ratings"),
-        ({"executor": "ray"}, "--executor ray needs --image_dtype, such as float16"),
-        ({"image_strength": 0.1}, "rounds down to 0 steps"),
-        ({"grammar_tolerance": 1.0}, "--grammar_tolerance needs --grammar_model"),
+        ({"executor": "ray"}, "--executor ray .*--image_dtype, .*float16"),
+        ({"image_strength": 0.1}, "to 0 steps"),
+        ({"grammar_tolerance": 1.0}, "--grammar_tolerance .*--grammar_model"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_at_once(options, changes, message):
@@ -333,13 +333,13 @@ def test_bad_rows_are_set_aside_with_the_number_that_they_have_in_the_source(opt
     rows = [{"image": f"{row}.png", "caption": caption} for row, caption in enumerate(BAD_ROWS)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert build_set(options(source=str(folder / "rows.jsonl")), log=[].append).rows == 1
-    found = {}
+    reasons = {}
     for step in STEPS:
         aside = step_names(options().output).folder(options().output, "high_concreteness", step) / SET_ASIDE_FILE
         for line in map(json.loads, aside.read_text().splitlines()):
-            found[line.get("source_row", line["row"])] = step, line["reason"]
+            reasons[line.get("source_row", line["row"])] = step, line["reason"]
             assert step == "targets" or f"{line['source_row']}.png" in line["detail"]
-    assert found == {row: reason for row, reason in enumerate(BAD_ROWS.values()) if reason}
+    assert reasons == {row: reason for row, reason in enumerate(BAD_ROWS.values()) if reason}
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_missing_package_is_named_before_the_first_step(command, tmp_path, mon
 
 
 def test_a_missing_pipeline_is_named_before_the_first_step(command, tmp_path):
-    with pytest.raises(SystemExit, match=r"^error: image_pipeline=.*/none: no such folder\.$"):
+    with pytest.raises(SystemExit, match=r"^error: image_pipeline=.*/none: no such"):
         command("--image_pipeline", tmp_path / "none")
     assert not list((tmp_path / "out").rglob("*.parquet"))
 
@@ -372,7 +372,7 @@ def test_an_endpoint_that_fails_is_reported_in_two_lines_and_costs_nothing_that_
     with serving(failing_later) as server, pytest.raises(SystemExit) as stopped:
         command(*words, server.base_url)
     said, resume = str(stopped.value).splitlines()
-    assert "shard 1 of 6 (rows 2 to 3): EndpointError: the endpoint" in said and "code 502. Start it" in said
+    assert "shard 1 of 6 (rows 2 to 3): EndpointError" in said and "code 502. Start it" in said
     assert resume == "Finished shards are kept: the same command resumes."
     assert "Traceback" not in capfd.readouterr().err
     with serving(right) as again:
@@ -383,7 +383,7 @@ def test_an_endpoint_that_fails_is_reported_in_two_lines_and_costs_nothing_that_
 
 def test_a_second_run_in_the_folder_is_refused(command, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
-    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out is in use by another process. Wait until"):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out .*in use"):
         command()
 
 
@@ -396,11 +396,11 @@ def test_columns_of_an_earlier_build_are_refused_where_they_are_asked_for(option
         rows = rows.add_column(column, ["a", "b"])
     rows.save_to_disk(tmp_path / "source")
     asked = {"source": str(tmp_path / "source"), "until": "targets"}
-    with pytest.raises(ValueError, match=f"--columns names {column}, .* Remove them from --columns"):
+    with pytest.raises(ValueError, match=f"--columns .*{column}, "):
         build_set(options(**asked, columns=f"image_id,{column}"), log=[].append)
     lines: list[str] = []
     build_set(options(**asked), log=lines.append)
-    assert any(f"columns {column}: they describe other concretebatch" in line for line in lines)
+    assert any(f"columns {column}: " in line for line in lines)
 
 
 def build_and_say_when_the_last_step_begins(options: ConcreteBatchOptions, sender: Connection) -> None:
@@ -421,13 +421,13 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
     """20 kills of each step, while it runs and not while Python loads. Captions are asked of a server."""
 
     def late(body):
-        found = right(body)
-        found.seconds = 0.02
-        return found
+        response = right(body)
+        response.seconds = 0.02
+        return response
 
     with serving(late) as server:
 
-        def chosen(folder: Path, until: str) -> ConcreteBatchOptions:
+        def choose_options(folder: Path, until: str) -> ConcreteBatchOptions:
             asked = {"writer": "endpoint", "base_url": server.base_url, "answer_cache": f"{folder} answers"}
             return options(output=folder, until=until, shard_size=1, concurrency=1, **asked)
 
@@ -435,7 +435,7 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
             if not folder.exists():
                 shutil.copytree(tmp_path / "before", folder)
             receiver, sender = context.Pipe(duplex=False)
-            arguments = (chosen(folder, step), sender)
+            arguments = (choose_options(folder, step), sender)
             process = context.Process(target=build_and_say_when_the_last_step_begins, args=arguments)
             process.start()
             sender.close()
@@ -444,7 +444,7 @@ def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, t
 
         (tmp_path / "before").mkdir()
         for before in STEPS[: STEPS.index(step)][-1:]:
-            build_set(chosen(tmp_path / "before", before), log=[].append)
+            build_set(choose_options(tmp_path / "before", before), log=[].append)
         finished = survive_kills(start, tmp_path, kills=20)
     assert sum(number > 0 for number in finished) >= 5  # in the middle too
 
@@ -466,8 +466,8 @@ def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_costs_its_shards
         deadline = time.monotonic() + 300
         while not (finished := list(folder.glob(f"{UNFINISHED}/[0-9]*.json"))) and time.monotonic() < deadline:
             time.sleep(0.01)
-        actors = [one for one in ray_cluster._private.state.actors().values() if one["State"] == "ALIVE"]
-        os.kill(next(one["Pid"] for one in actors if "ShardActor" in one["ActorClassName"]), signal.SIGKILL)
+        actors = [actor for actor in ray_cluster._private.state.actors().values() if actor["State"] == "ALIVE"]
+        os.kill(next(actor["Pid"] for actor in actors if "ShardActor" in actor["ActorClassName"]), signal.SIGKILL)
         files = [next(folder.glob(f"data/train-{path.stem}-*.parquet")) for path in finished]
         return {path: path.stat().st_mtime_ns for path in files}
 

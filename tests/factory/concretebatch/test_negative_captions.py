@@ -30,13 +30,13 @@ ROWS = [
 
 
 def batch(rows=ROWS) -> dict:
-    found = {name: [] for name in READS}
+    columns = {name: [] for name in READS}
     for caption, keyword, category, tag, rated in rows:
         start = caption.index(keyword)
         values = (caption, keyword, [start, start + len(keyword)], category, tag, rated)
         for name, value in zip(READS, values, strict=True):
-            found[name].append(value)
-    return found | {ROW: list(range(len(rows)))}
+            columns[name].append(value)
+    return columns | {ROW: list(range(len(rows)))}
 
 
 def options(folder, base_url=None, **changed) -> ConcreteBatchOptions:
@@ -57,36 +57,38 @@ def settings(folder, base_url=None, **changed):
     return {"mode": "high", "seed": 0, "attempts": 3, "writer": writer, **changed}
 
 
-def counted(found) -> Counter:
-    return sum((Counter(one) for one in found[COUNTS]), Counter())
+def count_reasons(columns) -> Counter:
+    return sum((Counter(counts) for counts in columns[COUNTS]), Counter())
 
 
 def test_substitutes_change_the_keyword_alone(tmp_path):
-    found = make_negative_captions(**settings(tmp_path))(batch())
-    assert found[SET_ASIDE] == [None] * 5
-    texts = [one[0] for one in found["negative_captions"]]
+    columns = make_negative_captions(**settings(tmp_path))(batch())
+    assert columns[SET_ASIDE] == [None] * 5
+    texts = [captions[0] for captions in columns["negative_captions"]]
     assert texts[3] == "A child standing behind the tree" and texts[2].startswith("A dog ")
     assert texts[0].endswith(" under a red table.") and texts[1].startswith("A dog under a ")
-    assert found["negative_kinds"] == [
+    assert columns["negative_kinds"] == [
         ["replace_obj"],
         ["replace_att"],
         ["replace_rel"],
         ["replace_rel"],
         ["replace_att"],
     ]
-    assert found["negative_keywords"][3] == ["in front of"] and found["negative_spans"][3] == [[[17, 28]]]
-    assert found[RATED_WORDS] == [["dog"], ["red"], ["under"], ["front"], ["two"]]
+    assert columns["negative_keywords"][3] == ["in front of"] and columns["negative_spans"][3] == [[[17, 28]]]
+    assert columns[RATED_WORDS] == [["dog"], ["red"], ["under"], ["front"], ["two"]]
 
 
 def test_half_of_a_compound_that_is_replaced_whole_lends_it_no_rating(tmp_path):
     """But its last word does: a grizzly bear is as concrete as a bear."""
     rows = [("A bus near a brick building.", "brick", "object", "NN", "brick")]
     rows += [("A grizzly bear in water.", "bear", "object", "NN", "bear")]
-    found = make_negative_captions(**settings(tmp_path))(batch(rows))
-    assert found["negative_keywords"] == [["brick building"], ["grizzly bear"]]
-    for (caption, *_), keywords, spans in zip(rows, found["negative_keywords"], found["negative_spans"], strict=True):
+    columns = make_negative_captions(**settings(tmp_path))(batch(rows))
+    assert columns["negative_keywords"] == [["brick building"], ["grizzly bear"]]
+    for (caption, *_), keywords, spans in zip(
+        rows, columns["negative_keywords"], columns["negative_spans"], strict=True
+    ):
         assert caption[slice(*spans[0][0])] == keywords[0]
-    assert found[RATED_WORDS] == [[""], ["bear"]]
+    assert columns[RATED_WORDS] == [[""], ["bear"]]
 
 
 def test_rows_beside_change_nothing(tmp_path):
@@ -97,9 +99,9 @@ def test_rows_beside_change_nothing(tmp_path):
 
 def test_an_endpoint_gets_the_examples_of_the_category_and_the_mode(tmp_path):
     with serving(right) as server:
-        found = make_negative_captions(**settings(tmp_path, server.base_url))(batch(ROWS[:3]))
+        columns = make_negative_captions(**settings(tmp_path, server.base_url))(batch(ROWS[:3]))
         make_negative_captions(**settings(tmp_path, server.base_url, mode="random"))(batch(ROWS[:1]))
-    assert found["negative_captions"] == [
+    assert columns["negative_captions"] == [
         ["A cat under a red table."],
         ["A dog under a blue table."],
         ["A dog beside a red table."],
@@ -107,7 +109,7 @@ def test_an_endpoint_gets_the_examples_of_the_category_and_the_mode(tmp_path):
     prompts = {body["messages"][0]["content"] for body in server.bodies}
     examples = {"Keyword: wooden": 1, "A cat sitting under": 1, "holding a coffee cup": 1}
     assert all(sum(words in prompt for prompt in prompts) == number for words, number in examples.items())
-    assert sum("in front of the tree" in one and "highway" in one for one in prompts) == 1  # the fourth set
+    assert sum("in front of the tree" in prompt and "highway" in prompt for prompt in prompts) == 1  # the fourth set
 
 
 def test_what_is_refused_is_asked_again_with_another_seed_and_counted(tmp_path):
@@ -119,8 +121,8 @@ def test_what_is_refused_is_asked_again_with_another_seed_and_counted(tmp_path):
         return right(body) if seen[keyword] > 1 else text('{"caption": "Here you are: a cat"}')(body)
 
     with serving(late) as server:
-        found = make_negative_captions(**settings(tmp_path, server.base_url))(batch(ROWS[:3]))
-    assert found[SET_ASIDE] == [None] * 3 and counted(found)["dropped: other words changed"] == 3
+        columns = make_negative_captions(**settings(tmp_path, server.base_url))(batch(ROWS[:3]))
+    assert columns[SET_ASIDE] == [None] * 3 and count_reasons(columns)["dropped: other words changed"] == 3
     first, second = (
         next(body for body in some if caption_of(body)[1] == "dog") for some in (server.bodies[:3], server.bodies[3:])
     )
@@ -143,17 +145,17 @@ def test_what_is_refused_is_asked_again_with_another_seed_and_counted(tmp_path):
 )
 def test_answers_that_are_never_right_set_the_row_aside(tmp_path, answer, reason):
     with serving(answer) as server:
-        found = make_negative_captions(**settings(tmp_path, server.base_url, attempts=2))(batch(ROWS[:1]))
-    assert found[SET_ASIDE] == [f"no negative caption, {reason}"] and found["negative_captions"] == [[""]]
-    assert counted(found) == {f"dropped: {reason}": 2}
+        columns = make_negative_captions(**settings(tmp_path, server.base_url, attempts=2))(batch(ROWS[:1]))
+    assert columns[SET_ASIDE] == [f"no negative caption, {reason}"] and columns["negative_captions"] == [[""]]
+    assert count_reasons(columns) == {f"dropped: {reason}": 2}
 
 
 def test_rows_without_a_good_target_are_set_aside(tmp_path):
     rows = batch([*ROWS[:1]] * 6)
     rows["keyword"][1] = rows["caption"][4] = None
     rows["keyword_span"][2], rows["category"][3], rows["keyword"][5] = [3, 6], "color", "日本"
-    found = make_negative_captions(**settings(tmp_path))(rows)
-    reasons = [reason and reason.partition(":")[0] for reason in found[SET_ASIDE]]
+    columns = make_negative_captions(**settings(tmp_path))(rows)
+    reasons = [reason and reason.partition(":")[0] for reason in columns[SET_ASIDE]]
     assert reasons == [None, "no keyword", *["keyword is not at its span"] * 2, "no caption", reasons[2]]
     foreign = make_negative_captions(**settings(tmp_path))(batch([("赤い 犬", "犬", "object", "NN", "")]))
     assert foreign[SET_ASIDE] == ["no negative caption, not an English word"]
@@ -164,8 +166,8 @@ def test_a_language_model_judges_and_the_next_substitute_is_tried(tmp_path):
     model = language_models.gpt2(tmp_path / "model", liked, noise=0.02, steps=60)
     row = [("a dog on a red mat", "dog", "object", "NN", "dog")]
     judged = {"attempts": 30, "grammar_model": str(model), "grammar_tolerance": 0.05, "device": "cpu"}
-    found = make_negative_captions(**settings(tmp_path, **judged))(batch(row))
-    assert found["negative_captions"] == [["a cat on a red mat"]] and counted(found)["dropped: grammar"] > 0
+    columns = make_negative_captions(**settings(tmp_path, **judged))(batch(row))
+    assert columns["negative_captions"] == [["a cat on a red mat"]] and count_reasons(columns)["dropped: grammar"] > 0
     facts = caption_stage(options(tmp_path, **judged), "high").facts()
     assert facts["grammar_tolerance"] == 0.05 and facts["lexicon"].startswith("lexicon.yaml sha256:")
 
@@ -181,9 +183,9 @@ FEATURES = Features(
 
 def source(rows: int) -> Dataset:
     some = [(f"{row} {caption}", *rest) for row in range(rows) for caption, *rest in [ROWS[row % len(ROWS)]]]
-    found = batch(some)
-    found.pop(ROW)
-    return Dataset.from_dict(found)
+    columns = batch(some)
+    columns.pop(ROW)
+    return Dataset.from_dict(columns)
 
 
 def build(folder, answers, base_url, rows=60):
@@ -207,13 +209,13 @@ def test_killed_builds_resume_to_the_same_bytes_though_the_server_samples(tmp_pa
     """A build is killed 20 times at random moments; a question that is asked again has another answer."""
     numbers = iter(range(10**6))
 
-    def sampled(body):
+    def sample_answer(body):
         caption, keyword = caption_of(body)
         word = ["horse", "boat", "cup", "tent", "clock"][next(numbers) % 5]
         return Answer(completion(json.dumps({"caption": caption.replace(keyword, word, 1)})), seconds=0.05)
 
     rng = random.Random(0)
-    with serving(sampled) as server:
+    with serving(sample_answer) as server:
         killed = tmp_path / "killed", tmp_path, server.base_url, 400
         moments = 0
         for _ in range(20):

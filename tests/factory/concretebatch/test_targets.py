@@ -92,15 +92,15 @@ def with_keywords(targets: Dataset, folder: Path, cache: Path) -> Dataset:
 
 
 def test_shards_and_processes_change_no_target(source, ratings, tmp_path, quick_workers):
-    found = []
+    runs = []
     for number, (shard_size, workers) in enumerate([(1000, 1), (6, 1), (9, 2)]):
         made = options(source, ratings, tmp_path / str(number), shard_size=shard_size, num_workers=workers, top_k=6)
         build(made)
         targets, tally = balance_targets(read(made.output, tmp_path / "cache"))
         rows = with_keywords(targets, tmp_path / f"keywords {number}", tmp_path / "cache")
-        found.append((rows[:], tally))
-    assert found[0] == found[1] == found[2]
-    rows, tally = found[0]
+        runs.append((rows[:], tally))
+    assert runs[0] == runs[1] == runs[2]
+    rows, tally = runs[0]
     assert len(rows["keyword"]) == 36 and set(rows["category"]) == {"attribute", "object", "relation"}
     assert abs(tally.categories["attribute"] - tally.categories["object"]) <= 2  # a row or two are objects only
     assert 7 not in rows["source_row"] and rows["source_row"] == sorted(rows["source_row"])
@@ -126,7 +126,7 @@ def test_rows_without_a_target_are_set_aside_with_their_reason_and_counted(sourc
         "no word with a rating": 1,
     }
     lines = [json.loads(line) for line in (made.folder / "set_aside.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [(one["row"], one.get("detail")) for one in lines] == [
+    assert [(line["row"], line.get("detail")) for line in lines] == [
         (3, "10 of 10 letters, such as '犬'"),
         (7, None),
         (11, None),
@@ -172,7 +172,7 @@ def test_random_needs_no_ratings_and_the_other_modes_do(source, tmp_path):
     rows = read(made.folder, tmp_path / "cache")
     assert set(sum(rows["target_rated_words"][:], [])) == {""}
     assert "no word with a rating" not in made.manifest["set_aside"]
-    with pytest.raises(FileNotFoundError, match=r"concreteness ratings at .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"ratings .*nowhere"):
         build(options(source, tmp_path / "nowhere", tmp_path / "other"))
 
 
@@ -181,8 +181,8 @@ def test_images_stay_in_the_source(ratings, tmp_path):
     features = Features({"image": Image(), "caption": Value("string")})
     Dataset.from_dict(rows, features=features).to_parquet(str(tmp_path / "source.parquet"))
     made = build(options(tmp_path / "source.parquet", ratings, tmp_path / "set"))
-    found = read(made.folder, tmp_path / "cache")
-    assert "image" not in found.column_names and found["source_row"][:] == [0, 1, 2]
+    dataset = read(made.folder, tmp_path / "cache")
+    assert "image" not in dataset.column_names and dataset["source_row"][:] == [0, 1, 2]
 
 
 def test_it_maps_over_a_data_set(ratings):
@@ -195,8 +195,8 @@ def test_it_maps_over_a_data_set(ratings):
 
 def test_latin_letters_with_accents_and_a_few_signs_are_read(ratings):
     captions = ["A dog at a café in Málaga.", "A dog and a sign 止まれ.", "Собака и dog", "🐶 a dog"]
-    found = make_targets(parser="rules", ratings=ratings)({"caption": captions, ROW: [0, 1, 2, 3]})
-    assert [reason and reason.partition(":")[0] for reason in found[SET_ASIDE]] == [
+    columns = make_targets(parser="rules", ratings=ratings)({"caption": captions, ROW: [0, 1, 2, 3]})
+    assert [reason and reason.partition(":")[0] for reason in columns[SET_ASIDE]] == [
         None,
         None,
         "caption not in Latin script",
@@ -206,8 +206,8 @@ def test_latin_letters_with_accents_and_a_few_signs_are_read(ratings):
 
 def test_words_without_a_rating_are_counted_by_word(ratings):
     stage = make_targets(parser="rules", ratings=ratings)
-    found = stage({"caption": ["A zorb and a dog.", "A dog and two zorbs.", "A zorb under a car."], ROW: [0, 1, 2]})
-    dataset = Dataset.from_dict({name: values for name, values in found.items() if name in TARGET_FEATURES})
+    columns = stage({"caption": ["A zorb and a dog.", "A dog and two zorbs.", "A zorb under a car."], ROW: [0, 1, 2]})
+    dataset = Dataset.from_dict({name: values for name, values in columns.items() if name in TARGET_FEATURES})
     _, tally = balance_targets(dataset)
     assert tally.unrated == {"zorb": 2, "zorbs": 1}
     assert tally.lines()[1] == "3 candidate words have no rating; most often: 'zorb' 2, 'zorbs' 1"
@@ -221,9 +221,9 @@ def test_balancing_refuses_another_set():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"top_k": 0}, "top_k: found 0, expected at least 1"),
-        ({"rating_temperature": -1.0}, "rating_temperature: found -1.0, expected more than 0"),
-        ({"attribute_share": 2.0}, "attribute_share: found 2.0, expected at least 0 and at most 1"),
+        ({"top_k": 0}, "top_k: found 0,.* 1"),
+        ({"rating_temperature": -1.0}, "rating_temperature: found -1.0,.* 0"),
+        ({"attribute_share": 2.0}, "attribute_share: found 2.0,.* 0 .* 1"),
         ({"download_ratings": True}, "--concreteness_ratings and --download_ratings"),
     ],
 )

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from hfcomp.data.images import decode_image
 from hfcomp.factory.images import editor as editors
-from hfcomp.factory.images.editor import ImageEditor, pipeline_facts, resolve_dtype, versions, worker_device
+from hfcomp.factory.images.editor import ImageEditor, describe_pipeline, library_versions, resolve_dtype, worker_device
 from hfcomp.testing import write_tiny_sdxl
 from hfcomp.workers import set_worker_number
 from tests.factory.images import pipelines
@@ -35,26 +35,26 @@ def images(editor) -> list[Image.Image]:
     return [editor.fit(decode_image(photograph(number))) for number in range(14)]
 
 
-def edited(editor: ImageEditor, images: list[Image.Image], numbers: list[int]) -> dict[int, bytes]:
-    found = editor.edit([images[n] for n in numbers], [f"{n} cats" for n in numbers], [1000 + n for n in numbers])
-    return {number: edit.image.tobytes() for number, edit in zip(numbers, found, strict=True)}
+def edit_images(editor: ImageEditor, images: list[Image.Image], numbers: list[int]) -> dict[int, bytes]:
+    edits = editor.edit([images[n] for n in numbers], [f"{n} cats" for n in numbers], [1000 + n for n in numbers])
+    return {number: edit.image.tobytes() for number, edit in zip(numbers, edits, strict=True)}
 
 
 def test_other_images_of_a_batch_change_nothing(editor, images):
-    whole = edited(editor, images, list(range(14)))
+    whole = edit_images(editor, images, list(range(14)))
     assert len(set(whole.values())) == 14
-    backwards = edited(editor, images, list(reversed(range(14))))
+    backwards = edit_images(editor, images, list(reversed(range(14))))
     assert backwards == whole
-    assert all(edited(editor, images, [number])[number] == whole[number] for number in range(0, 14, 3))
+    assert all(edit_images(editor, images, [number])[number] == whole[number] for number in range(0, 14, 3))
 
 
 def test_the_number_of_threads_changes_nothing(sdxl):
     editor, before = open_editor(sdxl, size=128), torch.get_num_threads()  # large enough to be split between threads
     images = [editor.fit(decode_image(photograph(number))) for number in range(2)]
-    whole = edited(editor, images, [0, 1])
+    whole = edit_images(editor, images, [0, 1])
     try:
         torch.set_num_threads(2)
-        assert edited(editor, images, [0, 1]) == whole
+        assert edit_images(editor, images, [0, 1]) == whole
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -78,9 +78,9 @@ def test_the_center_of_an_image_is_edited(editor):
 @pytest.mark.parametrize("flags", [True, False])
 def test_the_safety_checker_is_kept(tmp_path, clip, images, flags):
     place = pipelines.stable_diffusion(tmp_path / "sd", clip, flags=flags)
-    found = open_editor(place, guidance=2.0).edit(images[:2], ["a cat", "a dog"], [0, 1])
-    assert [edit.is_blanked for edit in found] == [flags, flags]
-    assert (found[0].image.getextrema() == ((0, 0),) * 3) == flags
+    edits = open_editor(place, guidance=2.0).edit(images[:2], ["a cat", "a dog"], [0, 1])
+    assert [edit.is_blanked for edit in edits] == [flags, flags]
+    assert (edits[0].image.getextrema() == ((0, 0),) * 3) == flags
 
 
 def test_diffusers_does_not_warn_at_each_batch(sdxl, images, capfd, recwarn):
@@ -90,7 +90,7 @@ def test_diffusers_does_not_warn_at_each_batch(sdxl, images, capfd, recwarn):
     open_editor(sdxl).edit(images[:5], ["word " * 200] * 5, [0] * 5)
     assert "float32" not in (errors := capfd.readouterr().err) and "truncated" not in errors
     assert logging.get_verbosity() == before
-    assert not [one for one in recwarn if issubclass(one.category, FutureWarning)]
+    assert not [warning for warning in recwarn if issubclass(warning.category, FutureWarning)]
 
 
 def test_long_prompts_are_known(editor):
@@ -103,12 +103,12 @@ def test_a_batch_that_does_not_fit_is_named(editor, images, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(editor, "_pipeline", run_out)
-    with pytest.raises(ValueError, match="image_batch_size=4 images of 32 x 32 .*memory of cpu"):
+    with pytest.raises(ValueError, match="image_batch_size=4 .*32 x 32 .*cpu"):
         editor.edit(images[:1], ["a cat"], [0])
 
 
 def test_a_size_that_would_be_changed_is_refused(sdxl):
-    with pytest.raises(ValueError, match="image_size: found 33, expected a multiple of 2 .*such as 32"):
+    with pytest.raises(ValueError, match="image_size: found 33, .* 2 .* 32"):
         open_editor(sdxl, size=33)
 
 
@@ -134,23 +134,23 @@ def test_a_pipeline_of_another_task_is_refused(tmp_path):
 
 def test_a_pipeline_without_a_strength_is_refused(sdxl, monkeypatch):
     monkeypatch.setattr(editors, "PARAMETERS", ("prompt", "power"))
-    with pytest.raises(ValueError, match="StableDiffusionXLImg2ImgPipeline does not take power"):
+    with pytest.raises(ValueError, match="StableDiffusionXLImg2ImgPipeline .*power"):
         open_editor(sdxl)
 
 
 def test_facts_change_with_the_weights_and_name_no_place(sdxl, clip, tmp_path):
     copy, other = shutil.copytree(sdxl, tmp_path / "sdxl"), write_tiny_sdxl(tmp_path / "b" / "sdxl", clip, seed=1)
-    assert pipeline_facts(str(copy)) == pipeline_facts(str(sdxl)) != pipeline_facts(str(other))
-    assert str(tmp_path) not in pipeline_facts(str(copy)) and "sdxl (sha256:" in pipeline_facts(str(copy))
+    assert describe_pipeline(str(copy)) == describe_pipeline(str(sdxl)) != describe_pipeline(str(other))
+    assert str(tmp_path) not in describe_pipeline(str(copy)) and "sdxl (sha256:" in describe_pipeline(str(copy))
     config = copy / "scheduler" / "scheduler_config.json"
     config.write_text(config.read_text().replace("trailing", "leading"))
-    assert pipeline_facts(str(copy)) != pipeline_facts(str(sdxl))
+    assert describe_pipeline(str(copy)) != describe_pipeline(str(sdxl))
 
 
 @pytest.mark.parametrize("place", ["/no/such/folder", "{empty}"])
 def test_a_missing_pipeline_is_named(tmp_path, place):
     place = place.format(empty=tmp_path)
-    for call in (pipeline_facts, open_editor):
+    for call in (describe_pipeline, open_editor):
         with pytest.raises(ValueError, match=f"image_pipeline={place}: (no such folder|.* model_index.json)"):
             call(place)
 
@@ -161,7 +161,7 @@ def test_without_diffusers_the_extra_is_named(sdxl, monkeypatch):
         open_editor(sdxl)
     monkeypatch.setattr(editors, "version", lambda name: (_ for _ in ()).throw(editors.PackageNotFoundError(name)))
     with pytest.raises(ImportError, match=r"pip install 'hfcomp\[generate\]'"):
-        versions()
+        library_versions()
 
 
 def test_each_worker_takes_the_next_gpu(monkeypatch):

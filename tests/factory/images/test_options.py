@@ -26,7 +26,7 @@ def test_steps_are_those_that_a_pipeline_runs(sdxl, steps):
             ran += 1
             assert denoising_steps(steps, strength) == len(timesteps)
         else:
-            with pytest.raises(ValueError, match="rounds down to 0 steps"):
+            with pytest.raises(ValueError, match="to 0 steps"):
                 denoising_steps(steps, strength)
     assert ran
 
@@ -54,11 +54,11 @@ def test_the_default_begins_at_a_noise_level_of_turbo(sdxl):
     ("changes", "message"),
     [
         ({"image_steps": 0}, "image_steps: found 0"),
-        ({"image_strength": 0.0}, "image_strength: found 0.0, expected more than 0"),
+        ({"image_strength": 0.0}, "image_strength: found 0.0,.* 0"),
         ({"image_strength": 1.5}, "image_strength: found 1.5"),
-        ({"image_batch_size": 0}, "image_batch_size: found 0, expected at least 1"),
+        ({"image_batch_size": 0}, "image_batch_size: found 0,.* 1"),
         ({"image_size": -8}, "image_size: found -8"),
-        ({"image_quality": 100}, "image_quality: found 100, expected at least 1 and at most 95"),
+        ({"image_quality": 100}, "image_quality: found 100,.* 1 .* 95"),
         ({"image_guidance": -1.0}, "image_guidance: found -1"),
         ({"blank_below": float("nan")}, "blank_below: found nan"),
     ],

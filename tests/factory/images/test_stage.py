@@ -39,7 +39,7 @@ def whole(tmp_path_factory, sdxl, rows) -> Path:
 def negative_images(folder: Path) -> dict[str, bytes]:
     """The stored bytes by caption."""
     made = load_dataset(str(folder), split="train").with_format("arrow")[:]
-    return {one["caption"]: one["negative_image"]["bytes"] for one in made.to_pylist()}
+    return {record["caption"]: record["negative_image"]["bytes"] for record in made.to_pylist()}
 
 
 def set_aside(folder: Path) -> dict[int, str]:
@@ -59,9 +59,9 @@ def with_edits(monkeypatch, edit) -> None:
 def test_every_row_gets_an_image_of_its_own(whole, rows):
     made = load_dataset(str(whole), split="train")
     assert len(made) == ROWS and not set_aside(whole)
-    for given, found in zip(rows, made, strict=True):
-        assert found["negative_image"].size == (SIZE, SIZE) and found["negative_image"].format == "JPEG"
-        assert found["image"].size == (60, 48) and found["negative_captions"] == given["negative_captions"]
+    for given, record in zip(rows, made, strict=True):
+        assert record["negative_image"].size == (SIZE, SIZE) and record["negative_image"].format == "JPEG"
+        assert record["image"].size == (60, 48) and record["negative_captions"] == given["negative_captions"]
     assert len(set(negative_images(whole).values())) == ROWS
 
 
@@ -104,7 +104,7 @@ def test_a_killed_build_ends_with_the_same_bytes(tmp_path, sdxl, rows, context):
 
 
 def test_rows_that_cannot_be_edited_are_set_aside(tmp_path, sdxl, rows):
-    given = [dict(one) for one in rows[:6]]
+    given = [dict(record) for record in rows[:6]]
     given[0]["image"] = {"bytes": photograph(0)[:300], "path": "cut.jpg"}
     given[1]["image"] = {"bytes": b"<html>", "path": "page.jpg"}
     given[2]["image"] = None
@@ -146,14 +146,17 @@ def test_thresholds_are_distances_in_levels():
 
 
 def test_an_image_that_prefers_the_original_caption_is_set_aside(tmp_path, sdxl, rows, clip):
-    swapped = [{**one, "caption": one["negative_captions"][0], "negative_captions": [one["caption"]]} for one in rows]
+    swapped = [
+        {**record, "caption": record["negative_captions"][0], "negative_captions": [record["caption"]]}
+        for record in rows
+    ]
     rows = [*rows[:5], *swapped[5:]]  # a random model prefers one wording for all images
     done = build(tmp_path / "out", source(rows), sdxl, pair_model=str(clip), blank_below=0.0)
     unfiltered = negative_images(build(tmp_path / "all", source(rows), sdxl, blank_below=0.0).folder)
     embedder, wrong = Embedder(clip), set()
-    for number, one in enumerate(rows):
-        image = embedder.images([Image.open(io.BytesIO(unfiltered[one["caption"]]))])
-        original, negative = embedder.texts([one["caption"], one["negative_captions"][0]]).vectors
+    for number, record in enumerate(rows):
+        image = embedder.images([Image.open(io.BytesIO(unfiltered[record["caption"]]))])
+        original, negative = embedder.texts([record["caption"], record["negative_captions"][0]]).vectors
         wrong |= {number} if (image @ negative).item() <= (image @ original).item() else set()
     assert 0 < len(wrong) < ROWS
     assert set_aside(done.folder) == dict.fromkeys(sorted(wrong), stage.WRONG_CAPTION)
@@ -163,7 +166,7 @@ def test_an_image_that_prefers_the_original_caption_is_set_aside(tmp_path, sdxl,
 
 
 def test_an_image_as_near_to_both_captions_is_set_aside(tmp_path, sdxl, rows, clip):
-    same = [one | {"negative_captions": [one["caption"]]} for one in rows[:3]]
+    same = [record | {"negative_captions": [record["caption"]]} for record in rows[:3]]
     done = build(tmp_path / "out", source(same), sdxl, pair_model=str(clip))
     assert done.manifest["set_aside"] == {stage.WRONG_CAPTION: 3}
 
@@ -191,7 +194,7 @@ def test_other_settings_do_not_resume(whole, sdxl, rows, tmp_path):
 
 
 def test_workers_are_not_asked_for_a_missing_pipeline(tmp_path):
-    with pytest.raises(ValueError, match="image_pipeline=.*no such folder"):
+    with pytest.raises(ValueError, match="image_pipeline=.*no such"):
         image_stages(options(tmp_path / "missing" / "folder"))
 
 
@@ -200,7 +203,7 @@ def test_the_seed_is_of_the_row_s_content():
     first = image_seed(image, "a cat", 0, "row")
     assert image_seed(image | {"path": "b.jpg"}, "a cat", 0, "row") == first
     others = [({"bytes": photograph(1), "path": "a.jpg"}, "a cat", 0), (image, "a dog", 0), (image, "a cat", 1)]
-    assert first not in {image_seed(*one, "row") for one in others} and 0 <= first < 2**63
+    assert first not in {image_seed(*arguments, "row") for arguments in others} and 0 <= first < 2**63
 
 
 def test_a_set_without_the_stage_s_columns_is_refused(tmp_path, sdxl):

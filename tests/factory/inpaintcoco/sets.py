@@ -55,12 +55,12 @@ def photo(number: int, size: tuple[int, int] = SIZE) -> Image.Image:
 
 def mask(size: tuple[int, int] = SIZE) -> Mask:
     """A box inside the image."""
-    found = np.zeros((size[1], size[0]), dtype=bool)
-    found[10:24, 12:30] = True
-    return found
+    pixels = np.zeros((size[1], size[0]), dtype=bool)
+    pixels[10:24, 12:30] = True
+    return pixels
 
 
-def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
+def encode(image: Image.Image, kind: str = "PNG") -> bytes:
     """The bytes of a file."""
     stream = io.BytesIO()
     image.save(stream, kind)
@@ -87,13 +87,13 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "inpaint_details": {"duration": 30, "guidance_scale": 7.5, "num_inference_steps": 50},
     } | changes
     images = {
-        name: None if columns[name] is None else {"bytes": encoded(columns[name]), "path": f"{number}.png"}
+        name: None if columns[name] is None else {"bytes": encode(columns[name]), "path": f"{number}.png"}
         for name in ("coco_image", "inpaint_image", "mask")
     }
     return columns | images
 
 
-def published(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
+def publish(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
     """A copy of the published set: two Parquet files of one split, and a card."""
     (folder / "data").mkdir(parents=True)
     half = (len(rows) + 1) // 2
@@ -107,7 +107,7 @@ def published(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 def item(project: Project, number: int, **changes: Any) -> Item:
     """A candidate, whose image is a JPEG as those of COCO."""
-    file = project.save_bytes(encoded(photo(number), "JPEG"), "jpg")
+    file = project.save_bytes(encode(photo(number), "JPEG"), "jpg")
     concept = CONCEPTS[number % 3]
     facts = {"image_id": str(139 + number // 2), "license": ALLOWED, "source": "coco"}
     columns = {
@@ -121,14 +121,14 @@ def item(project: Project, number: int, **changes: Any) -> Item:
     return Item(**columns | changes)
 
 
-def edit(project: Project, one: Item, number: int, quality: Quality = "very good", **changes: Any) -> Edit:
+def edit(project: Project, entry: Item, number: int, quality: Quality = "very good", **changes: Any) -> Edit:
     """An edit as the page makes it: another picture in a box."""
-    original = project.read(one.image)
+    original = project.read(entry.image)
     columns = {
         "image": project.save(compose(original, photo(1000 + number), mask())),
         "mask": project.save(mask_image(mask())),
         "caption": f"A blue dog number {number}.",
-        "original": one.captions[0],
+        "original": entry.captions[0],
         "mask_prompt": "red dog",
         "threshold": 0.4,
         "enlarge": (2, 3),
@@ -150,10 +150,10 @@ def project(folder: Path, number: int = 6, edits: dict[int, dict[str, Any]] | No
     """
     made = Project(folder)
     for place in range(number):
-        one = item(made, place)
-        made.decisions.add_items([one])
+        entry = item(made, place)
+        made.decisions.add_items([entry])
         annotator, reviewer = ("Ann Meyer", "Bo Larsen") if place % 2 else ("Bo Larsen", "Ann Meyer")
-        made.decisions.submit(annotator, one.id, edit(made, one, place, **(edits or {}).get(place, {})))
-        made.decisions.accept(reviewer, one.id, "okay" if place % 3 == 2 else "very good")
+        made.decisions.submit(annotator, entry.id, edit(made, entry, place, **(edits or {}).get(place, {})))
+        made.decisions.accept(reviewer, entry.id, "okay" if place % 3 == 2 else "very good")
     made.decisions.close()
     return folder

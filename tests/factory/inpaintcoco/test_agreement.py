@@ -23,10 +23,10 @@ def clock():
 
 @pytest.fixture
 def store(tmp_path, clock):
-    found = Decisions(tmp_path / "a.sqlite", clock=clock)
-    found.add_items(items(60))
-    yield found
-    found.close()
+    decisions = Decisions(tmp_path / "a.sqlite", clock=clock)
+    decisions.add_items(items(60))
+    yield decisions
+    decisions.close()
 
 
 def accept(store, number, annotator, reviewer, own, other):
@@ -41,20 +41,24 @@ def test_equal_ratings_and_kappa_of_each_pair_and_of_all(store):
         other = own if draws.random() < 0.7 else draws.choice(QUALITIES)
         ratings.append((own, other))
         accept(store, number, "Ann" if number < 25 else "Bob", "Cem", own, other)
-    found = annotation_statistics(store.log())
-    assert [(one.annotator, one.reviewer, one.accepted) for one in found.pairs] == [
+    statistics = annotation_statistics(store.log())
+    assert [(pair.annotator, pair.reviewer, pair.accepted) for pair in statistics.pairs] == [
         ("Ann", "Cem", 25),
         ("Bob", "Cem", 15),
     ]
-    for one, chosen in ((found.pairs[0], ratings[:25]), (found.pairs[1], ratings[25:]), (found.overall, ratings)):
-        assert one.equal.value == pytest.approx(sum(own == other for own, other in chosen) / len(chosen))
-        assert one.kappa.value == pytest.approx(cohen_kappa_score(*zip(*chosen, strict=True)))
-        for estimate in (one.equal, one.kappa):
+    for pair, chosen in (
+        (statistics.pairs[0], ratings[:25]),
+        (statistics.pairs[1], ratings[25:]),
+        (statistics.overall, ratings),
+    ):
+        assert pair.equal.value == pytest.approx(sum(own == other for own, other in chosen) / len(chosen))
+        assert pair.kappa.value == pytest.approx(cohen_kappa_score(*zip(*chosen, strict=True)))
+        for estimate in (pair.equal, pair.kappa):
             assert estimate.low < estimate.value < estimate.high
-    whole, part = found.overall.kappa, found.pairs[1].kappa
+    whole, part = statistics.overall.kappa, statistics.pairs[1].kappa
     assert whole.high - whole.low < part.high - part.low
-    assert annotation_statistics(store.log(), seed=0) == found
-    assert annotation_statistics(store.log(), seed=1) != found
+    assert annotation_statistics(store.log(), seed=0) == statistics
+    assert annotation_statistics(store.log(), seed=1) != statistics
 
 
 @pytest.mark.parametrize(
@@ -72,9 +76,9 @@ def test_kappa_that_is_undefined_is_shown_as_such(store, ratings, equal, kappa, 
         accept(store, number, "Ann", "Bob", own, other)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = annotation_statistics(store.log())
-    assert (found.overall.equal.value, found.overall.kappa.value) == (equal, kappa)
-    markdown = render_markdown(agreement_report(found))
+        statistics = annotation_statistics(store.log())
+    assert (statistics.overall.equal.value, statistics.overall.kappa.value) == (equal, kappa)
+    markdown = render_markdown(agreement_report(statistics))
     assert "nan" not in markdown.lower()
     assert shown in next(line for line in markdown.splitlines() if line.startswith("| all people"))
 
@@ -87,11 +91,11 @@ def test_what_was_sent_back_counts_with_its_reasons(store):
     store.send_back("Cem", "2/color", "wrong caption")
     store.submit("Ann", "0/color", edit(1))
     store.accept("Cem", "0/color", "okay")
-    found = annotation_statistics(store.log())
-    assert found.overall.sent_back_share == 3 / 4
-    assert found.overall.reasons == {"blurred": 2, "wrong caption": 1}
-    assert [(one.reviewer, one.sent_back_share) for one in found.pairs] == [("Bob", 1.0), ("Cem", 0.5)]
-    assert "| blurred | 2 |" in render_markdown(agreement_report(found))
+    statistics = annotation_statistics(store.log())
+    assert statistics.overall.sent_back_share == 3 / 4
+    assert statistics.overall.reasons == {"blurred": 2, "wrong caption": 1}
+    assert [(pair.reviewer, pair.sent_back_share) for pair in statistics.pairs] == [("Bob", 1.0), ("Cem", 0.5)]
+    assert "| blurred | 2 |" in render_markdown(agreement_report(statistics))
 
 
 def test_undone_decisions_do_not_count(store):
@@ -101,17 +105,21 @@ def test_undone_decisions_do_not_count(store):
     store.skip("Ann", "1/color", "a face")
     store.skip("Ann", "2/color", "too dark")
     store.undo("Ann")
-    found = annotation_statistics(store.log())
-    assert (found.overall.accepted, found.overall.equal.value) == (1, 1.0)
-    assert found.skip_reasons == {"a face": 1}
-    assert {one.person: dict(one.decisions) for one in found.people} == store.by_person()
+    statistics = annotation_statistics(store.log())
+    assert (statistics.overall.accepted, statistics.overall.equal.value) == (1, 1.0)
+    assert statistics.skip_reasons == {"a face": 1}
+    assert {person.person: dict(person.decisions) for person in statistics.people} == store.by_person()
 
 
 def test_automatic_edits_are_a_pair_and_not_of_all_people(store):
     accept(store, 0, AUTOMATIC, "Bob", "okay", "very good")
-    found = annotation_statistics(store.log())
-    assert (found.overall.accepted, found.overall.sent_back_share, found.overall.equal.value) == (0, None, None)
-    assert [(one.annotator, one.accepted) for one in found.pairs] == [(AUTOMATIC, 1)]
+    statistics = annotation_statistics(store.log())
+    assert (statistics.overall.accepted, statistics.overall.sent_back_share, statistics.overall.equal.value) == (
+        0,
+        None,
+        None,
+    )
+    assert [(pair.annotator, pair.accepted) for pair in statistics.pairs] == [(AUTOMATIC, 1)]
 
 
 def test_median_seconds_from_lease_to_decision(store, clock):
@@ -124,13 +132,13 @@ def test_median_seconds_from_lease_to_decision(store, clock):
         store.accept("Bob", f"{number}/color", "okay")
     store.submit("Cem", "9/color", edit())  # was not leased
     work = {
-        one.person: (one.annotating_seconds, one.reviewing_seconds)
-        for one in annotation_statistics(store.log()).people
+        person.person: (person.annotating_seconds, person.reviewing_seconds)
+        for person in annotation_statistics(store.log()).people
     }
     assert work == {"Ann": (30, None), "Bob": (None, 4), "Cem": (None, None)}
 
 
 def test_an_empty_log_has_a_report(store):
-    found = annotation_statistics(store.log())
-    assert (found.overall.accepted, found.pairs, found.people) == (0, [], [])
-    assert "all people" in render_markdown(agreement_report(found))
+    statistics = annotation_statistics(store.log())
+    assert (statistics.overall.accepted, statistics.pairs, statistics.people) == (0, [], [])
+    assert "all people" in render_markdown(agreement_report(statistics))

@@ -58,7 +58,7 @@ def test_rows_are_the_edits_with_the_bytes_of_the_project(project, tmp_path):
         "reviewer": "annotator 2",
         "reviewed_quality": "okay",
     }
-    assert rows["coco_image"][0]["bytes"] == sets.encoded(sets.photo(0), "JPEG")
+    assert rows["coco_image"][0]["bytes"] == sets.encode(sets.photo(0), "JPEG")
     assert all(rows[name][0]["bytes"].startswith(b"\x89PNG") for name in ("inpaint_image", "mask"))
 
 
@@ -120,11 +120,11 @@ def test_what_no_accepted_item_may_be_is_set_aside_with_its_reason(tmp_path):
         ("image cannot be decoded", {"mask": "ab/missing.png"}),
     ]
     for number, (_, changes) in enumerate(bad):
-        one = sets.item(made, number, image=made.save(sets.photo(number)))
-        made.decisions.add_items([one])
-        changes = {"image": one.image} if changes == {"image": ""} else changes
-        made.decisions.submit("a", one.id, sets.edit(made, one, number, **changes))
-        made.decisions.accept("b", one.id, "okay")
+        item = sets.item(made, number, image=made.save(sets.photo(number)))
+        made.decisions.add_items([item])
+        changes = {"image": item.image} if changes == {"image": ""} else changes
+        made.decisions.submit("a", item.id, sets.edit(made, item, number, **changes))
+        made.decisions.accept("b", item.id, "okay")
     good = sets.item(made, 20, facts={"image_id": "7", "license": "Attribution-NoDerivs License"})
     made.decisions.add_items([good])
     made.decisions.submit("a", good.id, sets.edit(made, good, 20))
@@ -132,14 +132,14 @@ def test_what_no_accepted_item_may_be_is_set_aside_with_its_reason(tmp_path):
     made.decisions.close()
     (folder / "images/ab").mkdir(exist_ok=True)
     (folder / "images/ab/missing.png").write_bytes(b"no image")
-    found = build(folder, tmp_path / "out", any_license=True)
-    rows = [json.loads(line) for line in (found / "set_aside.jsonl").read_text().splitlines()]
+    output = build(folder, tmp_path / "out", any_license=True)
+    rows = [json.loads(line) for line in (output / "set_aside.jsonl").read_text().splitlines()]
     expected = [reason for reason, _ in bad]
     expected[-1] = "image file cannot be read"
-    assert [one["reason"] for one in rows] == expected
-    assert load_training_set(str(found), split="test")["coco_details"][0]["id"] == "7"
-    found = build(folder, tmp_path / "strict")
-    reasons = json.loads((found / "manifest.json").read_text())["set_aside"]
+    assert [row["reason"] for row in rows] == expected
+    assert load_training_set(str(output), split="test")["coco_details"][0]["id"] == "7"
+    output = build(folder, tmp_path / "strict")
+    reasons = json.loads((output / "manifest.json").read_text())["set_aside"]
     assert reasons["license forbids adaptation"] == 1 and sum(reasons.values()) == 8
 
 
@@ -148,9 +148,9 @@ def test_quality_is_that_of_both_and_concepts_are_chosen(project, tmp_path):
     assert set(rows["concept"]) == {"object", "color"} and len(rows) == 4
     with pytest.raises(ValueError, match="--concepts: found 'shape'.* color, object"):
         build(project, tmp_path / "out", concepts=("shape",))
-    with pytest.raises(ValueError, match="no accepted item.*: 0 open"):
+    with pytest.raises(ValueError, match="no accepted .*: 0 open"):
         build(project, tmp_path / "out", quality="okay", concepts=("color",))
-    with pytest.raises(ValueError, match="--config .*project is an annotation project"):
+    with pytest.raises(ValueError, match="--config .*annotation project"):
         build(project, tmp_path / "out", config="x")
 
 
@@ -158,10 +158,10 @@ def test_the_same_project_gives_the_same_bytes_and_a_changed_one_is_noticed(tmp_
     folder = sets.project(tmp_path / "project")
     assert builds.hashes(build(folder, tmp_path / "a")) == builds.hashes(build(folder, tmp_path / "b"))
     made = Project(folder)
-    one = sets.item(made, 30)
-    made.decisions.add_items([one])
-    made.decisions.submit("a", one.id, sets.edit(made, one, 30))
-    made.decisions.accept("b", one.id, "okay")
+    item = sets.item(made, 30)
+    made.decisions.add_items([item])
+    made.decisions.submit("a", item.id, sets.edit(made, item, 30))
+    made.decisions.accept("b", item.id, "okay")
     made.decisions.close()
     with pytest.raises(ValueError, match="source.rows: 6 -> 7"):
         build(folder, tmp_path / "a")

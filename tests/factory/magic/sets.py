@@ -70,7 +70,7 @@ def options(place: Path, output: Path, **settings: Any) -> MagicOptions:
     return MagicOptions(source=str(place), output=output, **given)
 
 
-def built(folder: Path, **settings: Any) -> BuiltSet:
+def build_magic(folder: Path, **settings: Any) -> BuiltSet:
     """A set of the source in `folder / "source"`, which is made where it is missing, in `folder / "magic"`."""
     place = folder / "source"
     if not place.is_dir():

@@ -48,15 +48,15 @@ class Model:
             wrong = ['{"concept": "dog, cat"}', '["dog"]', '{"concept": "This is a dog."}', "a dog", '{"concept": 3}']
             return Answer(completion(self._random.choice(wrong)))
         if "More general concept:" in prompt:
-            found = {"concept": PARENTS[re.findall(r"^Concept: (.*)$", prompt, re.MULTILINE)[-1]]}
+            content = {"concept": PARENTS[re.findall(r"^Concept: (.*)$", prompt, re.MULTILINE)[-1]]}
         elif "Generalised caption:" in prompt:
-            found = {"caption": f"An image of kind {self._random.randrange(100)}."}
+            content = {"caption": f"An image of kind {self._random.randrange(100)}."}
         else:
-            word = next(one for one in reversed(re.findall(r"\w+", prompt)) if one in WORDS)
-            found = {
+            word = next(candidate for candidate in reversed(re.findall(r"\w+", prompt)) if candidate in WORDS)
+            content = {
                 "concept": "誕生日会" if word == "cake" else self._random.choice([word, f"{word}s", f"The {word}."])
             }
-        return Answer(completion(json.dumps(found)))
+        return Answer(completion(json.dumps(content)))
 
 
 def test_wrong_answers_are_asked_again_and_the_cache_gives_the_same_bytes(tmp_path):
@@ -67,15 +67,15 @@ def test_wrong_answers_are_asked_again_and_the_cache_gives_the_same_bytes(tmp_pa
         first = build_set(options(place, tmp_path / "first", base_url=server.base_url, **given), log=lambda _: None)
         asked = len(server.bodies)
     hierarchy = read_hierarchy(first.folder)
-    assert {one.name: one.chain[1:] for one in hierarchy.concepts} == {
+    assert {concept.name: concept.chain[1:] for concept in hierarchy.concepts} == {
         "誕生日会": ("celebration", "dessert", "food"),
         "pizza": ("meal", "dessert", "food"),
     }
-    assert {one.name: one.reason for one in hierarchy.removed} == {
+    assert {removal.name: removal.reason for removal in hierarchy.removed} == {
         "cat": "no parent on level 4",
         "dog": "no parent on level 3",
     }
-    assert [(one.name, one.parent) for one in hierarchy.cuts] == [("animal", "cat")]
+    assert [(cut.name, cut.parent) for cut in hierarchy.cuts] == [("animal", "cat")]
     assert hierarchy.refused["the concept itself"] > 3 and hierarchy.refused["a list of names"]
     assert first.rows == 10
     with serving(Model(1)) as server:  # would answer otherwise

@@ -23,12 +23,12 @@ CAPTIONS = {
 
 def test_concepts_of_like_captions_are_similar():
     names = list(CAPTIONS)
-    found = CaptionsEncoder(CAPTIONS.__getitem__).encode(names)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0], atol=1e-6)
-    cosines = found @ found.T
+    vectors = CaptionsEncoder(CAPTIONS.__getitem__).encode(names)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1, 1, 1, 0], atol=1e-6)
+    cosines = vectors @ vectors.T
     assert cosines[0, 1] > 0.5 > cosines[0, 2]
-    np.testing.assert_array_equal(found, CaptionsEncoder(CAPTIONS.__getitem__).encode(names))
+    np.testing.assert_array_equal(vectors, CaptionsEncoder(CAPTIONS.__getitem__).encode(names))
 
 
 def test_the_number_of_threads_moves_no_bit():
@@ -37,17 +37,17 @@ def test_the_number_of_threads_moves_no_bit():
     captions = {
         name: " ".join(f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in rng.zipf(1.4, 200) % 676) for name in names
     }
-    found = []
+    vectors = []
     for threads in (1, 2):
         with threadpool_limits(threads, "blas"):
-            found.append(CaptionsEncoder(lambda name: [captions[name]]).encode(names))
-    np.testing.assert_array_equal(*found)
+            vectors.append(CaptionsEncoder(lambda name: [captions[name]]).encode(names))
+    np.testing.assert_array_equal(*vectors)
 
 
 @pytest.mark.parametrize("names", [["dog"], ["dog", "sofa"], ["empty"], ["empty", "empty"], ["dog", "dog"]])
 def test_few_concepts_and_words(names):
-    found = CaptionsEncoder(CAPTIONS.__getitem__).encode(names)
-    assert len(found) == len(names) and np.isfinite(found).all()
+    vectors = CaptionsEncoder(CAPTIONS.__getitem__).encode(names)
+    assert len(vectors) == len(names) and np.isfinite(vectors).all()
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,10 @@ def test_a_sentence_encoder_gives_unit_vectors_and_its_identity(model):
     pytest.importorskip("sentence_transformers")
     encoder = SentenceEncoder(str(model), "cpu")
     assert str(model.parent) not in encoder.facts()["encoder"]
-    found = encoder.encode(["dog", "cat party", "dog"])
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    np.testing.assert_array_equal(found[0], found[2])
-    assert found.dtype == np.float32 and found.shape == (3, 16)
+    vectors = encoder.encode(["dog", "cat party", "dog"])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    assert vectors.dtype == np.float32 and vectors.shape == (3, 16)
 
 
 def test_what_is_missing_is_said(monkeypatch):

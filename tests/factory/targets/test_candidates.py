@@ -21,16 +21,19 @@ RATINGS = ConcretenessRatings(
 )
 
 
-def found(caption: str, ratings=RATINGS, **settings):
+def candidates_in(caption: str, ratings=RATINGS, **settings):
     doc = next(iter(cached_parser("rules").parse([caption])))
     candidates = find_candidates(doc, ratings, **settings)
-    for one in candidates:
-        assert caption[slice(*one.span)] == one.keyword
+    for candidate in candidates:
+        assert caption[slice(*candidate.span)] == candidate.keyword
     return candidates
 
 
 def short(caption: str, **settings):
-    return {one.keyword: (one.category, one.rated_word, one.tag) for one in found(caption, **settings)}
+    return {
+        candidate.keyword: (candidate.category, candidate.rated_word, candidate.tag)
+        for candidate in candidates_in(caption, **settings)
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,9 @@ def test_words_that_cannot_change_are_no_candidates(caption, absent):
     ],
 )
 def test_the_order_of_words_and_expressions_is_a_setting(lookup, expected):
-    assert {one.keyword: one.rated_word for one in found("a fire hydrant", lookup=lookup)} == expected
+    assert {
+        candidate.keyword: candidate.rated_word for candidate in candidates_in("a fire hydrant", lookup=lookup)
+    } == expected
 
 
 COMPOUNDS = ConcretenessRatings(
@@ -106,16 +111,24 @@ COMPOUNDS = ConcretenessRatings(
     ],
 )
 def test_compounds_with_an_entry_are_whole_by_default(caption, whole, apart):
-    keywords = [one.keyword for one in found(caption, COMPOUNDS)]
+    keywords = [candidate.keyword for candidate in candidates_in(caption, COMPOUNDS)]
     assert set(whole + apart) <= set(keywords)
-    assert [one for one in keywords if " " in one] == whole
+    assert [keyword for keyword in keywords if " " in keyword] == whole
 
 
 def test_an_unrated_word_is_looked_up_as_part_of_its_expression():
-    assert {one.keyword: one.rated_word for one in found("a cell phone")} == {"cell phone": "cell phone"}
+    assert {candidate.keyword: candidate.rated_word for candidate in candidates_in("a cell phone")} == {
+        "cell phone": "cell phone"
+    }
     plural = ConcretenessRatings({"cell phone": 4.9})
-    assert [one.rated_word for one in found("two cell phones", plural) if one.category == "object"] == ["cell phone"]
-    assert [one.keyword for one in found("two cell phones", plural) if one.rating] == ["cell phones"]
+    assert [
+        candidate.rated_word
+        for candidate in candidates_in("two cell phones", plural)
+        if candidate.category == "object"
+    ] == ["cell phone"]
+    assert [candidate.keyword for candidate in candidates_in("two cell phones", plural) if candidate.rating] == [
+        "cell phones"
+    ]
 
 
 def test_general_prepositions_are_relations_on_request():
@@ -125,7 +138,7 @@ def test_general_prepositions_are_relations_on_request():
 
 def test_a_preposition_without_a_noun_behind_it_is_no_relation():
     doc = gold("a dog looks under", "DT NN VBZ IN", "1 2 2 2", "det nsubj ROOT prep")
-    assert not [one for one in find_candidates(doc, RATINGS) if one.category == "relation"]
+    assert not [candidate for candidate in find_candidates(doc, RATINGS) if candidate.category == "relation"]
 
 
 def test_a_verb_needs_a_subject_and_an_object_to_be_a_relation():
@@ -133,7 +146,9 @@ def test_a_verb_needs_a_subject_and_an_object_to_be_a_relation():
     joined = gold(
         "a man sits and holds a dog", "DT NN VBZ CC VBZ DT NN", "1 2 2 2 2 6 4", "det nsubj ROOT cc conj det dobj"
     )
-    assert ("holds", "relation") in [(one.keyword, one.category) for one in find_candidates(joined, RATINGS)]
+    assert ("holds", "relation") in [
+        (candidate.keyword, candidate.category) for candidate in find_candidates(joined, RATINGS)
+    ]
 
 
 def test_what_was_done_to_a_noun_is_no_relation_to_the_noun_behind():
@@ -142,7 +157,9 @@ def test_what_was_done_to_a_noun_is_no_relation_to_the_noun_behind():
         "a man has covered dogs", "DT NN VBZ VBN NNS", "1 3 3 3 3", "det nsubj aux ROOT dobj", "a man have cover dog"
     )
     for doc, is_relation in ((before, False), (perfect, True)):
-        relations = [one.keyword for one in find_candidates(doc, RATINGS) if one.category == "relation"]
+        relations = [
+            candidate.keyword for candidate in find_candidates(doc, RATINGS) if candidate.category == "relation"
+        ]
         assert relations == (["covered"] if is_relation else [])
 
 
@@ -152,20 +169,23 @@ def test_what_was_done_to_a_noun_is_no_relation_to_the_noun_behind():
 )
 def test_a_participle_before_its_noun_is_an_attribute_if_it_is_a_state(verb, tag, lemma, is_there):
     doc = gold(f"a {verb} dog", f"DT {tag} NN", "2 2 2", "det amod ROOT", f"a {lemma} dog")
-    candidates = {one.keyword: one.category for one in find_candidates(doc, RATINGS)}
+    candidates = {candidate.keyword: candidate.category for candidate in find_candidates(doc, RATINGS)}
     assert candidates.get(verb) == ("attribute" if is_there else None)
 
 
 def test_without_a_rating_a_candidate_stays_and_says_so():
-    plain = {one.keyword: one.rating for one in found("A zorb under a dog.")}
+    plain = {candidate.keyword: candidate.rating for candidate in candidates_in("A zorb under a dog.")}
     assert plain == {"zorb": None, "under": 3.4, "dog": 4.5}
-    assert all(one.rating is None and one.rated_word == "" for one in found("A dog under a table.", None))
+    assert all(
+        candidate.rating is None and candidate.rated_word == ""
+        for candidate in candidates_in("A dog under a table.", None)
+    )
 
 
 def test_candidates_do_not_overlap_and_stand_in_order():
     for caption in ("a red fire hydrant in front of a cell phone shop, next to two hot dogs", "hot dogs hot dogs"):
         for lookup in ("word_first", "expression_first"):
-            spans = [one.span for one in found(caption, lookup=lookup)]
+            spans = [candidate.span for candidate in candidates_in(caption, lookup=lookup)]
             assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
 
 
@@ -187,19 +207,21 @@ def test_candidates_do_not_overlap_and_stand_in_order():
 )
 def test_no_caption_is_a_crash(caption):
     for lookup in ("word_first", "expression_first"):
-        found(caption, lookup=lookup, prepositions="all")
+        candidates_in(caption, lookup=lookup, prepositions="all")
 
 
 def test_unknown_settings_are_named():
     with pytest.raises(ValueError, match="lookup='both'.*word_first, expression_first"):
-        found("a dog", lookup="both")
+        candidates_in("a dog", lookup="both")
 
 
 def test_a_spacy_pipeline_gives_the_same_kinds_of_candidates(tmp_path):
     train_pipeline(tmp_path / "pipeline")
     caption = "a red dog chases a cat near a blue house"
     doc = next(iter(cached_parser(f"spacy:{tmp_path / 'pipeline'}").parse([caption])))
-    candidates = {one.keyword: (one.category, one.tag) for one in find_candidates(doc, RATINGS)}
+    candidates = {
+        candidate.keyword: (candidate.category, candidate.tag) for candidate in find_candidates(doc, RATINGS)
+    }
     assert candidates == {
         "red": ("attribute", "JJ"),
         "dog": ("object", "NN"),

@@ -56,8 +56,8 @@ def completion(content: str | None, **message: Any) -> dict[str, Any]:
 def caption_of(body: dict[str, Any]) -> tuple[str, str]:
     """Caption and keyword of the paper's prompt."""
     text = body["messages"][0]["content"]
-    found = re.findall(r"^Input: (.*)\nKeyword: (.*)$", text, re.MULTILINE)
-    return found[-1] if found else ("", "")
+    pairs = re.findall(r"^Input: (.*)\nKeyword: (.*)$", text, re.MULTILINE)
+    return pairs[-1] if pairs else ("", "")
 
 
 def right(body: dict[str, Any]) -> Answer:
@@ -151,18 +151,18 @@ class Endpoint:
 
 @contextmanager
 def serving(answer: Any) -> Iterator[Endpoint]:
-    found = Endpoint(answer)
+    endpoint = Endpoint(answer)
     try:
-        yield found
+        yield endpoint
     finally:
-        found.close()
+        endpoint.close()
 
 
 def closed_address() -> str:
     """An address where nothing listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{one.getsockname()[1]}/v1"
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
 
 
 def main() -> None:
@@ -171,9 +171,9 @@ def main() -> None:
     seconds = parser.parse_args().seconds
 
     def answer(body: dict[str, Any]) -> Answer:
-        found = right(body)
-        found.seconds = seconds
-        return found
+        response = right(body)
+        response.seconds = seconds
+        return response
 
     print(Endpoint(answer).base_url, flush=True)
     sys.stdin.read()

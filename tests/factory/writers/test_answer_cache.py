@@ -54,10 +54,10 @@ def request(prompt: str, seed: int = 0) -> Request:
 def test_equal_requests_are_asked_once_and_later_runs_ask_nothing(tmp_path):
     requests = [request("a"), request("b"), request("a"), request("a", 1)]
     first = Counting()
-    found = CachedWriter(first, AnswerCache(tmp_path)).answers(requests, as_it_is)
-    assert len(first.asked) == 3 and found[0] == found[2] != found[3]
+    replies = CachedWriter(first, AnswerCache(tmp_path)).answers(requests, as_it_is)
+    assert len(first.asked) == 3 and replies[0] == replies[2] != replies[3]
     again = Counting()
-    assert CachedWriter(again, AnswerCache(tmp_path)).answers(requests, as_it_is) == found and not again.asked
+    assert CachedWriter(again, AnswerCache(tmp_path)).answers(requests, as_it_is) == replies and not again.asked
 
 
 def test_what_the_server_failed_at_is_not_kept(tmp_path):
@@ -74,8 +74,8 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
         part.symlink_to("/dev/full")
         return part
 
-    monkeypatch.setattr(writing, "_part", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*\.json'"):
+    monkeypatch.setattr(writing, "_temporary_path", full)
+    with pytest.raises(OSError, match=r"No space .*: '.*\.json'"):
         CachedWriter(Counting(), AnswerCache(tmp_path)).answers([request("a")], as_it_is)
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink() or path.is_file()]
 
@@ -99,8 +99,8 @@ def test_any_text_comes_back_as_it_was(tmp_path):
 
 
 def test_the_first_answer_stays(tmp_path):
-    one, other = AnswerCache(tmp_path), AnswerCache(tmp_path)
-    assert one.put("ab", Reply("first")).text == other.put("ab", Reply("second")).text == "first"
+    first, second = AnswerCache(tmp_path), AnswerCache(tmp_path)
+    assert first.put("ab", Reply("first")).text == second.put("ab", Reply("second")).text == "first"
 
 
 def test_a_damaged_file_that_cannot_be_removed_costs_only_the_storing(tmp_path, monkeypatch):
@@ -189,31 +189,31 @@ def build(tmp_path, capsys):
 @pytest.mark.parametrize("wrong", ["", "<think>hm", '{"caption": "A dog."}', "I'm sorry, I can't."])
 def test_a_repaired_server_is_asked_again_and_at_most_attempts_times_a_slot(build, wrong):
     with serving(text(wrong)) as server:
-        found, said = build("first", server)
-        assert found == [""] * 6 and len(server.bodies) == 6 * 3
+        negatives, said = build("first", server)
+        assert negatives == [""] * 6 and len(server.bodies) == 6 * 3
         assert "answers from the model: 18" in said and "from the cache" not in said
     with serving(right) as server:
-        found, said = build("second", server)
-        assert found == [caption.replace("mat", "bed") for caption in SIX] and len(server.bodies) == 6
+        negatives, said = build("second", server)
+        assert negatives == [caption.replace("mat", "bed") for caption in SIX] and len(server.bodies) == 6
         assert "answers from the model: 6" in said
-        found, said = build("third", server)
+        negatives, said = build("third", server)
         assert len(server.bodies) == 6 and "answers from the cache: 6" in said and "from the model" not in said
 
 
 def test_answers_that_led_to_a_usable_one_are_kept_for_every_process(tmp_path, build):
     numbers = count()
 
-    def at_random(body):
+    def answer_at_random(body):
         return text("no")(body) if next(numbers) % 3 else right(body)
 
-    with serving(at_random) as server:
-        found, _ = build("first", server, "--concurrency", "1", "--attempts", "9")
+    with serving(answer_at_random) as server:
+        negatives, _ = build("first", server, "--concurrency", "1", "--attempts", "9")
         asked = len(server.bodies)
-    assert all(found) and asked > 12
+    assert all(negatives) and asked > 12
     with serving(right) as server:  # would answer otherwise
         again, said = build("second", server, "--attempts", "9")
         assert not server.bodies and f"answers from the cache: {asked}" in said
-    assert again == found
+    assert again == negatives
     counts = [json.loads((tmp_path / name / "manifest.json").read_text())["counts"] for name in ("first", "second")]
     assert counts[0] == counts[1] and counts[0]["answers refused: not the JSON that was asked for"] == asked - 6
 
@@ -244,8 +244,8 @@ def test_a_run_without_a_usable_answer_stops_after_fifty_with_examples(build, wr
     assert said.isprintable() or said.count("\n") == 1
     assert "\x1b" not in said and "\u202e" not in said and ("x" * 81) not in said
     with serving(right) as server:  # the same command goes on
-        found, _ = build("set", server, captions=MANY)
-    assert len(found) == 60 and all(found)
+        negatives, _ = build("set", server, captions=MANY)
+    assert len(negatives) == 60 and all(negatives)
 
 
 @pytest.mark.follows("hfcomp/factory/writers/llm_client.py", "Check the model's answers, or choose another --llm.")
@@ -256,14 +256,14 @@ def test_another_model_of_the_server_helps(build):
     with serving(answer) as server:
         with pytest.raises(SystemExit, match="choose another --llm"):
             build("set", server, captions=MANY)
-        found, _ = build("other", server, "--llm", "good", captions=MANY)
-    assert len(found) == 60 and all(found)
+        negatives, _ = build("other", server, "--llm", "good", captions=MANY)
+    assert len(negatives) == 60 and all(negatives)
 
 
 def test_a_caption_without_anything_to_swap_says_nothing_about_the_server(build):
     with serving(lambda body: Answer(completion(json.dumps({"caption": caption_in(body)})))) as server:
-        found, _ = build("set", server, captions=MANY, kinds="llm:swap_att")
-    assert not any(found)
+        negatives, _ = build("set", server, captions=MANY, kinds="llm:swap_att")
+    assert not any(negatives)
 
 
 def reasoning(body) -> Answer:
@@ -296,7 +296,7 @@ def test_what_a_run_that_stops_advises_helps(build, answer, advice):
     with serving(answer) as server:
         with pytest.raises(SystemExit, match=f"pass {advice}\\."):
             build("set", server, captions=MANY)
-        assert not [one for one in build("other", server, *advice.split(), captions=MANY)[0] if not one]
+        assert not [negative for negative in build("other", server, *advice.split(), captions=MANY)[0] if not negative]
 
 
 def test_a_model_that_answered_wrongly_is_taken_at_its_word(tmp_path):
@@ -306,11 +306,11 @@ def test_a_model_that_answered_wrongly_is_taken_at_its_word(tmp_path):
         return changed_part("A red dog on a mat.", "replace_obj", answer).negative.text
 
     def answers(*texts: str) -> list[str]:
-        with serving([text(one) for one in texts]) as server:
+        with serving([text(content) for content in texts]) as server:
             options = WriterOptions(base_url=server.base_url, llm="m", answer_cache=str(tmp_path), concurrency=1)
             client = build_llm_client(**options.writer_settings())
             asked = [Question(prompt, prompt, ()) for prompt in ("good", "wrong", "broken")]
-            found = client.answers(asked, 0, check)
+            replies = client.answers(asked, 0, check)
             assert (
                 client.counts
                 == Counter(
@@ -318,7 +318,7 @@ def test_a_model_that_answered_wrongly_is_taken_at_its_word(tmp_path):
                 )
                 + Counter()
             )
-        return [str(one) if isinstance(one, Refused) else one for one in found]
+        return [str(reply) if isinstance(reply, Refused) else reply for reply in replies]
 
     good = '{"caption": "A red dog on a bed."}'
     first = answers(good, '{"caption": "A red mat."}', "no")

@@ -27,8 +27,8 @@ def client(base_url: str, **settings) -> EndpointWriter:
     return EndpointWriter(base_url, **{"model": "m", "retries": 0, "timeout": 10.0, **settings})
 
 
-def caption(found) -> str:
-    return json.loads(found.text)["caption"]
+def caption(reply) -> str:
+    return json.loads(reply.text)["caption"]
 
 
 def stopped_by(answer: Answer, **settings) -> str:
@@ -40,7 +40,7 @@ def stopped_by(answer: Answer, **settings) -> str:
 def test_headers_that_never_end_are_given_up_at_the_limit():
     start = time.monotonic()
     said = stopped_by(Answer({}, drip_seconds=0.05), timeout=0.3)
-    assert "no reply within 0.3 seconds (--llm_timeout)" in said and time.monotonic() - start < 3
+    assert "0.3 seconds (--llm_timeout)" in said and time.monotonic() - start < 3
 
 
 def test_a_redirect_is_not_followed_and_named(monkeypatch):
@@ -66,7 +66,7 @@ def test_a_server_on_this_machine_is_asked_without_a_proxy(monkeypatch):
 )
 def test_a_wait_without_end_is_told_in_few_words(value):
     said = stopped_by(Answer(b"slow down", 429, {"Retry-After": value}))
-    assert "asks to wait 86,400 seconds or more: code 429" in said and len(said) < 300
+    assert "86,400 seconds or more: code 429" in said and len(said) < 300
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_fields_that_a_server_does_not_support_are_learned(caplog):
     assert len(server.bodies) == 5 and server.bodies[-1]["max_completion_tokens"] == 99
     assert not {"max_tokens", "temperature", "seed"} & {*server.bodies[-1]}
     assert content_hash(writer.payload(REQUEST)) == key
-    assert caplog.text.count("does not support") == 3 and "sends max_completion_tokens instead" in caplog.text
+    assert caplog.text.count("does not support") == 3 and "max_completion_tokens instead" in caplog.text
 
 
 def test_a_number_of_tokens_that_is_asked_for_goes_to_the_other_field():
@@ -129,8 +129,8 @@ def test_refusals_in_other_words_are_understood(answer):
 def test_a_value_that_is_too_large_is_no_unsupported_field():
     words = b'{"error": {"message": "max_tokens is too large: 99. The limit is 64.", "param": "max_tokens"}}'
     with serving([lambda _: Answer(words, 400), right]) as server:
-        found = dict(client(server.base_url).replies([REQUEST]))[0]
-    assert found.problem == "no reply from the server: code 400"
+        reply = dict(client(server.base_url).replies([REQUEST]))[0]
+    assert reply.problem == "no reply from the server: code 400"
     assert all(body["max_tokens"] for body in server.bodies)
 
 
@@ -146,7 +146,7 @@ def test_a_value_that_is_too_large_is_no_unsupported_field():
 def test_what_the_refusal_of_a_field_advises_helps(field, option, change):
     given = {"request_options": {"top_k": 5}} if field == "top_k" else {}
     with serving(refusing(field)) as server:
-        with pytest.raises(EndpointError, match=rf"{field}.* Pass {option}, or check --base_url"):
+        with pytest.raises(EndpointError, match=rf"{field}.* {option}.*--base_url"):
             list(client(server.base_url, **given).replies([REQUEST]))
         assert "cat" in dict(client(server.base_url, **given | change).replies([REQUEST]))[0].text
 
@@ -157,11 +157,11 @@ def test_request_options_replace_and_remove_fields(tmp_path):
         options = WriterOptions(base_url=server.base_url, llm="m", answer_cache=str(tmp_path), request_options=given)
         client = build_llm_client(**options.writer_settings())
         prompt = REQUEST.prompt
-        found = [
+        answers = [
             client.answers([Question(prompt, "a dog", ("x",), attempt)], 0, lambda _, text: text)[0]
             for attempt in (0, 1)
         ]
-    assert found == ["a cat", "a cat"] and len(server.bodies) == 2  # attempts are questions of their own
+    assert answers == ["a cat", "a cat"] and len(server.bodies) == 2  # attempts are questions of their own
     body = server.bodies[0]
     assert (body["max_completion_tokens"], body["reasoning_effort"]) == (500, "low")
     assert not {"max_tokens", "temperature", "seed"} & {*body}
@@ -188,9 +188,9 @@ def test_request_options_that_do_not_fit_are_named(given, message):
 @pytest.mark.follows("hfcomp/factory/options.py", "cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
 @pytest.mark.follows("hfcomp/factory/options.py", "found --writer {writer}. Remove it.")
 def test_request_options_are_removed_as_advised():
-    with pytest.raises(ValueError, match="model cannot be set. Use --llm instead. Remove it"):
+    with pytest.raises(ValueError, match="model .*--llm "):
         WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()
     assert WriterOptions(base_url="http://c/v1", llm="x").writer_settings()["llm"] == "x"
-    with pytest.raises(ValueError, match="works only with --writer endpoint; found --writer transformers. Remove it"):
+    with pytest.raises(ValueError, match="--writer endpoint.*--writer transformers"):
         check_writer("transformers", None, "top_k=1")
     check_writer("transformers", None, "")

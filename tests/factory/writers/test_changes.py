@@ -8,7 +8,7 @@ from hfcomp.factory.writers.changes import changed_part, replaced_keyword
 from hfcomp.factory.writers.requests import Refused
 
 
-def replaced(caption: str, keyword: str, answer: str, tag: str = "NN", category: str = "object"):
+def replace(caption: str, keyword: str, answer: str, tag: str = "NN", category: str = "object"):
     start = caption.index(keyword)
     return replaced_keyword(caption, (start, start + len(keyword)), tag, category, answer)
 
@@ -36,7 +36,7 @@ def replaced(caption: str, keyword: str, answer: str, tag: str = "NN", category:
     ],
 )
 def test_the_keyword_alone_changes(caption, keyword, answer, text):
-    change = replaced(caption, keyword, answer, "JJ")
+    change = replace(caption, keyword, answer, "JJ")
     assert change.negative.text == (answer if text is None else text)
     (span,) = change.negative.spans
     assert keyword in change.negative.keyword == caption[slice(*span)]
@@ -56,10 +56,10 @@ def test_the_keyword_alone_changes(caption, keyword, answer, text):
         ("A dog runs.", "dog", "A dogs runs.", "same word"),
         ("A red dog", "red", "A dark red dog", "keeps the keyword"),
         ("A coffee cup", "coffee cup", "A cup", "keeps the keyword"),
-        ("A couch", "couch", "A sofa", "may be the same thing"),
-        ("A man runs", "man", "A person runs", "may be the same thing"),
-        ("A tabby kitten", "kitten", "A tabby cat", "may be the same thing"),
-        ("A gray dog", "gray", "A grey dog", "may be the same thing"),
+        ("A couch", "couch", "A sofa", "same thing"),
+        ("A man runs", "man", "A person runs", "same thing"),
+        ("A tabby kitten", "kitten", "A tabby cat", "same thing"),
+        ("A gray dog", "gray", "A grey dog", "same thing"),
         ("A dog runs", "dog", "A very big brown cat with a hat runs", "too many words"),
         ("A dog runs", "dog", "A a cat runs", "a word twice"),
         ("A dog runs", "dog", "A cats runs", "singular and plural"),
@@ -67,7 +67,7 @@ def test_the_keyword_alone_changes(caption, keyword, answer, text):
 )
 def test_what_is_refused(caption, keyword, answer, reason):
     with pytest.raises(Refused, match=reason):
-        replaced(caption, keyword, answer)
+        replace(caption, keyword, answer)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_what_is_refused(caption, keyword, answer, reason):
     ],
 )
 def test_words_that_may_be_true_still_are_refused(old, new):
-    with pytest.raises(Refused, match="may be the same thing"):
-        replaced(f"Seen are {old} things", old, f"Seen are {new} things", "CD")
-    with pytest.raises(Refused, match="may be the same thing"):
+    with pytest.raises(Refused, match="same thing"):
+        replace(f"Seen are {old} things", old, f"Seen are {new} things", "CD")
+    with pytest.raises(Refused, match="same thing"):
         changed_part(f"Seen are {old} things", "replace_att", f"Seen are {new} things")
 
 
@@ -113,28 +113,28 @@ def test_words_that_may_be_true_still_are_refused(old, new):
     ],
 )
 def test_words_that_exclude_each_other_are_kept(old, new):
-    assert replaced(f"Seen are {old} things", old, f"Seen are {new} things", "CD").negative.replacement == new
+    assert replace(f"Seen are {old} things", old, f"Seen are {new} things", "CD").negative.replacement == new
 
 
 def test_a_part_of_a_spatial_phrase_is_judged_with_the_phrase():
-    with pytest.raises(Refused, match="may be the same thing"):
-        replaced("A dog next to a mat", "next", "A dog near to a mat", "IN", "relation")
+    with pytest.raises(Refused, match="same thing"):
+        replace("A dog next to a mat", "next", "A dog near to a mat", "IN", "relation")
 
 
 @pytest.mark.parametrize(
     ("new", "reason"),
-    [("犬", "not in Latin script"), ("ribbit zxq", "not an English word"), ("d\u043egs", "not an English")],
+    [("犬", "Latin"), ("ribbit zxq", "English"), ("d\u043egs", "not an English")],
 )
 def test_words_that_are_not_english_are_refused(new, reason):
     with pytest.raises(Refused, match=reason):
-        replaced("Two cats run past a gate", "cats", f"Two {new} run past a gate", "NNS")
+        replace("Two cats run past a gate", "cats", f"Two {new} run past a gate", "NNS")
     with pytest.raises(Refused, match=reason):
         changed_part("A cat runs past a gate", "add_att", f"A {new} cat runs past a gate")
 
 
 def test_captions_of_another_language_are_not_judged_by_english_words():
-    assert replaced("Ein Hund liegt auf dem Teppich", "Teppich", "Ein Hund liegt auf dem fußboden").negative
-    assert replaced("一 只 狗 在 桌子 上", "桌子", "一 只 狗 在 椅子 上").negative
+    assert replace("Ein Hund liegt auf dem Teppich", "Teppich", "Ein Hund liegt auf dem fußboden").negative
+    assert replace("一 只 狗 在 桌子 上", "桌子", "一 只 狗 在 椅子 上").negative
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_change_that_was_asked_for(part, caption, answer, keyword, new):
         ("replace_obj", "A dog on a mat.", "A cat on a bed.", "other words changed"),
         ("replace_obj", "A dog on a mat.", "A dog on a mat", "the caption itself"),
         ("replace_obj", "A dog on a mat.", "A dog on a red mat.", "not the change"),
-        ("replace_obj", "A couch", "A sofa", "may be the same thing"),
+        ("replace_obj", "A couch", "A sofa", "same thing"),
         ("add_obj", "A dog on a mat.", "A dog on a bed.", "not the change"),
         ("add_obj", "A dog on a mat.", "A dog.", "not the change"),
         ("swap_obj", "A dog on a mat.", "A dog under a mat.", "other words changed"),

@@ -41,19 +41,19 @@ def edit(body) -> Answer:
     return Answer(completion(json.dumps({"caption": way(caption)})))
 
 
-def made(folder, address, **settings):
+def make_negatives(folder, address, **settings):
     options = NegativeOptions(
         source="x", output=folder, kinds=("llm",), base_url=address, answer_cache=str(folder / "answers"), retries=0
     )
     settings = {"kinds": ["llm"], "num_negatives": 7, "writer": options.writer_settings(), **settings}
-    found = TextNegatives(**settings)({"caption": list(CAPTIONS)})
-    pairs = zip(found["negative_captions"], found["negative_kinds"], strict=True)
-    return [[(one, kind) for one, kind in zip(*row, strict=True) if one] for row in pairs], found
+    columns = TextNegatives(**settings)({"caption": list(CAPTIONS)})
+    pairs = zip(columns["negative_captions"], columns["negative_kinds"], strict=True)
+    return [[(answer, kind) for answer, kind in zip(*row, strict=True) if answer] for row in pairs], columns
 
 
 def test_each_part_is_asked_in_turn(tmp_path):
     with serving(edit) as server:
-        rows, found = made(tmp_path, server.base_url)
+        rows, columns = make_negatives(tmp_path, server.base_url)
     assert {kind for _, kind in rows[0]} == {
         *("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att")
     }
@@ -61,21 +61,21 @@ def test_each_part_is_asked_in_turn(tmp_path):
     assert ("A blue dog on a red mat.", "swap_att") in rows[0]
     assert ("A striped man under an old tree", "add_att") not in rows[1]
     assert len(rows[1]) == 5  # nothing to swap: the caption came back
-    assert found["_counts"][0]["answers refused: the caption itself"] > 0
+    assert columns["_counts"][0]["answers refused: the caption itself"] > 0
 
 
 def test_fewer_are_the_first_of_more(tmp_path):
     with serving(edit) as server:
-        most, _ = made(tmp_path, server.base_url)
+        most, _ = make_negatives(tmp_path, server.base_url)
         for number in (1, 3):
-            assert made(tmp_path, server.base_url, num_negatives=number)[0] == [row[:number] for row in most]
+            assert make_negatives(tmp_path, server.base_url, num_negatives=number)[0] == [row[:number] for row in most]
 
 
 def test_a_model_that_is_always_wrong_costs_a_bounded_number_of_questions(tmp_path):
     with serving(text("no")) as server:
-        rows, found = made(tmp_path, server.base_url, num_negatives=2, attempts=2)
+        rows, columns = make_negatives(tmp_path, server.base_url, num_negatives=2, attempts=2)
     assert rows == [[], [], []] and len(server.bodies) == 2 * 2  # two captions, and one of them twice
-    assert found["_counts"][0]["answers refused: not the JSON that was asked for"] == 4
+    assert columns["_counts"][0]["answers refused: not the JSON that was asked for"] == 4
 
 
 def test_from_the_command_line(tmp_path, capsys):
@@ -105,7 +105,7 @@ def test_from_the_command_line(tmp_path, capsys):
         ({"base_url": "http://c/v1", "temperature": -1.0}, "temperature"),
         ({"base_url": "http://c/v1", "llm_timeout": 0.0}, "llm_timeout"),
         ({"base_url": "http://c/v1", "concurrency": 0}, "concurrency"),
-        ({"kinds": ("keyword",), "base_url": "http://c/v1"}, "needs the kind llm"),
+        ({"kinds": ("keyword",), "base_url": "http://c/v1"}, "kind llm"),
     ],
 )
 def test_options_that_do_not_fit(tmp_path, given, message):

@@ -178,7 +178,7 @@ def test_a_plain_caption_is_found_after_reasoning(text):
     ["<think>a dog", "<think>so a dog.</think>", "<|channel|>analysis<|message|>We need a dog.", "hm [/THINK] \n"],
 )
 def test_reasoning_without_an_answer_is_no_caption(text, plain):
-    with pytest.raises(Refused, match="only reasoning, no answer"):
+    with pytest.raises(Refused, match="only reasoning"):
         read(text, plain=plain)
 
 
@@ -206,7 +206,7 @@ JSON = '{"caption": "a dog"}'
 
 
 @pytest.mark.parametrize(
-    ("message", "found"),
+    ("message", "expected"),
     [
         ({"content": None, "reasoning_content": JSON}, "a dog"),  # servers that take all of it for reasoning
         ({"content": "\n", "reasoning": f"The keyword is clear.\n{JSON}"}, "a dog"),
@@ -217,10 +217,10 @@ JSON = '{"caption": "a dog"}'
         ({"content": None, "reasoning": None}, "empty answer"),
     ],
 )
-def test_reasoning_beside_an_answer_or_instead_of_one(message, found):
+def test_reasoning_beside_an_answer_or_instead_of_one(message, expected):
     body = {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
     reply = read_completion(json.dumps(body).encode())
     try:
-        assert answered_text(reply, plain=False) == found
+        assert answered_text(reply, plain=False) == expected
     except Refused as reason:
-        assert str(reason) == found
+        assert str(reason) == expected

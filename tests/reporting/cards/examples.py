@@ -20,11 +20,12 @@ FACTS = Path(__file__).with_name("examples")
 CARDS = Path(__file__).resolve().parents[3] / "model_cards"
 LEFT_OUT = ("checksum", "schema_version")
 LINE = ("benchmark", "subset", "metric", "aspect", "average", "primary", "chance", "items", "images", "lines")
-VALUE, CHANGE = ("value", "low", "high", "ties", "tie_rate"), ("value", "low", "high", "p", "q", "p_holm", "smallest")
+VALUE = ("value", "low", "high", "lowest", "highest", "seeds", "ties", "tie_rate")
+CHANGE = ("value", "low", "high", "p", "q", "p_holm", "smallest")
 DIGITS = 4
 
 
-def rendered(name: str) -> str:
+def render_example(name: str) -> str:
     """The card of an example."""
     return render_card(run_card(RunRecord.of(json.loads((FACTS / f"{name}.json").read_text(encoding="utf-8")))))
 
@@ -33,20 +34,20 @@ def write(name: str, run: Path | None) -> None:
     """Writes an example anew, of the folder of a run where there is one."""
     if run is not None:
         results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-        text = json.dumps(pinned(results), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(pin_facts(results), ensure_ascii=False, separators=(",", ":"))
         (FACTS / f"{name}.json").write_text(text.replace('{"benchmark"', '\n{"benchmark"') + "\n", encoding="utf-8")
-    (CARDS / f"{name}.md").write_text(rendered(name), encoding="utf-8")
+    (CARDS / f"{name}.md").write_text(render_example(name), encoding="utf-8")
 
 
-def pinned(results: dict[str, Any]) -> dict[str, Any]:
-    """What a card is made of, in as many digits as it shows and some more, without the machine's name and paths."""
+def pin_facts(results: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a card, in a few more digits than it shows, without the machine's name and paths."""
     kept = {key: value for key, value in results.items() if key not in LEFT_OUT}
     kept["versions"] = results["versions"] | {"platform": results["versions"]["platform"].partition("-")[0]}
     method = list(results["results"][0]["models"])[-1]
-    compared = [one for aspect in ASPECTS for one in standing(select_aspect(results["results"], aspect))]
+    compared = [line for aspect in ASPECTS for line in standing(select_aspect(results["results"], aspect))]
     kept["results"] = [_line(line, method, line in compared) for line in results["results"]]
     kept["general_average"] = results["general_average"] and _line(results["general_average"], method, True)
-    return without_local_paths(_rounded(kept))
+    return without_local_paths(_round(kept))
 
 
 def _line(line: dict[str, Any], method: str, compared: bool) -> dict[str, Any]:
@@ -64,10 +65,10 @@ def _part(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: values[name] for name in names if name in values}
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
+        return {key: _round(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_rounded(part) for part in value]
+        return [_round(part) for part in value]
     # a p is shown from 0.001 on, a share as percent with a digit behind the point
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) and abs(value) < 1 else value

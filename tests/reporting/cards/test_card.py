@@ -79,6 +79,7 @@ def test_the_template_comes_with_the_package():
     "there",
     [
         f"---\n---\n{OWN_MARK}\n# Before\n",
+        "<!-- written by hfcomp, and again when the model is saved or pushed: remove this line to keep changes -->",
         "---\nlibrary_name: peft\n---\n# Model Card for Model ID\n[More Information Needed]\n",
         "<!-- This card has been generated automatically according to the information the Trainer had access to. -->",
     ],

@@ -46,7 +46,7 @@ def test_neither_the_facts_nor_the_card_name_a_place_on_a_machine(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_card_is_what_the_template_makes_of_the_run(name):
-    assert examples.rendered(name) == card(name)
+    assert examples.render_example(name) == card(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -72,20 +72,20 @@ def test_the_card_is_valid_and_whole(name):
 def test_the_card_names_no_machine_no_path_and_no_token(name):
     text = card(name)
     assert not TOKEN.search(text)
-    assert [found[0] for found in ABSOLUTE.finditer(text)] == []
+    assert [match[0] for match in ABSOLUTE.finditer(text)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_of_the_recipe_has_a_card_of_the_same_parts(name, tmp_path):
     recipe = read_recipe(name, [*SMALL.split(), "--output_dir", str(tmp_path / "run")])
-    found = (program.run(recipe) / "README.md").read_text(encoding="utf-8")
-    assert parts(found) == parts(card(name))
+    text = (program.run(recipe) / "README.md").read_text(encoding="utf-8")
+    assert parts(text) == parts(card(name))
 
 
 def parts(text: str) -> list[str]:
     """The headings down to the third level; that of ties is there where an item has one."""
-    return [one for one in headings(text) if not one.startswith("####") and one != "### Ties"]
+    return [heading for heading in headings(text) if not heading.startswith("####") and heading != "### Ties"]
 
 
 def headings(text: str) -> list[str]:

@@ -88,5 +88,5 @@ def test_the_page_can_be_left_out_and_goes_with_it(tmp_path):
 
 
 def test_options_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="page option items: found -1, expected 0 or more"):
+    with pytest.raises(ValueError, match="items: found -1,.* 0 "):
         PageOptions(items=-1)

@@ -13,7 +13,7 @@ from hfcomp.reporting.pages.items import PageOptions
 from hfcomp.reporting.pages.page import thumbnail
 from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.report import Report, Section, Table
-from tests.chromium import chromium, overflow, watched
+from tests.chromium import chromium, overflow, watch
 from tests.reporting.pages.test_report import HOSTILE, browser, item, report
 
 OPENS_WITHIN, FILTERS_WITHIN = 5.0, 1.0
@@ -22,12 +22,12 @@ OPENS_WITHIN, FILTERS_WITHIN = 5.0, 1.0
 
 @pytest.fixture(scope="module")
 def program():
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 @pytest.fixture
-def opened(program, tmp_path):
+def open_page(program, tmp_path):
     """Opens the text of a page; nothing is logged or requested by the end."""
     seen, contexts = [], []
 
@@ -36,13 +36,13 @@ def opened(program, tmp_path):
         file.write_text(text, encoding="utf-8")
         contexts.append(program.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme))
         page = contexts[-1].new_page()
-        seen.append((watched(page), file.as_uri()))
+        seen.append((watch(page), file.as_uri()))
         page.goto(file.as_uri())
         return page
 
     yield open_page
-    for found, address in seen:
-        assert not found.messages and set(found.requests) == {address}
+    for visit, address in seen:
+        assert not visit.messages and set(visit.requests) == {address}
     for context in contexts:
         context.close()
 
@@ -57,14 +57,14 @@ def items_of(page):
     return page.locator("article").evaluate_all("all => all.map((one) => Number(one.dataset.item))")
 
 
-def test_a_text_of_another_direction_is_isolated(opened):
-    page = opened(report_page(report(), {}, browser([item(0, 0.0, 1.0, item="\N{HEBREW LETTER ALEF} \u202ex")])))
+def test_a_text_of_another_direction_is_isolated(open_page):
+    page = open_page(report_page(report(), {}, browser([item(0, 0.0, 1.0, item="\N{HEBREW LETTER ALEF} \u202ex")])))
     expect(page.locator("article header bdi")).to_have_text("B, s, \N{HEBREW LETTER ALEF} \\u202ex")
 
 
-def test_a_table_sorts_by_numbers_then_the_other_way_then_as_it_was(opened):
+def test_a_table_sorts_by_numbers_then_the_other_way_then_as_it_was(open_page):
     rows = [["b", "9.5 [1.0, 20.0]"], ["c", "-"], ["a", "10.1"], ["d", "<0.001"]]
-    page = opened(report_page(Report("t", sections=[Section("", [Table("", ["n", "v"], rows)])]), {}))
+    page = open_page(report_page(Report("t", sections=[Section("", [Table("", ["n", "v"], rows)])]), {}))
 
     def column():
         return page.locator("tbody tr td:first-child").all_text_contents()
@@ -79,8 +79,8 @@ def test_a_table_sorts_by_numbers_then_the_other_way_then_as_it_was(opened):
     assert "".join(column()) == "abcd" and page.locator("th").nth(0).get_attribute("aria-sort") == "ascending"
 
 
-def test_items_are_found_by_change_subset_text_and_models(opened):
-    page = opened(report_page(report(), {}, browser(four())))
+def test_items_are_found_by_change_subset_text_and_models(open_page):
+    page = open_page(report_page(report(), {}, browser(four())))
     expect(page.locator("#count")).to_have_text("4 of 4 items; 1 both right, 1 fixed, 1 broken, 1 both wrong")
     for change, wanted in (("fixed", [1]), ("broken", [2]), ("changed", [1, 2]), ("right", [0]), ("wrong", [3])):
         page.select_option("#change", change)
@@ -101,8 +101,8 @@ def test_items_are_found_by_change_subset_text_and_models(opened):
     expect(page.locator("article")).to_have_count(2)
 
 
-def test_texts_of_data_stay_texts_and_a_rival_that_wins_is_marked(opened):
-    page = opened(report_page(report(), {}, browser(four())))
+def test_texts_of_data_stay_texts_and_a_rival_that_wins_is_marked(open_page):
+    page = open_page(report_page(report(), {}, browser(four())))
     article = page.locator("article").first
     assert HOSTILE in article.text_content() and page.locator("article img").count() == 0
     marked = article.locator("td.wrong")
@@ -110,24 +110,24 @@ def test_texts_of_data_stay_texts_and_a_rival_that_wins_is_marked(opened):
     assert article.locator("ins").first.text_content().startswith("dog")
 
 
-def test_one_model_is_filtered_by_right_and_wrong(opened):
+def test_one_model_is_filtered_by_right_and_wrong(open_page):
     alone = browser(four())
-    page = opened(report_page(report(), {}, type(alone)(["a"], ("a", "a"), alone.metrics, alone.items, "")))
+    page = open_page(report_page(report(), {}, type(alone)(["a"], ("a", "a"), alone.metrics, alone.items, "")))
     assert not page.locator("#models").is_visible() and not page.locator("#change").is_visible()
     page.select_option("#verdict", "wrong")
     assert items_of(page) == [1, 3]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (800, "light")])
-def test_the_page_fits_its_window(opened, width, scheme):
+def test_the_page_fits_its_window(open_page, width, scheme):
     wide = Table("", ["", *(f"model {place}" for place in range(20))], [["x", *["50.0 [1.0, 2.0]"] * 20]] * 2)
     two = [item(0, 1, 0, pictures=[("image", thumbnail(Image.new("RGB", (160, 120)), 160))] * 2)]
-    page = opened(report_page(Report("t", sections=[Section("", [wide])]), {}, browser(two)), width, scheme)
+    page = open_page(report_page(Report("t", sections=[Section("", [wide])]), {}, browser(two)), width, scheme)
     assert overflow(page) == 0
 
 
 @pytest.mark.slow
-def test_five_thousand_items_open_and_filter_quickly(opened):
+def test_five_thousand_items_open_and_filter_quickly(open_page):
     noise = thumbnail(Image.effect_noise((160, 120), 60).convert("RGB"), 160)
     content = base64.b64decode(noise.uri.partition(",")[2])
     items = []
@@ -138,7 +138,7 @@ def test_five_thousand_items_open_and_filter_quickly(opened):
     text = report_page(report(), {}, browser(items, options=PageOptions(items=5000)))
     assert len(text) > 25e6  # each item has a picture of its own
     start = time.perf_counter()
-    page = opened(text)
+    page = open_page(text)
     expect(page.locator("article").first).to_be_visible()
     assert time.perf_counter() - start < OPENS_WITHIN
     took = page.evaluate("""() => {

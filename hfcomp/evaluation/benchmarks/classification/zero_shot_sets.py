@@ -70,16 +70,18 @@ SHIFTED_SETS = (
 """Name, title, repository after `clip-benchmark/wds_`, folder of the authors' archive, its class folders, paper."""
 
 
-def _forms(repo: str, folder: str, pattern: str, mappings: str | None = None) -> tuple[WebDatasetData, ClassFolders]:
+def _data_formats(
+    repo: str, folder: str, pattern: str, mappings: str | None = None
+) -> tuple[WebDatasetData, ClassFolders]:
     name = f"clip-benchmark/wds_{repo}"
     return WebDatasetData(name), ClassFolders(name, folder, pattern, mappings)
 
 
 IMAGENETS = tuple(
-    zero_shot_benchmark(name, title, repo, _forms(repo, folder, pattern), paper=paper, license="not stated")
+    zero_shot_benchmark(name, title, repo, _data_formats(repo, folder, pattern), paper=paper, license="not stated")
     for name, title, repo, folder, pattern, paper in SHIFTED_SETS
 )
-OBJECTNET_FORMS = _forms("objectnet", "objectnet-1.0/images", ANY, "objectnet-1.0/mappings")
+OBJECTNET_FORMS = _data_formats("objectnet", "objectnet-1.0/images", ANY, "objectnet-1.0/mappings")
 OBJECTNET = zero_shot_benchmark(
     "objectnet",
     "ObjectNet",

@@ -1,4 +1,4 @@
-"""CREPE (Ma et al. 2023): a Visual Genome region and its caption among hard negatives."""
+"""CREPE (Ma et al. 2023): choose the caption of a Visual Genome region among hard negatives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEGATIVES = ("atom", "swap", "negate")
 COMPLEXITIES = tuple(range(4, 13))
 """Numbers of atoms in a caption; more atoms are harder."""
 TRAINED_ON = {"cc12m": "CC12M", "yfcc": "YFCC15M", "laion": "LAION-400M"}
-"""Training sets that define seen and unseen: CREPE's own name, and the usual one."""
+"""Training sets that define which compounds are seen: CREPE's key for each set, and its usual name."""
 FOLDERS = ("prod_hard_negatives", "syst_hard_negatives")
 BOX = ("x", "y", "width", "height")
 
@@ -29,11 +29,14 @@ def productivity(web: str) -> tuple[Data, ...]:
         for kind in NEGATIVES
         for number in COMPLEXITIES
     }
-    return _forms(FOLDERS[0], files, web)
+    return _data_formats(FOLDERS[0], files, web)
 
 
 def systematicity(web: str, trained_on: str) -> tuple[Data, ...]:
-    """Returns captions whose atom pairs a training set has or lacks, with a subset per case and kind of negatives."""
+    """Returns captions whose pairs of atoms occur, or do not occur, in a training set.
+
+    There is a subset for each of these two cases and each kind of negatives.
+    """
     files = {
         f"{split} {kind}": (
             f"syst_vg_hard_negs_{split}_compounds_in_{trained_on}.csv",
@@ -42,10 +45,10 @@ def systematicity(web: str, trained_on: str) -> tuple[Data, ...]:
         for split in ("seen", "unseen")
         for kind in ("atom", "comp", "combined")
     }
-    return _forms(FOLDERS[1], files, web)
+    return _data_formats(FOLDERS[1], files, web)
 
 
-def _forms(folder: str, files: Mapping[str, tuple[str, str]], web: str) -> tuple[Data, ...]:
+def _data_formats(folder: str, files: Mapping[str, tuple[str, str]], web: str) -> tuple[Data, ...]:
     pool, archive = VISUAL_GENOME, f"{folder}.zip"
     layout = f"{{}} of github.com/RAIVNLab/CREPE (data/) and {pool.name}/ with Visual Genome's images"
     return (
@@ -64,14 +67,14 @@ def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> 
 
     items = []
     for subset, (file, column) in files.items():
-        # Either unpacked, or in the authors' archive.
+        # The file is in an unpacked folder or in the authors' archive.
         place = folder / inside / file if (folder / inside).is_dir() else member(folder / inside, file)
         for line, row in csv_entries(place, ("image_id", "caption", *BOX, column)):
-            negatives, box = read_list(row[column]), [_whole(row[side]) for side in BOX]
+            negatives, box = read_list(row[column]), [_parse_int(row[side]) for side in BOX]
             if negatives is None or not all(isinstance(text, str) for text in negatives) or None in box:
                 raise ValueError(
                     f"{place}, line {line}: found {', '.join(row[side] for side in BOX)} and {row[column][:60]!r}, "
-                    f"expected whole numbers in {', '.join(BOX)} and a list of texts in {column!r}."
+                    f"expected numbers in {', '.join(BOX)} and a list of strings in {column!r}."
                 )
             image = f"{row['image_id']}.jpg"
             texts = {"caption": row["caption"], "negative_captions": negatives}
@@ -81,10 +84,10 @@ def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> 
     return items
 
 
-def _whole(text: str) -> int | None:
+def _parse_int(text: str) -> int | None:
     try:
         return int(float(text))
-    except ValueError:
+    except (ValueError, OverflowError):  # infinity overflows
         return None
 
 
@@ -92,7 +95,10 @@ WEB = "https://raw.githubusercontent.com/RAIVNLab/CREPE/1fa81c425f442396fe304f17
 BY_NEGATIVES = tuple(Average(kind, (tuple(f"{kind} {number}" for number in COMPLEXITIES),)) for kind in NEGATIVES)
 TASKS = (
     ("productivity", "productivity", productivity(WEB), BY_NEGATIVES),
-    *((f"systematicity_{key}", f"systematicity {of}", systematicity(WEB, key), ()) for key, of in TRAINED_ON.items()),
+    *(
+        (f"systematicity_{key}", f"systematicity {trained_on}", systematicity(WEB, key), ())
+        for key, trained_on in TRAINED_ON.items()
+    ),
 )
 
 CREPE = tuple(

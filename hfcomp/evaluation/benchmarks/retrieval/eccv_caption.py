@@ -13,12 +13,13 @@ from hfcomp.evaluation.protocols.retrieval import RepairedRetrieval
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import GENERAL, Benchmark
 
-GALLERY, IMAGES_OF, CAPTIONS_OF = (
+GALLERY, IMAGES_OF, CAPTIONS_OF = ECCV_FILES = (
     "original_image_to_caption.json",
     "eccv_caption_to_image.json",
     "eccv_image_to_caption.json",
 )
-"""All images with their own captions; the right images of some captions; the right captions of some images."""
+"""Files: all images with their own captions; the matching images of some captions; the matching captions of some
+images."""
 COCO, KARPATHY = "captions_val2014.json", "dataset_coco.json"
 
 
@@ -33,12 +34,12 @@ def karpathy_texts(folder: Path) -> dict[str, str]:
 
 
 def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Reads the 5,000 images, each with its five captions, and the right keys of those that are queries."""
+    """Reads the 5,000 images, each with its five captions, and the ids of the matches of those that are queries."""
     caption_texts = texts(folder)
-    images_of, captions_of = (_numbers(folder / file) for file in (IMAGES_OF, CAPTIONS_OF))
+    images_of, captions_of = (_read_ids(folder / file) for file in (IMAGES_OF, CAPTIONS_OF))
     items = []
-    for image, captions in _numbers(folder / GALLERY).items():
-        # Captions are joined by their numbers, which differ between releases of COCO.
+    for image, captions in _read_ids(folder / GALLERY).items():
+        # Captions are matched by their ids, which differ between releases of COCO.
         absent = [caption for caption in captions if caption not in caption_texts]
         if absent:
             raise ValueError(
@@ -58,17 +59,16 @@ def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[di
     return items
 
 
-def _numbers(file: Path) -> dict[str, list[str]]:
-    return {name: list(map(str, numbers)) for name, numbers in object_in(file, ()).items()}
+def _read_ids(file: Path) -> dict[str, list[str]]:
+    return {name: list(map(str, ids)) for name, ids in object_in(file, ()).items()}
 
 
-REPAIRED = (GALLERY, IMAGES_OF, CAPTIONS_OF)
 WEB = "https://github.com/naver-ai/eccv-caption/tree/b51f56cfd1a5f530a04c8f54eba880d302ccd7a5/eccv_caption/data"
 
 
-def _form(file: str, texts: Callable[[Path], dict[str, str]]) -> RawFiles:
-    layout = f"{', '.join(REPAIRED)} of {WEB}, {file} and a folder val2014/"
-    return RawFiles((*REPAIRED, file), partial(rows, texts=texts), layout, COCO_VAL2014)
+def _data_format(file: str, texts: Callable[[Path], dict[str, str]]) -> RawFiles:
+    layout = f"{', '.join(ECCV_FILES)} of {WEB}, {file} and a folder val2014/"
+    return RawFiles((*ECCV_FILES, file), partial(rows, texts=texts), layout, COCO_VAL2014)
 
 
 ECCV_CAPTION = Benchmark(
@@ -76,9 +76,9 @@ ECCV_CAPTION = Benchmark(
     title="ECCV Caption",
     suite=GENERAL,
     protocol=RepairedRetrieval(),
-    data=(_form(COCO, coco_texts), _form(KARPATHY, karpathy_texts)),
+    data=(_data_format(COCO, coco_texts), _data_format(KARPATHY, karpathy_texts)),
     paper="Chun et al. 2022, arXiv:2204.03359",
-    license="MIT; parts of Crisscrossed Captions, Apache-2.0; captions of COCO, CC BY 4.0",
-    obtain="Get the three files of the authors' repository, COCO's annotations_trainval2014.zip (or Karpathy's "
-    f"dataset_coco.json), and put them into one folder. {COCO_VAL2014.obtain}",
+    license="MIT; contains parts of Crisscrossed Captions (Apache-2.0) and captions of COCO (CC BY 4.0)",
+    obtain="Get the three files from the authors' repository and COCO's annotations_trainval2014.zip (or Karpathy's "
+    f"dataset_coco.json), and put all of them into one folder. {COCO_VAL2014.obtain}",
 )

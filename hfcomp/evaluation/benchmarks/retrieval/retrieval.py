@@ -85,7 +85,7 @@ def split_lines(rows: Dataset) -> Dataset:
     return rows.remove_columns("captions").add_column("captions", captions)
 
 
-def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[RawFiles | HubData, ...]:
+def _data_formats(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[RawFiles | HubData, ...]:
     def raw(file: str, read: Callable[[Path, str], list[dict[str, Any]]]) -> RawFiles:
         layout = f"{file} and a folder {pool.name}/ with the images"
         return RawFiles(required_files=(file,), read=partial(read, file=file), layout=layout, pool=pool)
@@ -101,13 +101,13 @@ def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[R
     return raw(karpathy_file, karpathy), raw(list_file, read_list), archives
 
 
-FLICKR8K_CAPTIONS = _forms(
+FLICKR8K_CAPTIONS = _data_formats(
     FLICKR8K_IMAGES, "dataset_flickr8k.json", "flickr8k_test.json", "clip-benchmark/wds_flickr8k"
 )
-FLICKR30K_CAPTIONS = _forms(
+FLICKR30K_CAPTIONS = _data_formats(
     FLICKR30K_IMAGES, "dataset_flickr30k.json", "flickr30k_test.json", "clip-benchmark/wds_flickr30k"
 )
-COCO_CAPTIONS = _forms(
+COCO_CAPTIONS = _data_formats(
     COCO_VAL2014, "dataset_coco.json", "coco_karpathy_test.json", "clip-benchmark/wds_mscoco_captions"
 )
 

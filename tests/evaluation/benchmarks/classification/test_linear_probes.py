@@ -23,7 +23,7 @@ from tests.evaluation.webdatasets import (
     FirstPixelEncoder,
     check_known_encoders,
     class_encoders,
-    encoded,
+    encode_image,
     means,
     write_set,
 )
@@ -40,9 +40,9 @@ def sets_of_labels(split: str) -> list[list[int]]:
     return [sorted(generator.choice(4, generator.integers(1, 4), replace=False)) for _ in range(SIZES[split])]
 
 
-def picture(split: str, row: int, found: list[int]) -> bytes:
+def picture(split: str, row: int, row_labels: list[int]) -> bytes:
     """An image whose first pixel holds its labels as bits."""
-    return encoded(sum(1 << int(label) for label in found), row + MARKS[split] * 1000, MARKS[split])
+    return encode_image(sum(1 << int(label) for label in row_labels), row + MARKS[split] * 1000, MARKS[split])
 
 
 def hub_folder(folder):
@@ -60,11 +60,11 @@ def hub_folder(folder):
     (folder / "data").mkdir(parents=True)
     for split in SIZES:
         rows = []
-        for row, found in enumerate(sets_of_labels(split)):
-            twice = [*found, found[0]]
+        for row, row_labels in enumerate(sets_of_labels(split)):
+            twice = [*row_labels, row_labels[0]]
             boxes = {"bbox_id": range(len(twice)), "bbox": [[0, 0, 1, 1]] * len(twice), "area": [1.0] * len(twice)}
             things = {"category": twice, **boxes}
-            picture_cell = {"bytes": picture(split, row, found)}
+            picture_cell = {"bytes": picture(split, row, row_labels)}
             rows.append({"image_id": row + 7, "image": picture_cell, "width": 4, "height": 4, "objects": things})
         path = folder / "data" / f"{split}-00000-of-00001-67e35002d152155c.parquet"
         datasets.Dataset.from_list(rows, datasets.Features(features)).to_parquet(path)
@@ -79,11 +79,13 @@ def raw_folder(folder, *, beside: bool = False):
     for split in SIZES:
         (folder / f"{split}2017").mkdir()
         images, annotations = [{"id": 3, "file_name": "000000000003.jpg"}], []
-        for row, found in enumerate(sets_of_labels(split)):
+        for row, row_labels in enumerate(sets_of_labels(split)):
             name = f"{row + 7:012d}.jpg"
-            (folder / f"{split}2017" / name).write_bytes(picture(split, row, found))
+            (folder / f"{split}2017" / name).write_bytes(picture(split, row, row_labels))
             images.append({"id": row + 7, "file_name": name})
-            annotations += [{"image_id": row + 7, "category_id": numbers[label]} for label in [*found, found[0]]]
+            annotations += [
+                {"image_id": row + 7, "category_id": numbers[label]} for label in [*row_labels, row_labels[0]]
+            ]
         categories = [{"id": number, "name": name} for number, name in reversed(CATEGORIES.items())]
         content = {"images": images, "annotations": annotations, "categories": categories}
         (place / f"instances_{split}2017.json").write_text(json.dumps(content))
@@ -131,9 +133,9 @@ def hub(tmp_path_factory):
 
 
 def test_known_encoders(benchmark, raw):
-    found = {name: means(benchmark, raw, encoder) for name, encoder in encoders().items()}
-    assert all(list(one) == ["mAP"] for one in found.values())
-    value = {name: one["mAP"] for name, one in found.items()}
+    results = {name: means(benchmark, raw, encoder) for name, encoder in encoders().items()}
+    assert all(list(result) == ["mAP"] for result in results.values())
+    value = {name: result["mAP"] for name, result in results.items()}
     assert value["perfect"] == pytest.approx(1.0, abs=1e-3)
     assert value["constant"] == 0.0
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: raw})))
@@ -143,13 +145,13 @@ def test_known_encoders(benchmark, raw):
 
 
 def test_both_forms_have_the_same_rows(benchmark, raw, hub):
-    found = [validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: place}))) for place in (raw, hub)]
-    assert found[0].left_out == {"no labeled object": 1} and found[1].left_out == {}
-    for one, other in (found, [items.train for items in found]):
-        np.testing.assert_array_equal(labels(one, 4), labels(other, 4))
-    assert found[0].rows["image_id"][:] == found[1].rows["image_id"][:]
-    assert labels(found[0], 4).tolist() == [[label in row for label in range(4)] for row in sets_of_labels("val")]
-    values = [run_benchmark(benchmark, items, encoders()["perfect"]).items["value"] for items in found]
+    forms = [validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: place}))) for place in (raw, hub)]
+    assert forms[0].left_out == {"no labeled object": 1} and forms[1].left_out == {}
+    for first, second in (forms, [items.train for items in forms]):
+        np.testing.assert_array_equal(labels(first, 4), labels(second, 4))
+    assert forms[0].rows["image_id"][:] == forms[1].rows["image_id"][:]
+    assert labels(forms[0], 4).tolist() == [[label in row for label in range(4)] for row in sets_of_labels("val")]
+    values = [run_benchmark(benchmark, items, encoders()["perfect"]).items["value"] for items in forms]
     np.testing.assert_array_equal(*values)
 
 
@@ -172,7 +174,7 @@ def test_what_the_hub_is_asked_for(benchmark, hub, monkeypatch):
     monkeypatch.setattr("hfcomp.evaluation.hub._newest", lambda repo: "d" * 40)
     items = load_items(benchmark)
     assert [(repo, how["split"]) for repo, how in asked] == [
-        ("detection-datasets/coco", one) for one in ("val", "train")
+        ("detection-datasets/coco", split) for split in ("val", "train")
     ]
     assert all(how["revision"] == "d" * 40 for _, how in asked) and items.origin.commit == "d" * 40
 
@@ -186,7 +188,7 @@ def test_files_may_lie_beside_the_images_and_images_in_shared_folders(benchmark,
         shared[name] = tmp_path / name
     items = load_items(benchmark, Folders(own={benchmark.name: folder, **shared}))
     assert items.images["image"][0] == str(tmp_path / "val2017" / "000000000007.jpg")
-    with pytest.raises(Unavailable, match=r"The folder train2017 of images is missing. Get http://images.cocodataset"):
+    with pytest.raises(Unavailable, match=r"train2017 .*missing.*http://images.cocodataset"):
         load_items(benchmark, Folders(own={benchmark.name: folder, "val2017": tmp_path / "val2017"}))
 
 
@@ -201,7 +203,7 @@ def test_missing_images_are_counted_in_the_test_and_refused_in_training(benchmar
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     assert items.left_out == {"no labeled object": 1, "image missing": 1} and len(items.rows) == 79
     (folder / "train2017" / "000000000009.jpg").unlink()
-    with pytest.raises(ValueError, match="1 of 200 training images are missing, the first is 9"):
+    with pytest.raises(ValueError, match="1 of 200 training images .* 9"):
         load_items(benchmark, Folders(own={benchmark.name: folder}))
 
 
@@ -210,7 +212,7 @@ def test_another_column_is_refused(benchmark, hub, tmp_path):
     for split in SIZES:
         rows = datasets.load_dataset(str(hub), split=split).rename_column("objects", "things")
         rows.to_parquet(tmp_path / "data" / f"{split}-00000-of-00001.parquet")
-    with pytest.raises(ValueError, match="has no column 'objects'"):
+    with pytest.raises(ValueError, match="no column 'objects'"):
         load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
 
 
@@ -234,8 +236,8 @@ def benchmark_linear_probes(request):
 
 
 def test_the_group_is_both_protocols():
-    found = find_benchmarks(["imagenet1k_probe"])
-    assert [one.name for one in found] == ["imagenet1k_probe_adamw10", "imagenet1k_probe_lbfgs"]
+    benchmarks = find_benchmarks(["imagenet1k_probe"])
+    assert [entry.name for entry in benchmarks] == ["imagenet1k_probe_adamw10", "imagenet1k_probe_lbfgs"]
     assert find_benchmarks(["imagenet1k"])[0].name == "imagenet1k"
 
 
@@ -271,7 +273,7 @@ def test_both_protocols_encode_each_image_once(tmp_path, clip):
 
 def test_without_training_images_it_is_skipped_with_the_reason(benchmark_linear_probes, tmp_path):
     write_set(tmp_path / "wds_imagenet1k", LINEAR_PROBES_TEST[:8], classes=CLASSES)
-    with pytest.raises(Unavailable, match=r"has no training images \(train/nshards.txt is missing\)"):
+    with pytest.raises(Unavailable, match=r"train/nshards.txt .*missing"):
         load_items(benchmark_linear_probes, Folders(root=tmp_path))
 
 
@@ -281,11 +283,11 @@ def test_a_training_row_without_its_image_is_refused(benchmark_linear_probes, tm
     )
     cells = [None, *list(items.train.images["image"])[1:]]
     items = replace(items, train=replace(items.train, images={"image": cells}))
-    with pytest.raises(ValueError, match="1 of 120 training images are missing, the first in row 0"):
+    with pytest.raises(ValueError, match="1 of 120 training images .*row 0"):
         run_benchmark(
             benchmark_linear_probes, validate(benchmark_linear_probes, items), class_encoders(CLASSES)["perfect"]
         )
-    with pytest.raises(ValueError, match="a probe needs training rows"):
+    with pytest.raises(ValueError, match="training rows"):
         run_benchmark(
             benchmark_linear_probes,
             validate(benchmark_linear_probes, replace(items, train=None)),

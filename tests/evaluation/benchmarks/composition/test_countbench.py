@@ -26,13 +26,13 @@ from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers
     ],
 )
 def test_the_number_is_replaced_in_its_own_form(text, number, last):
-    found = other_numbers(text, number)
-    assert len(set(found)) == 8 and text not in found and found[-1] == last
+    variants = other_numbers(text, number)
+    assert len(set(variants)) == 8 and text not in variants and variants[-1] == last
 
 
 def test_without_its_number_there_is_nothing_to_replace():
     assert other_numbers("a pair of dogs", 2) == []
-    with pytest.raises(ValueError, match="found 11 for the caption 'eleven dogs', expected 2 to 10"):
+    with pytest.raises(ValueError, match="found 11 .*'eleven dogs'.* 2 to 10"):
         other_numbers("eleven dogs", 11)
 
 
@@ -72,6 +72,6 @@ def test_rows_that_cannot_be_asked_are_left_out(tmp_path, monkeypatch):
     images = [oracle.photo(0), oracle.photo(1), None]
     changes = {"text": [*texts, "four cats"], "number": [2, 10, 3, 4], "image": [*images, oracle.photo(3)]}
     folder = on_hub(tmp_path / "c", image_url=[""] * 4, **changes)
-    found = oracle.HubOnDisk(monkeypatch, **{"nielsr/countbench": folder})
+    hub = oracle.HubOnDisk(monkeypatch, **{"nielsr/countbench": folder})
     assert items(COUNTBENCH, None).left_out == {NO_NUMBER: 1, EMPTY_CAPTION: 1, NO_IMAGE: 1}
-    assert found.asked == [("nielsr/countbench", {"split": "train", "revision": None})]
+    assert hub.asked == [("nielsr/countbench", {"split": "train", "revision": None})]

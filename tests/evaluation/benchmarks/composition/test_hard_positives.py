@@ -17,7 +17,7 @@ from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import (
     Sighted,
     check_chance,
-    framed,
+    frame_photo,
     items,
     numbered_texts,
     photos,
@@ -55,7 +55,7 @@ def folder(tmp_path) -> Path:
     images = place / "visual_genome"
     photos(images / "VG_100K", {"3.jpg": 3})
     photos(images / "VG_100K_2", {"2.jpg": 2})
-    (images / "VG_100K" / "1.jpg").write_bytes(framed(1, (40, 30)))
+    (images / "VG_100K" / "1.jpg").write_bytes(frame_photo(1, (40, 30)))
     return place
 
 
@@ -85,10 +85,10 @@ def test_a_rewording_below_the_false_caption_is_brittle(folder):
         return oracle.np.array(vector)
 
     encoder = oracle.Fake(4, lambda number: oracle.np.eye(4)[number], text)
-    found = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, items(HARD_POSITIVES, folder), Sighted(encoder)))
-    assert [found["replace_att", metric] for metric in METRICS] == [1, 0, 1]
-    assert [found["replace_rel", metric] for metric in METRICS] == [1, 1, 0]
-    assert [found["REPLACE", metric] for metric in METRICS] == [1, 0.5, 0.5]
+    values = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, items(HARD_POSITIVES, folder), Sighted(encoder)))
+    assert [values["replace_att", metric] for metric in METRICS] == [1, 0, 1]
+    assert [values["replace_rel", metric] for metric in METRICS] == [1, 1, 0]
+    assert [values["REPLACE", metric] for metric in METRICS] == [1, 0.5, 0.5]
 
 
 VALUES = {"caption": 0.6, "false": 0.8, "reworded": 0.7, "other": 0.5}
@@ -107,11 +107,11 @@ def test_the_caption_is_compared_with_its_own_false_one_and_the_rewording_with_t
         return oracle.np.array([0.0, value[kind], 0, 0] if number == "1" else [1.0, 0, 0, 0])
 
     encoder = oracle.Fake(4, lambda number: oracle.np.eye(4)[number], text)
-    found = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, rows, Sighted(encoder)))
+    values = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, rows, Sighted(encoder)))
     caption, own, reworded, false = (value[name] for name in ("caption", "false", "reworded", "other"))
     expected = own < caption, false < reworded and false < caption
     between = caption > false > reworded or reworded > false > caption
-    assert [found["swap", metric] for metric in METRICS] == [*expected, between]
+    assert [values["swap", metric] for metric in METRICS] == [*expected, between]
 
 
 def test_texts_of_the_repository_and_a_folder_of_photographs(folder, monkeypatch):
@@ -120,7 +120,7 @@ def test_texts_of_the_repository_and_a_folder_of_photographs(folder, monkeypatch
     rows = items(HARD_POSITIVES, None, visual_genome=images)
     assert asked == [(WEB, FILES)] and len(rows.rows) == 6
     assert rows.rows["image_id"][:] == ["1.jpg", "2.jpg", "2.jpg", "3.jpg", "3.jpg", "3.jpg"]
-    with pytest.raises(Unavailable, match="The folder visual_genome of images is missing.*VG_100K_2"):
+    with pytest.raises(Unavailable, match="visual_genome .*missing.*VG_100K_2"):
         load_items(HARD_POSITIVES)
 
 
@@ -135,10 +135,8 @@ def test_gaps_are_left_out_and_counted(folder):
 
 def test_files_that_do_not_belong_together_are_named(folder):
     write(folder, "replace_rel", [entry("replace_rel", "a")] * 2, [entry("replace_rel", "b")])
-    with pytest.raises(
-        ValueError, match=r"swapped_data/vl_checklist_relations.json: has 1 entries and .* has 2; .* 1 is"
-    ):
+    with pytest.raises(ValueError, match=r"swapped_data/vl_checklist_relations.json: .* 1 entries .* 2; .* 1 is"):
         items(HARD_POSITIVES, folder)
     write(folder, "replace_rel", [entry("replace_rel", "a")], [entry("replace_att", "b")])
-    with pytest.raises(ValueError, match="expected the same images in both, entry 0 is the first"):
+    with pytest.raises(ValueError, match="same images .*entry 0"):
         items(HARD_POSITIVES, folder)

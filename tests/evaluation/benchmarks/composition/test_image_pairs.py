@@ -46,7 +46,7 @@ TRUE = groups.true_of(len(TAGS))
 
 
 def columns() -> dict[str, list]:
-    """As on the Hub; item k has the images 2k and 2k + 1."""
+    """The columns on the Hub; item k has the images 2k and 2k + 1."""
     number = len(TAGS)
     more = {"tag": ["Noun"] * number, "secondary_tag": [""] * number, "num_main_preds": [1] * number}
     return groups.columns(number, id=list(range(number)), collapsed_tag=list(TAGS), **more)
@@ -63,12 +63,12 @@ def raw(folder: Path) -> Path:
     return groups.examples(folder, names, **more)
 
 
-def packed(folder: Path) -> Path:
+def pack(folder: Path) -> Path:
     """The same with the images in an archive."""
-    return groups.packed(raw(folder))
+    return groups.pack(raw(folder))
 
 
-@pytest.mark.parametrize("layout", [on_hub, raw, packed])
+@pytest.mark.parametrize("layout", [on_hub, raw, pack])
 def test_known_scorers_on_every_layout(tmp_path, layout):
     rows = items(WINOGROUND, layout(tmp_path / "winoground"))
     assert rows.rows["subset"][:] == list(TAGS) and rows.rows["item"][:] == ["0", "1", "2", "3"]
@@ -87,10 +87,10 @@ def test_a_random_scorer_is_at_chance(benchmark):
 def test_scores_by_tag_and_of_all(tmp_path):
     """Item 0's second caption fits both images: its text score is lost, its image score and all others are not."""
     encoder = Sighted(oracle.knowing(TRUE | {0: ["caption 0", "caption 1"]}))
-    found = scores(WINOGROUND, run_benchmark(WINOGROUND, items(WINOGROUND, on_hub(tmp_path / "w")), encoder))
-    assert found["Object", "text"] == found["Object", "image"] == found["Object", "group"] == 0
-    assert found["Relation", "group"] == found["Both", "group"] == 1
-    assert found["all items", "group"] == 3 / 4
+    values = scores(WINOGROUND, run_benchmark(WINOGROUND, items(WINOGROUND, on_hub(tmp_path / "w")), encoder))
+    assert values["Object", "text"] == values["Object", "image"] == values["Object", "group"] == 0
+    assert values["Relation", "group"] == values["Both", "group"] == 1
+    assert values["all items", "group"] == 3 / 4
 
 
 def test_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch):
@@ -105,7 +105,7 @@ def test_a_loading_script_leads_to_the_files_beside_it(tmp_path, monkeypatch):
         raise RuntimeError("Dataset scripts are no longer supported, but found winoground.py")
 
     monkeypatch.setattr(hub, "load_dataset", script)
-    asked = repositories(monkeypatch, {WEB: packed(tmp_path / "w")})
+    asked = repositories(monkeypatch, {WEB: pack(tmp_path / "w")})
     rows = items(WINOGROUND, None)
     assert asked == [(WEB, ("examples.jsonl", "images.zip"))] and rows.origin.commit == COMMIT
     check_known_scorers(WINOGROUND, rows, TRUE)
@@ -115,13 +115,13 @@ def test_a_loading_script_leads_to_the_files_beside_it(tmp_path, monkeypatch):
     ("benchmark", "repo"), [(WINOGROUND, "facebook/winoground"), (COLORSWAP, "stanfordnlp/colorswap")]
 )
 def test_without_consent_it_says_where_to_give_it(benchmark, repo, monkeypatch):
-    def refused(name, **options):
+    def raise_gated(name, **options):
         raise datasets.exceptions.DatasetNotFoundError(f"'{repo}' is a gated dataset on the Hub.")
 
-    monkeypatch.setattr(hub, "load_dataset", refused)
+    monkeypatch.setattr(hub, "load_dataset", raise_gated)
     monkeypatch.setattr(hub, "_newest", lambda repo: None)
     repositories(monkeypatch, {})
-    with pytest.raises(Unavailable, match=f"is gated.*Accept its terms at https://huggingface.co/datasets/{repo}"):
+    with pytest.raises(Unavailable, match=f"gated.*https://huggingface.co/datasets/{repo}"):
         load_items(benchmark)
 
 
@@ -130,17 +130,17 @@ def test_what_is_missing_is_left_out_or_named(tmp_path):
     images = [oracle.photo(1), oracle.photo(3), None, oracle.photo(7)]
     rows = items(WINOGROUND, on_hub(tmp_path / "holes", caption_0=texts, image_1=images))
     assert rows.left_out == {EMPTY_CAPTION: 1, NO_IMAGE: 1}
-    with pytest.raises(ValueError, match="has the item 'Relation/1' in rows 1 and 2"):
+    with pytest.raises(ValueError, match="'Relation/1' in rows 1 and 2"):
         items(WINOGROUND, on_hub(tmp_path / "twice", id=[0, 1, 1, 3]))
     place = raw(tmp_path / "raw")
     (place / "images" / "ex_2_img_1.png").unlink()
     assert items(WINOGROUND, place).left_out == {NO_IMAGE: 1}
     (place / "examples.jsonl").write_text('{"id": 0}\n')
-    with pytest.raises(ValueError, match="examples.jsonl, line 1: has no 'image_0'"):
+    with pytest.raises(ValueError, match="examples.jsonl, line 1: .*'image_0'"):
         items(WINOGROUND, place)
-    cut = packed(tmp_path / "packed")
+    cut = pack(tmp_path / "packed")
     (cut / "images.zip").write_bytes((cut / "images.zip").read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"images.zip is not .*Download it again"):
+    with pytest.raises(ValueError, match=r"images.zip .*Download"):
         items(WINOGROUND, cut)
 
 
@@ -148,7 +148,7 @@ def test_a_real_model_reads_all_three_layouts_alike(tmp_path, clip):
     embedder = Embedder(clip)
     tables = [
         run_benchmark(WINOGROUND, items(WINOGROUND, layout(tmp_path / layout.__name__)), embedder).items["value"]
-        for layout in (on_hub, raw, packed)
+        for layout in (on_hub, raw, pack)
     ]
     assert tables[0].tolist() == tables[1].tolist() == tables[2].tolist()
 
@@ -177,11 +177,11 @@ def test_known_scorers_of_bivlc_in_a_folder_and_on_the_hub(tmp_path, monkeypatch
 
 def test_subsets_have_sugarcrepe_s_names_and_a_caption_of_both_images_loses_both_directions(tmp_path):
     encoder = Sighted(oracle.knowing(BIVLC_TRUE | {4: ["caption 4", "caption 5"]}))
-    found = scores(BIVLC, run_benchmark(BIVLC, items(BIVLC, bivlc_on_hub(tmp_path / "b")), encoder))
-    assert [found["swap_att", metric] for metric in ("text", "image", "group")] == [0, 0, 0]
-    assert found["replace_obj", "group"] == found["add_obj", "group"] == 1
-    assert found["all items", "group"] == 3 / 4
-    assert found["macro of subsets", "group"] == pytest.approx(2 / 3)
+    values = scores(BIVLC, run_benchmark(BIVLC, items(BIVLC, bivlc_on_hub(tmp_path / "b")), encoder))
+    assert [values["swap_att", metric] for metric in ("text", "image", "group")] == [0, 0, 0]
+    assert values["replace_obj", "group"] == values["add_obj", "group"] == 1
+    assert values["all items", "group"] == 3 / 4
+    assert values["macro of subsets", "group"] == pytest.approx(2 / 3)
 
 
 def test_what_bivlc_lacks_is_left_out_or_named(tmp_path):
@@ -194,7 +194,7 @@ def test_what_bivlc_lacks_is_left_out_or_named(tmp_path):
         NO_IMAGE: 1,
     }
     other = hub_folder(tmp_path / "other", "test", {"caption": ["a"], "image": [oracle.photo(0)]}, images=["image"])
-    with pytest.raises(ValueError, match="has no column 'negative_image', 'negative_caption', 'type', 'subtype'"):
+    with pytest.raises(ValueError, match="no column 'negative_image', 'negative_caption', 'type', 'subtype'"):
         items(BIVLC, other)
 
 
@@ -215,11 +215,11 @@ def test_known_scorers_of_colorswap(tmp_path):
 
 
 def test_from_the_hub_the_test_split_alone(tmp_path, monkeypatch):
-    found = oracle.HubOnDisk(
+    hub_stub = oracle.HubOnDisk(
         monkeypatch, **{"stanfordnlp/colorswap": colorswap_on_hub(tmp_path / "c", caption_2=["", "b", "c"])}
     )
     assert items(COLORSWAP, None).left_out == {EMPTY_CAPTION: 1}
-    assert found.asked == [("stanfordnlp/colorswap", {"split": "test", "revision": None})]
+    assert hub_stub.asked == [("stanfordnlp/colorswap", {"split": "test", "revision": None})]
 
 
 VISMIN_KINDS = ("object", "counting", "counting", "relation")
@@ -246,10 +246,10 @@ def test_known_scorers_of_vismin_in_a_folder_and_on_the_hub(tmp_path, monkeypatc
 
 def test_each_kind_of_change_counts_once(tmp_path):
     encoder = Sighted(oracle.knowing(VISMIN_TRUE | {2: []}))
-    found = scores(VISMIN, run_benchmark(VISMIN, items(VISMIN, vismin_on_hub(tmp_path / "v")), encoder))
-    assert [found[kind, "group"] for kind in ("object", "counting", "relation")] == [1, 1 / 2, 1]
-    assert found["macro of categories", "group"] == pytest.approx(5 / 6)
-    assert found["all items", "group"] == 3 / 4
+    values = scores(VISMIN, run_benchmark(VISMIN, items(VISMIN, vismin_on_hub(tmp_path / "v")), encoder))
+    assert [values[kind, "group"] for kind in ("object", "counting", "relation")] == [1, 1 / 2, 1]
+    assert values["macro of categories", "group"] == pytest.approx(5 / 6)
+    assert values["all items", "group"] == 3 / 4
 
 
 def test_what_vismin_lacks_is_left_out_or_named(tmp_path):
@@ -258,7 +258,7 @@ def test_what_vismin_lacks_is_left_out_or_named(tmp_path):
     images = [None, *(oracle.photo(2 * row) for row in range(1, 4))]
     assert items(VISMIN, vismin_on_hub(tmp_path / "none", image_0=images)).left_out == {NO_IMAGE: 1}
     other = hub_folder(tmp_path / "other", "test", {"image_0": [oracle.photo(0)], "text_0": ["a"]}, images=["image_0"])
-    with pytest.raises(ValueError, match="has no column 'image_1', 'text_1', 'category'"):
+    with pytest.raises(ValueError, match="no column 'image_1', 'text_1', 'category'"):
         items(VISMIN, other)
 
 
@@ -270,7 +270,7 @@ def raw_counterfactuals(folder: Path) -> Path:
     return groups.examples(folder, [(f"{n}_img_0", f"{n}_img_1") for n in NAMES], ending=".jpg", id=list(NAMES))
 
 
-@pytest.mark.parametrize("layout", [raw_counterfactuals, lambda folder: groups.packed(raw_counterfactuals(folder))])
+@pytest.mark.parametrize("layout", [raw_counterfactuals, lambda folder: groups.pack(raw_counterfactuals(folder))])
 def test_known_scorers_on_both_layouts(tmp_path, layout):
     rows = items(COCO_COUNTERFACTUALS, layout(tmp_path / "c"))
     assert rows.rows["item"][:] == NAMES
@@ -280,7 +280,7 @@ def test_known_scorers_on_both_layouts(tmp_path, layout):
 
 
 def test_coco_counterfactuals_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch):
-    groups.packed(raw_counterfactuals(tmp_path / COUNTERFACTUALS_AT / "data"))
+    groups.pack(raw_counterfactuals(tmp_path / COUNTERFACTUALS_AT / "data"))
     asked = {}
 
     def download(repo, **how):
@@ -297,7 +297,7 @@ def test_coco_counterfactuals_from_the_hub_at_the_pinned_commit(tmp_path, monkey
 
 def test_an_image_that_the_archive_lacks_is_left_out(tmp_path):
     (raw_counterfactuals(tmp_path / "c") / "images" / "9891_0_img_1.jpg").unlink()
-    assert items(COCO_COUNTERFACTUALS, groups.packed(tmp_path / "c")).left_out == {NO_IMAGE: 1}
+    assert items(COCO_COUNTERFACTUALS, groups.pack(tmp_path / "c")).left_out == {NO_IMAGE: 1}
 
 
 PATTERNS = ("Orientation", "Camera Perspective")
@@ -327,9 +327,9 @@ def test_the_score_of_the_paper_comes_first(tmp_path):
     both = MMVP_VLM_TRUE | {1: [*MMVP_VLM_TRUE[0], *MMVP_VLM_TRUE[1]]}
     report = run_benchmark(MMVP_VLM, items(MMVP_VLM, raw_mmvp(tmp_path)), Sighted(oracle.knowing(both)))
     assert report.items["metric"].iloc[0] == "image"
-    found = scores(MMVP_VLM, report)
-    assert found["Orientation", "image"] == 0.5 and found["Camera Perspective", "image"] == 1
-    assert found["mean of 9 patterns", "image"] == 0.75
+    values = scores(MMVP_VLM, report)
+    assert values["Orientation", "image"] == 0.5 and values["Camera Perspective", "image"] == 1
+    assert values["mean of 9 patterns", "image"] == 0.75
 
 
 def test_mmvp_vlm_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch):
@@ -347,20 +347,18 @@ def test_what_mmvp_vlm_lacks_is_left_out_or_named(tmp_path):
     assert items(MMVP_VLM, tmp_path).left_out == {NO_IMAGE: 1}
     lines = (tmp_path / "Questions.csv").read_text().splitlines(keepends=True)
 
-    def written(changed: list[str]) -> Path:
+    def write_folder(changed: list[str]) -> Path:
         (tmp_path / "Questions.csv").write_text("".join(changed))
         return tmp_path
 
-    with pytest.raises(ValueError, match="Questions.csv: found 7 lines, expected pairs"):
-        items(MMVP_VLM, written(lines[:-1]))
+    with pytest.raises(ValueError, match="Questions.csv: found 7 lines"):
+        items(MMVP_VLM, write_folder(lines[:-1]))
     with pytest.raises(ValueError, match="entries 2 and 3 .*'Orientation' and 'Camera Per"):
-        items(MMVP_VLM, written([*lines[:4], *lines[5:8]]))
-    with pytest.raises(
-        ValueError, match="Questions.csv, line 3: found 2 fields, .*; expected 3, as in the first line"
-    ):
-        items(MMVP_VLM, written([*lines[:2], "2,Orientation\n"]))
-    with pytest.raises(ValueError, match="Questions.csv, line 2: has no 'Type'; it has 'Question ID', 'Pattern'"):
-        items(MMVP_VLM, written([lines[0].replace("Type", "Pattern"), *lines[1:]]))
+        items(MMVP_VLM, write_folder([*lines[:4], *lines[5:8]]))
+    with pytest.raises(ValueError, match="Questions.csv, line 3: found 2 fields, .*3"):
+        items(MMVP_VLM, write_folder([*lines[:2], "2,Orientation\n"]))
+    with pytest.raises(ValueError, match="Questions.csv, line 2: .*'Type'; .*'Question ID', 'Pattern'"):
+        items(MMVP_VLM, write_folder([lines[0].replace("Type", "Pattern"), *lines[1:]]))
 
 
 COLA_PAIRS = ((0, 1), (2, 3), (4, 1))  # two of them share a photograph
@@ -399,7 +397,7 @@ def test_the_file_of_the_repository_and_a_folder_of_photographs(folder, monkeypa
     asked = repositories(monkeypatch, {COLA_WEB: folder})
     images = (folder / "visual_genome").rename(folder.with_name("photographs"))
     assert len(items(COLA, None, visual_genome=images).rows) == 3 and asked == [(COLA_WEB, (COLA_FILE,))]
-    with pytest.raises(Unavailable, match="The folder visual_genome of images is missing"):
+    with pytest.raises(Unavailable, match="visual_genome .*missing"):
         load_items(COLA)
 
 
@@ -409,5 +407,5 @@ def test_gaps_are_left_out_and_errors_named(folder):
     write(folder, [["0.jpg", "a", "1.jpg", ""], ["0.jpg", "a", "1.jpg", "b"]])
     assert items(COLA, folder).left_out == {EMPTY_CAPTION: 1}
     write(folder, [["0.jpg", "a", "1.jpg"]])
-    with pytest.raises(ValueError, match="entry 0: expected a list of image, caption, other image, other caption"):
+    with pytest.raises(ValueError, match="entry 0: .*image, caption, other image, other caption"):
         items(COLA, folder)

@@ -16,7 +16,7 @@ from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, items, photos, scores
 
 MCQ_COCO, MCQ_VOC, RETRIEVAL, PLAIN = NEGBENCH
-FILES = {one.name: one.data[0].required_files[0] for one in NEGBENCH}
+FILES = {benchmark.name: benchmark.data[0].required_files[0] for benchmark in NEGBENCH}
 KINDS = ("positive", "negative", "hybrid", "hybrid")
 TRUE = {row: [f"true {row}"] for row in range(4)}
 PHOTOS = 12
@@ -66,12 +66,12 @@ def test_scores_by_kind_of_question(tmp_path):
     folder = questions(tmp_path / "negbench", FILES[MCQ_COCO.name])
     photos(folder / "val2017", {f"{row}.jpg": row for row in range(4)})
     encoder = Sighted(oracle.knowing(TRUE | {1: []}))
-    found = scores(MCQ_COCO, run_benchmark(MCQ_COCO, items(MCQ_COCO, folder), encoder))
+    values = scores(MCQ_COCO, run_benchmark(MCQ_COCO, items(MCQ_COCO, folder), encoder))
     expected = {"positive": 1, "negative": 0, "hybrid": 1, "all questions": 3 / 4}
-    assert {subset: found[subset, "caption choice"] for subset in expected} == expected
+    assert {subset: values[subset, "caption choice"] for subset in expected} == expected
 
 
-@pytest.mark.parametrize("benchmark", [RETRIEVAL, PLAIN], ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", [RETRIEVAL, PLAIN], ids=lambda benchmark: benchmark.name)
 def test_scorers_against_chance_in_retrieval(tmp_path, benchmark):
     folder = retrieval(tmp_path / "negbench", FILES[benchmark.name])
     photos(folder / "val2017", {f"{row}.jpg": row for row in range(PHOTOS)})
@@ -92,17 +92,17 @@ def test_gaps_are_left_out_and_counted(tmp_path):
 
 def test_what_is_wrong_in_a_file_is_named(tmp_path):
     folder = questions(tmp_path / "negbench", FILES[MCQ_COCO.name], answers=(0, 0, 4, 0))
-    with pytest.raises(ValueError, match="line 4, column 'correct_answer': found '4', expected the number .* 0 to 3"):
+    with pytest.raises(ValueError, match="line 4, .*'correct_answer': found '4', .* 0 to 3"):
         items(MCQ_COCO, folder)
     table(folder, FILES[RETRIEVAL.name], ["filepath", "captions"], [["1.jpg", "a dog"]])
-    with pytest.raises(ValueError, match="line 2, column 'captions': found 'a dog', expected a list of captions"):
+    with pytest.raises(ValueError, match="line 2, .*'captions': found 'a dog'.*list"):
         items(RETRIEVAL, folder)
     table(folder, FILES[PLAIN.name], ["filepath"], [["1.jpg"]])
-    with pytest.raises(ValueError, match="COCO_val_retrieval.csv, line 2: has no 'captions'"):
+    with pytest.raises(ValueError, match="COCO_val_retrieval.csv, line 2: .*'captions'"):
         items(PLAIN, folder)
 
 
 def test_without_the_files_it_says_where_they_are():
     for benchmark in NEGBENCH:
-        with pytest.raises(Unavailable, match="Get the CSV files from https://drive.google.com.*--data negbench=DIR"):
+        with pytest.raises(Unavailable, match="https://drive.google.com.*--data negbench=DIR"):
             load_items(benchmark)

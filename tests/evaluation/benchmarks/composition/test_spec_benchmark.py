@@ -31,7 +31,7 @@ SETS = {
 TRUE = {number: [f"of {number}"] for number in range(sum(SETS.values()))}
 
 
-def unpacked(folder: Path, prefix: str = "") -> Path:
+def write_folders(folder: Path, prefix: str = "") -> Path:
     """The authors' folders; candidates are listed from another one on, so that labels differ."""
     first = 0
     for subset in SUBSETS:
@@ -52,17 +52,17 @@ def unpacked(folder: Path, prefix: str = "") -> Path:
     return folder
 
 
-def packed(folder: Path, prefix: str = "data") -> Path:
+def pack(folder: Path, prefix: str = "data") -> Path:
     """Everything in `data.zip`, inside a folder."""
-    unpacked(folder / "files", prefix)
+    write_folders(folder / "files", prefix)
     with zipfile.ZipFile(folder / "data.zip", "w") as archive:
         for file in sorted((folder / "files").rglob("*.*")):
             archive.write(file, str(file.relative_to(folder / "files")))
     return folder
 
 
-@pytest.mark.parametrize("benchmark", SPEC, ids=lambda one: one.name)
-@pytest.mark.parametrize("layout", [unpacked, packed])
+@pytest.mark.parametrize("benchmark", SPEC, ids=lambda benchmark: benchmark.name)
+@pytest.mark.parametrize("layout", [write_folders, pack])
 def test_known_scorers_on_both_layouts(tmp_path, layout, benchmark):
     rows = items(benchmark, layout(tmp_path / "spec"))
     assert len(rows.rows) == sum(SETS.values())
@@ -87,7 +87,7 @@ def test_a_random_scorer_is_at_chance_whatever_the_size_of_the_set():
 
 def test_an_image_that_is_no_texts_own_is_still_a_candidate(tmp_path):
     """The third image of a set has no text of its own here; one that scores as high as the right one makes a tie."""
-    file = unpacked(tmp_path / "spec") / "absolute_size" / "text2image.json"
+    file = write_folders(tmp_path / "spec") / "absolute_size" / "text2image.json"
     file.write_text(json.dumps(json.loads(file.read_text())[:2]))
     rows = items(IMAGES, tmp_path / "spec")
     assert rows.rows["caption"][:].count("") == 1
@@ -100,7 +100,7 @@ def test_an_image_that_is_no_texts_own_is_still_a_candidate(tmp_path):
 
 
 def test_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch, clip):
-    folder, asked = packed(tmp_path / REVISION), {}
+    folder, asked = pack(tmp_path / REVISION), {}
 
     def download(repo, **how):
         asked.update(how, repo=repo)
@@ -115,18 +115,18 @@ def test_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch, clip):
 
 
 def test_both_directions_share_a_folder(tmp_path):
-    unpacked(tmp_path / "spec")
-    assert all(len(load_items(one, Folders(root=tmp_path)).rows) == sum(SETS.values()) for one in SPEC)
+    write_folders(tmp_path / "spec")
+    assert all(len(load_items(benchmark, Folders(root=tmp_path)).rows) == sum(SETS.values()) for benchmark in SPEC)
 
 
 def test_what_is_wrong_is_named(tmp_path):
-    file = unpacked(tmp_path / "spec") / "count" / "image2text.json"
+    file = write_folders(tmp_path / "spec") / "count" / "image2text.json"
     content = json.loads(file.read_text())
     content[1]["label"] = 9
     file.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="count/image2text.json, entry '1': found the label 9, expected .* 0 to 8"):
+    with pytest.raises(ValueError, match="count/image2text.json, entry '1': found .* 9.* 0 to 8"):
         items(CAPTIONS, tmp_path / "spec")
     with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
         archive.writestr("readme.txt", "")
-    with pytest.raises(ValueError, match="data.zip: has no absolute_size/image2text.json"):
+    with pytest.raises(ValueError, match="data.zip: .*absolute_size/image2text.json"):
         items(CAPTIONS, tmp_path)

@@ -69,7 +69,7 @@ def test_a_random_scorer_is_at_chance():
 def test_every_average_in_use(folder):
     """All right in ADD, all wrong elsewhere: subsets of 1 and 2 items, of 28."""
     encoder = Sighted(oracle.knowing(truth(("add_att", "add_obj"))))
-    found = scores(SUGARCREPE, run_benchmark(SUGARCREPE, items(SUGARCREPE, folder), encoder))
+    values = scores(SUGARCREPE, run_benchmark(SUGARCREPE, items(SUGARCREPE, folder), encoder))
     expected = {
         "macro of 7 subsets": 2 / 7,
         "macro of 3 groups": 1 / 3,
@@ -80,7 +80,7 @@ def test_every_average_in_use(folder):
         "add_att": 1,
         "swap_obj": 0,
     }
-    assert {subset: found[subset, "caption choice"] for subset in expected} == pytest.approx(expected)
+    assert {subset: values[subset, "caption choice"] for subset in expected} == pytest.approx(expected)
 
 
 def test_items_have_the_names_of_the_file_and_images_their_own(folder):
@@ -107,7 +107,7 @@ def test_texts_of_the_repository_and_images_of_the_hub(folder, tmp_path, monkeyp
 
 def test_what_cannot_be_reached_says_how_to_get_it(monkeypatch):
     repositories(monkeypatch, {})
-    with pytest.raises(Unavailable, match="cannot be reached.*Downloaded automatically"):
+    with pytest.raises(Unavailable, match="reached.*Downloaded"):
         load_items(SUGARCREPE)
 
 
@@ -133,12 +133,12 @@ def test_a_negative_that_is_the_caption_stays_and_is_counted(folder):
     [
         (
             '{"0": {"file": "a.jpg", "caption": "a"}}',
-            "entry '0': has no 'filename', 'negative_caption'; it has 'file'",
+            "entry '0': .*'filename', 'negative_caption'; .*'file'",
         ),
         ('{"0": {}, "0": {}}', "add_att.json: duplicate key '0'"),
-        ('{"0": {"filename"', "add_att.json: .*Download the file again"),
-        ('["caption"]', "entry '0': found a str, expected an object with filename"),
-        ("7", "add_att.json: found a int, expected a list or dictionary"),
+        ('{"0": {"filename"', "add_att.json: .*Download"),
+        ('["caption"]', "entry '0': found a str,.* filename"),
+        ("7", "add_att.json: found a int"),
     ],
 )
 def test_a_file_that_is_not_as_it_should_be_is_named(folder, content, message):
@@ -148,7 +148,7 @@ def test_a_file_that_is_not_as_it_should_be_is_named(folder, content, message):
 
 
 def test_a_folder_without_the_files_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="does not contain its data. Expected the seven JSON files"):
+    with pytest.raises(ValueError, match="not contain .*seven JSON files"):
         items(SUGARCREPE, tmp_path)
 
 
@@ -197,10 +197,10 @@ def test_a_random_scorer_is_at_chance_sugarcrepe_pp():
 def test_averages_of_both_tasks(folder_sugarcrepe_pp):
     """The paraphrase of subset 5 is not known: 10 of 15 items are right, in 4 of 5 subsets."""
     encoder = Sighted(oracle.knowing(TRUE | {5: ["true 5"]}))
-    found = scores(SUGARCREPE_PP, run_benchmark(SUGARCREPE_PP, items(SUGARCREPE_PP, folder_sugarcrepe_pp), encoder))
+    values = scores(SUGARCREPE_PP, run_benchmark(SUGARCREPE_PP, items(SUGARCREPE_PP, folder_sugarcrepe_pp), encoder))
     for metric in ("image-to-text", "text only"):
-        assert found["macro of 5 subsets", metric] == pytest.approx(4 / 5)
-        assert found["micro", metric] == pytest.approx(10 / 15)
+        assert values["macro of 5 subsets", metric] == pytest.approx(4 / 5)
+        assert values["micro", metric] == pytest.approx(10 / 15)
 
 
 def test_without_an_image_the_texts_are_scored_alone(folder_sugarcrepe_pp):
@@ -243,10 +243,10 @@ def test_an_empty_paraphrase_is_left_out_and_an_id_twice_raises(folder_sugarcrep
     file.write_text(json.dumps([entry_sugarcrepe_pp(5, 0), entry_sugarcrepe_pp(5, 1) | {"caption2": ""}]))
     assert items(SUGARCREPE_PP, folder_sugarcrepe_pp).left_out == {EMPTY_CAPTION: 1}
     file.write_text(json.dumps([entry_sugarcrepe_pp(5, 0), entry_sugarcrepe_pp(5, 0)]))
-    with pytest.raises(ValueError, match="has the item 'swap_obj/0' in rows 10 and 11"):
+    with pytest.raises(ValueError, match="'swap_obj/0' in rows 10 and 11"):
         items(SUGARCREPE_PP, folder_sugarcrepe_pp)
     file.write_text(json.dumps([{"id": 0}]))
-    with pytest.raises(ValueError, match="swap_obj.json, entry '0': has no 'filename', 'caption', 'caption2'"):
+    with pytest.raises(ValueError, match="swap_obj.json, entry '0': .*'filename', 'caption', 'caption2'"):
         items(SUGARCREPE_PP, folder_sugarcrepe_pp)
 
 

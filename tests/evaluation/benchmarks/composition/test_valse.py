@@ -79,10 +79,10 @@ def test_known_scorers_on_valid_items(folder):
 def test_every_average_in_use(folder):
     """Only the three instruments of Counting are right, which have 3, 4 and 5 of 66 items."""
     known = {number: own if number in (3, 4, 5) else [] for number, own in TRUE.items()}
-    found = scores(VALSE, run_benchmark(VALSE, items(VALSE, folder), Sighted(oracle.knowing(known))))
-    assert found["mean of 11 instruments", "caption choice"] == pytest.approx(3 / 11)
-    assert found["mean of 9 columns (Counting is one)", "caption choice"] == pytest.approx(1 / 9)
-    assert found["pooled", "caption choice"] == pytest.approx(12 / 66)
+    values = scores(VALSE, run_benchmark(VALSE, items(VALSE, folder), Sighted(oracle.knowing(known))))
+    assert values["mean of 11 instruments", "caption choice"] == pytest.approx(3 / 11)
+    assert values["mean of 9 columns (Counting is one)", "caption choice"] == pytest.approx(1 / 9)
+    assert values["pooled", "caption choice"] == pytest.approx(12 / 66)
 
 
 def test_a_photograph_of_coco_is_the_same_in_all_its_releases(folder):
@@ -96,8 +96,8 @@ def test_an_instrument_without_images_is_left_out_by_name_and_so_are_averages_of
     away(folder, "swig", "visdial_val2018")
     rows = items(VALSE, folder)
     assert rows.left_out == {NOT_VALID: 11, "no images of swig": 15, "no images of visdial_val2018": 10}
-    found = scores(VALSE, run_benchmark(VALSE, rows, Sighted(oracle.knowing(TRUE))))
-    assert {subset for subset, _ in found} == set(INSTRUMENTS) - {
+    values = scores(VALSE, run_benchmark(VALSE, rows, Sighted(oracle.knowing(TRUE))))
+    assert {subset for subset, _ in values} == set(INSTRUMENTS) - {
         "action-replacement",
         "actant-swap",
         "coreference-hard",
@@ -126,7 +126,7 @@ def test_texts_of_the_repository_and_images_of_the_hub(folder, tmp_path, monkeyp
 def test_without_any_images_it_says_how_to_get_them(folder, monkeypatch):
     oracle.HubOnDisk(monkeypatch)
     away(folder, *{pool for pool, _ in FILES.values()})
-    with pytest.raises(Unavailable, match="The folder swig of images is missing.*val2014.zip"):
+    with pytest.raises(Unavailable, match="swig .*missing.*val2014.zip"):
         items(VALSE, folder)
     repositories(monkeypatch, {})
     with pytest.raises(Unavailable, match="cannot be reached"):
@@ -137,7 +137,7 @@ def test_what_is_missing_in_a_file(folder):
     (folder / "plurals.json").write_text(json.dumps({"a": entry("plurals", foil=""), "b": entry("plurals")}))
     assert items(VALSE, folder).left_out == {NOT_VALID: 10, EMPTY_CAPTION: 1}
     (folder / "plurals.json").write_text('{"a": {"image_file": "1.jpg", "caption": "a", "mturk": {"caption": 3}}}')
-    with pytest.raises(ValueError, match="plurals.json, entry 'a': has no 'foil'"):
+    with pytest.raises(ValueError, match="plurals.json, entry 'a': .*'foil'"):
         items(VALSE, folder)
 
 

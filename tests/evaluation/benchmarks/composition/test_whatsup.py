@@ -76,10 +76,10 @@ def test_a_random_scorer_is_at_chance():
 
 def test_one_wrong_photograph_loses_its_pair_and_its_set(folder):
     encoder = Sighted(oracle.knowing(TRUE | {0: []}))
-    found = scores(CONTROLLED_IMAGES, run_benchmark(CONTROLLED_IMAGES, items(CONTROLLED_IMAGES, folder), encoder))
-    assert [found["A", metric] for metric in METRICS] == [7 / 8, 3 / 4, 1 / 2]
-    assert [found["B", metric] for metric in METRICS] == [1, 1, 1]
-    assert [found["macro of A and B", metric] for metric in METRICS] == [15 / 16, 7 / 8, 3 / 4]
+    values = scores(CONTROLLED_IMAGES, run_benchmark(CONTROLLED_IMAGES, items(CONTROLLED_IMAGES, folder), encoder))
+    assert [values["A", metric] for metric in METRICS] == [7 / 8, 3 / 4, 1 / 2]
+    assert [values["B", metric] for metric in METRICS] == [1, 1, 1]
+    assert [values["macro of A and B", metric] for metric in METRICS] == [15 / 16, 7 / 8, 3 / 4]
 
 
 def test_a_group_that_lacks_a_photograph_is_not_scored_together_and_noted(folder):
@@ -112,22 +112,22 @@ def test_known_scorers_of_one_object_and_two(benchmark, source, pool, form, tmp_
     true = {row: [f"a dog on the left {row}"] for row in range(4)}
     check_known_scorers(benchmark, rows, true)
     assert rows.rows["image_id"][:] == [form.format(row) for row in range(4)]
-    found = scores(benchmark, run_benchmark(benchmark, rows, Sighted(oracle.knowing(true | {3: []}))))
-    assert found["two_obj", "caption choice"] == 1 / 2
-    assert found["macro of one and two objects", "caption choice"] == 3 / 4
+    values = scores(benchmark, run_benchmark(benchmark, rows, Sighted(oracle.knowing(true | {3: []}))))
+    assert values["two_obj", "caption choice"] == 1 / 2
+    assert values["macro of one and two objects", "caption choice"] == 3 / 4
 
 
 def test_what_is_wrong_in_a_file_is_named(tmp_path, folder):
     spatial(tmp_path, "coco", "val2017", "{:012}.jpg")
     (tmp_path / "coco_qa_two_obj.json").write_text('[[1, "a dog"]]')
-    with pytest.raises(ValueError, match="coco_qa_two_obj.json, entry 0: expected a list of image, caption, negative"):
+    with pytest.raises(ValueError, match="coco_qa_two_obj.json, entry 0: .*image, caption, negative"):
         items(COCO, tmp_path)
     (folder / "controlled_clevr_dataset.json").write_text('[{"image_path": "data/controlled_clevr/a.jpeg"}]')
-    with pytest.raises(ValueError, match="controlled_clevr_dataset.json, entry '0': has no 'caption_options'"):
+    with pytest.raises(ValueError, match="controlled_clevr_dataset.json, entry '0': .*'caption_options'"):
         items(CONTROLLED_IMAGES, folder)
 
 
 def test_without_the_files_it_says_where_they_are():
     for benchmark in WHATSUP:
-        with pytest.raises(Unavailable, match="Get its files from https://drive.google.com.*--data whatsup=DIR"):
+        with pytest.raises(Unavailable, match="https://drive.google.com.*--data whatsup=DIR"):
             load_items(benchmark)

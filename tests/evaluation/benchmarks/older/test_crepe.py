@@ -16,7 +16,15 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
 from tests import tiny
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, framed, items, repositories, scores
+from tests.evaluation.encoders import (
+    Sighted,
+    check_chance,
+    check_known_scorers,
+    frame_photo,
+    items,
+    repositories,
+    scores,
+)
 
 PRODUCTIVITY, LAION = CREPE[0], find_benchmarks(["crepe_systematicity_laion"])[0]
 BOX = (10, 20)
@@ -52,11 +60,11 @@ def raw(folder: Path) -> Path:
             )
     for number, part in enumerate(("VG_100K", "VG_100K_2")):
         (folder / "visual_genome" / part).mkdir(parents=True)
-        (folder / "visual_genome" / part / f"{2 + number}.jpg").write_bytes(framed(number, BOX))
+        (folder / "visual_genome" / part / f"{2 + number}.jpg").write_bytes(frame_photo(number, BOX))
     return folder
 
 
-def packed(folder: Path) -> Path:
+def pack(folder: Path) -> Path:
     raw(folder)
     for name in ("prod_hard_negatives", "syst_hard_negatives"):
         with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
@@ -67,8 +75,8 @@ def packed(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("benchmark", [PRODUCTIVITY, LAION], ids=lambda one: one.name)
-@pytest.mark.parametrize("layout", [raw, packed])
+@pytest.mark.parametrize("benchmark", [PRODUCTIVITY, LAION], ids=lambda benchmark: benchmark.name)
+@pytest.mark.parametrize("layout", [raw, pack])
 def test_known_scorers_on_regions_of_both_layouts(tmp_path, layout, benchmark):
     rows = items(benchmark, layout(tmp_path / "crepe"))
     assert len(rows.rows) == (27 if benchmark is PRODUCTIVITY else 6)
@@ -91,14 +99,14 @@ def test_a_random_scorer_is_at_chance_whatever_the_number_of_negatives(tmp_path)
 def test_averages_over_numbers_of_atoms(tmp_path):
     """Right with an even number of atoms only, five of nine."""
     encoder = Sighted(oracle.knowing(TRUE | {1: []}))
-    found = scores(PRODUCTIVITY, run_benchmark(PRODUCTIVITY, items(PRODUCTIVITY, raw(tmp_path)), encoder))
-    assert found["atom", "caption choice"] == found["negate", "caption choice"] == pytest.approx(5 / 9)
-    assert found["swap 4", "caption choice"] == 1 and found["swap 5", "caption choice"] == 0
+    values = scores(PRODUCTIVITY, run_benchmark(PRODUCTIVITY, items(PRODUCTIVITY, raw(tmp_path)), encoder))
+    assert values["atom", "caption choice"] == values["negate", "caption choice"] == pytest.approx(5 / 9)
+    assert values["swap 4", "caption choice"] == 1 and values["swap 5", "caption choice"] == 0
 
 
 def test_one_folder_serves_all_and_texts_come_by_themselves(tmp_path, monkeypatch):
-    folder = packed(tmp_path / "crepe")
-    assert [len(load_items(one, Folders(root=tmp_path)).rows) for one in CREPE] == [27, 6, 6, 6]
+    folder = pack(tmp_path / "crepe")
+    assert [len(load_items(benchmark, Folders(root=tmp_path)).rows) for benchmark in CREPE] == [27, 6, 6, 6]
     asked = repositories(monkeypatch, {WEB: folder})
     assert len(items(LAION, None, visual_genome=folder / "visual_genome").rows) == 6
     assert asked == [(WEB, ("syst_hard_negatives.zip",))]
@@ -109,7 +117,10 @@ def test_what_is_wrong_is_named_or_left_out(tmp_path):
     file = folder / "prod_hard_negatives" / "swap" / "prod_vg_hard_negs_swap_complexity_4.csv"
     text = file.read_text()
     file.write_text(text.replace('"[', '"', 1))
-    with pytest.raises(ValueError, match=r"complexity_4.csv, line 2: found 10, 20, .*a list of texts in 'hard_negs'"):
+    with pytest.raises(ValueError, match=r"complexity_4.csv, line 2: found 10, 20, .*'hard_negs'"):
+        items(PRODUCTIVITY, folder)
+    file.write_text(text.replace(",10,", ",inf,", 1))
+    with pytest.raises(ValueError, match=r"complexity_4.csv, line 2: found inf, 20, .*expected numbers in x, y"):
         items(PRODUCTIVITY, folder)
     table(file, 0, hard_negs=["false"])
     width = str(tiny.image(0).size[0])

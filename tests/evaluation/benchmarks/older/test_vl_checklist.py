@@ -68,24 +68,26 @@ def test_a_random_scorer_is_at_chance():
 def test_averages_of_the_parts(folder):
     """Only what has Visual Genome's image is right: all attributes, 12 of 42 tests of objects, 2 of 4 of relations."""
     known = TRUE | {1: [], 2: []}
-    found = scores(
+    averages = scores(
         VL_CHECKLIST, run_benchmark(VL_CHECKLIST, items(VL_CHECKLIST, folder), Sighted(oracle.knowing(known)))
     )
-    values = {name: found[name, "caption choice"] for name in ("attribute", "object", "relation", "mean of 3 parts")}
+    values = {
+        name: averages[name, "caption choice"] for name in ("attribute", "object", "relation", "mean of 3 parts")
+    }
     expected = {"attribute": 1, "object": 12 / 42, "relation": 2 / 4}
     assert values == pytest.approx(expected | {"mean of 3 parts": sum(expected.values()) / 3})
     # without HAKE's tests: 6 of objects, 1 of relations
-    without = found["mean of 3 parts without HAKE", "caption choice"]
+    without = averages["mean of 3 parts without HAKE", "caption choice"]
     assert without == pytest.approx((1 + 12 / 36 + 2 / 3) / 3)
 
 
 def test_a_source_without_images_is_left_out_and_averages_that_need_it(folder):
     (folder / "hake").rename(folder / "away")
     rows = items(VL_CHECKLIST, folder)
-    assert rows.left_out == {"no images of hake": 7} and "The folder hake of images is missing" in rows.notes[0]
-    found = scores(VL_CHECKLIST, run_benchmark(VL_CHECKLIST, rows, Sighted(oracle.knowing(TRUE))))
-    assert found["mean of 3 parts without HAKE", "caption choice"] == pytest.approx(1)
-    assert ("mean of 3 parts", "caption choice") not in found
+    assert rows.left_out == {"no images of hake": 7} and "folder hake" in rows.notes[0]
+    values = scores(VL_CHECKLIST, run_benchmark(VL_CHECKLIST, rows, Sighted(oracle.knowing(TRUE))))
+    assert values["mean of 3 parts without HAKE", "caption choice"] == pytest.approx(1)
+    assert ("mean of 3 parts", "caption choice") not in values
 
 
 @pytest.mark.parametrize("part", ["", "VG_100K"])
@@ -104,7 +106,7 @@ def test_photographs_of_visual_genome_may_be_in_one_folder_or_in_the_other(folde
 def test_texts_come_from_the_authors_repository(folder, monkeypatch):
     web = f"https://raw.githubusercontent.com/om-ai-lab/VL-CheckList/{COMMIT}"
     asked = repositories(monkeypatch, {web: folder})
-    with pytest.raises(Unavailable, match="folder visual_genome of images is missing"):
+    with pytest.raises(Unavailable, match="visual_genome .*missing"):
         load_items(VL_CHECKLIST)
     assert asked == [(web, tuple(TESTS.values()))]
     assert len(items(VL_CHECKLIST, None, swig=folder / "swig").rows) == 25
@@ -113,8 +115,8 @@ def test_texts_come_from_the_authors_repository(folder, monkeypatch):
 def test_another_form_is_named(folder):
     file = folder / "data" / "Attribute" / "vg" / "color.json"
     file.write_text('[["VG_100K_2/3968.jpg", {"POS": [], "NEG": ["b"]}]]')
-    with pytest.raises(ValueError, match="color.json, entry 0: found .*expected an image and an object with lists of"):
+    with pytest.raises(ValueError, match="color.json, entry 0: found .*lists"):
         items(VL_CHECKLIST, folder)
     file.write_text('{"a": 1}')
-    with pytest.raises(ValueError, match="color.json: found a dict, expected a list"):
+    with pytest.raises(ValueError, match="color.json: found a dict"):
         items(VL_CHECKLIST, folder)

@@ -47,7 +47,7 @@ def images(folder: Path, prefix: str = "") -> Path:
     return folder
 
 
-def ordered(step: float) -> Fake:
+def axis_encoder(step: float) -> Fake:
     """An image's own texts lie on its axis, `step` apart; the empty text at 0."""
 
     def text(words: str) -> np.ndarray:
@@ -66,12 +66,12 @@ def folder(tmp_path) -> Path:
 
 
 def test_scorers_against_chance(folder):
-    perfect = run(HIERARCAPS, folder, ordered(1.0))
+    perfect = run(HIERARCAPS, folder, axis_encoder(1.0))
     assert means(perfect) == {("all", name): 1.0 for name in ("precision", "recall", "rank correlation")}
-    assert means(run(HIERARCAPS, folder, ordered(-1.0)))["all", "rank correlation"] == -1
+    assert means(run(HIERARCAPS, folder, axis_encoder(-1.0)))["all", "rank correlation"] == -1
     assert set(means(run(HIERARCAPS, folder, constant(IMAGES))).values()) == {0.0}
-    found = run(HIERARCAPS, folder, random(IMAGES)).items
-    for _, line in found.groupby("metric"):
+    items = run(HIERARCAPS, folder, random(IMAGES)).items
+    for _, line in items.groupby("metric"):
         assert line["value"].mean() == pytest.approx(line["chance"].mean(), abs=4 * line["value"].std() / IMAGES**0.5)
 
 
@@ -120,11 +120,11 @@ def test_images_of_val2017_are_whole_in_a_white_square_as_the_authors_own(tmp_pa
 def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):
     asked = []
 
-    def downloaded(web, names):
+    def download(web, names):
         asked.append((web, names))
         return write(tmp_path / "web")
 
-    monkeypatch.setattr(hub, "download_files", downloaded)
+    monkeypatch.setattr(hub, "download_files", download)
     items = load_items(HIERARCAPS, Folders(own={"val2017": images(tmp_path / "val2017")}))
     commit = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
     assert asked == [(f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{commit}/data", (FILE,))]
@@ -133,9 +133,7 @@ def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):
 
 def test_captions_are_cut_at_arrows_and_have_to_be_four(tmp_path):
     folder = write(tmp_path / "a", lambda number: ["a", "a, b", "c =>d", "e"][: 3 - (number == 3)])
-    with pytest.raises(
-        ValueError, match=r"row 3, column 'captions': found 2 texts between '=>', expected 4: 'a => a, b'"
-    ):
+    with pytest.raises(ValueError, match=r"row 3, .*'captions': found 2 .*'=>', expected 4: 'a => a, b'"):
         rows(folder)
     write(folder, lambda number: ["a", "a, b", "c =>d"])
     assert rows(folder)[0]["captions"] == ["a", "a, b", "c", "d"]
@@ -152,9 +150,9 @@ def test_level_by_level_the_first_text_is_level_4(folder):
     folders = Folders(own={"hierarcaps": folder})
     rows = validate(HIERARCAPS_LEVELS, load_items(HIERARCAPS_LEVELS, folders)).rows
     assert [rows[f"level_{level}"][3] for level in (4, 3, 2, 1)] == captions(3)
-    found = run(HIERARCAPS_LEVELS, folder, knowing({number: captions(number)[3:] for number in range(IMAGES)}))
+    report = run(HIERARCAPS_LEVELS, folder, knowing({number: captions(number)[3:] for number in range(IMAGES)}))
     kinds = ("choice of 2", "choice of 10", "retrieval")
     expected = {("all", f"level {level} image {kind}"): float(level == 1) for level in (1, 2, 3, 4) for kind in kinds}
-    assert means(found) == expected
-    chances = found.items.groupby("metric")["chance"].first()
+    assert means(report) == expected
+    chances = report.items.groupby("metric")["chance"].first()
     assert [chances[f"level 4 image {kind}"] for kind in kinds] == [1 / 2, 1 / 10, 1 / IMAGES]

@@ -49,10 +49,10 @@ def test_the_paper_s_score_comes_first_by_concept_and_averaged(tmp_path):
         INPAINTCOCO, items(INPAINTCOCO, on_hub(tmp_path / "i")), Sighted(oracle.knowing(TRUE | {6: [], 7: []}))
     )
     assert list(dict.fromkeys(report.items["metric"])) == ["image", "group", "text"]
-    found = scores(INPAINTCOCO, report)
-    assert found["object", "image"] == found["color", "image"] == 1 and found["size", "image"] == 0
-    assert found["macro of 3 concepts", "image"] == pytest.approx(2 / 3)
-    assert found["micro", "image"] == 3 / 4
+    values = scores(INPAINTCOCO, report)
+    assert values["object", "image"] == values["color", "image"] == 1 and values["size", "image"] == 0
+    assert values["macro of 3 concepts", "image"] == pytest.approx(2 / 3)
+    assert values["micro", "image"] == 3 / 4
 
 
 def test_items_of_one_photograph_have_its_number(tmp_path):
@@ -70,7 +70,7 @@ def test_what_is_missing_is_left_out_or_named(tmp_path):
     images = [oracle.photo(1), oracle.photo(3), oracle.photo(5), None]
     rows = items(INPAINTCOCO, on_hub(tmp_path / "holes", inpaint_caption=captions, inpaint_image=images))
     assert rows.left_out == {EMPTY_CAPTION: 2, NO_IMAGE: 1} and rows.rows["caption"][:] == ["caption 0"]
-    with pytest.raises(ValueError, match="has no column 'concept'; it has 'coco_caption'"):
+    with pytest.raises(ValueError, match="no column 'concept'.*'coco_caption'"):
         items(INPAINTCOCO, on_hub(tmp_path / "wrong", concept=None))
 
 
@@ -81,7 +81,7 @@ def test_from_the_hub_with_a_real_model(tmp_path, monkeypatch, clip):
     assert report.images == 8 and report.texts == 1  # the tiny tokenizer knows none of their words
 
 
-def built(source: Path, folder: Path, **options) -> Path:
+def build(source: Path, folder: Path, **options) -> Path:
     """A set of `hfcomp build inpaintcoco`."""
     return build_set(InpaintCocoOptions(source=str(source), output=folder, **options), log=lambda line: None).folder
 
@@ -95,29 +95,29 @@ def test_an_imported_copy_gives_the_same_items_and_scores(tmp_path):
     """Flags say what is wrong with a row; which rows are left out is the benchmark's own rule in both."""
     captions = ["caption 1", " ", "caption 5", "caption 7"]
     source = on_hub(tmp_path / "hub", inpaint_caption=captions)
-    folder = built(source, tmp_path / "built", any_license=True)
-    found = [items(INPAINTCOCO, place) for place in (source, folder)]
-    assert [one.left_out for one in found] == [{EMPTY_CAPTION: 1}] * 2
+    folder = build(source, tmp_path / "built", any_license=True)
+    copies = [items(INPAINTCOCO, place) for place in (source, folder)]
+    assert [data.left_out for data in copies] == [{EMPTY_CAPTION: 1}] * 2
     for name in ("caption", "negative_captions", "subset", "image_id", "item"):
-        assert found[0].rows[name][:] == found[1].rows[name][:]
-    assert found[1].rows["image_id"][:] == ["139", "285", "632"]
-    check_known_scorers(INPAINTCOCO, found[1], TRUE)
+        assert copies[0].rows[name][:] == copies[1].rows[name][:]
+    assert copies[1].rows["image_id"][:] == ["139", "285", "632"]
+    check_known_scorers(INPAINTCOCO, copies[1], TRUE)
 
 
 def test_a_set_of_an_annotation_project(tmp_path, monkeypatch):
-    folder = built(sets.project(tmp_path / "project", 6), tmp_path / "built")
+    folder = build(sets.project(tmp_path / "project", 6), tmp_path / "built")
     rows = items(INPAINTCOCO, folder)
     assert rows.rows["subset"][:] == ["object", "color", "size"] * 2
     assert rows.rows["image_id"][:] == ["139", "139", "140", "140", "141", "141"]
     cells = [cell for row in rows.rows for cell in (row["image"], row["negative_image"])]
-    photos = [sets.encoded(decode_image(cell)) for cell in cells]
+    photos = [sets.encode(decode_image(cell)) for cell in cells]
     monkeypatch.setattr(oracle, "photo", photos.__getitem__)
     captions = [text for row in rows.rows for text in (row["caption"], *row["negative_captions"])]
     check_known_scorers(INPAINTCOCO, rows, {number: [text] for number, text in enumerate(captions)})
 
 
 def test_a_damaged_set_is_refused(tmp_path):
-    folder = built(on_hub(tmp_path / "hub"), tmp_path / "built", any_license=True)
+    folder = build(on_hub(tmp_path / "hub"), tmp_path / "built", any_license=True)
     (folder / "data/test-00000-of-00001.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match="test-00000-of-00001.parquet is damaged"):
+    with pytest.raises(ValueError, match="test-00000-of-00001.parquet .*damaged"):
         items(INPAINTCOCO, folder)

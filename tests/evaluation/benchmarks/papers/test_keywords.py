@@ -100,8 +100,8 @@ def test_a_random_encoder_is_at_chance(tmp_path):
     captions = [[f"a {color} {thing} under the {thing}"] for thing in map(str, range(40)) for color in COLORS]
     photos = [photo(0)] * len(captions)
     parquet(tmp_path, "train-0", {"image": photos, "captions": captions}, "image")
-    found = run(pairs(concepts=("color", "location")), tmp_path, random(1)).items
-    for _, line in found.groupby(["subset", "metric"]):
+    items = run(pairs(concepts=("color", "location")), tmp_path, random(1)).items
+    for _, line in items.groupby(["subset", "metric"]):
         assert line["value"].mean() == pytest.approx(line["chance"].mean(), abs=4 * line["value"].std() / 360**0.5)
 
 
@@ -156,17 +156,17 @@ def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(ValueError, match="object, color"):
         items_of(pairs(), tmp_path / "none")
     parquet(tmp_path / "wrong", "train-0", {"image": [photo(0)], "text": ["a red hat"]}, "image")
-    with pytest.raises(ValueError, match="no column 'captions'; it has 'image', 'text'"):
+    with pytest.raises(ValueError, match="no column 'captions'.*'image', 'text'"):
         items_of(pairs(), tmp_path / "wrong")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="does not contain its data.*Get it"):
+    with pytest.raises(ValueError, match="not contain .*Get it"):
         items_of(pairs(), tmp_path / "empty")
     uneven = tmp_path / "uneven"
     uneven.mkdir()
     content = {"image_urls": ["http://a/1.png"], "captions": ["a red hat", "a blue hat"]}
     (uneven / "sbu-captions-all.json").write_text(json.dumps(content))
     (uneven / "sbu_images").mkdir()
-    with pytest.raises(ValueError, match="found 1 image_urls and 2 captions"):
+    with pytest.raises(ValueError, match="1 image_urls and 2 captions"):
         items_of(keywords.KEYWORDS_SBU, uneven)
 
 
@@ -230,15 +230,17 @@ def test_raw_files_of_coco_flickr30k_and_sbu(tmp_path):
     (tmp_path / "sbu-captions-all.json").write_text(
         json.dumps({"image_urls": urls, "user_ids": ["", "", ""], "captions": texts})
     )
-    found = {}
+    by_benchmark = {}
     for benchmark in (keywords.KEYWORDS_COCO, keywords.KEYWORDS_FLICKR30K, keywords.KEYWORDS_SBU):
         items = items_of(benchmark, tmp_path)
-        found[benchmark.name] = [(row["subset"], row["item"], row["image_id"], row["caption"]) for row in items.rows]
+        by_benchmark[benchmark.name] = [
+            (row["subset"], row["item"], row["image_id"], row["caption"]) for row in items.rows
+        ]
         report = run_benchmark(benchmark, items, knowing(truth))
         assert set(means(report).values()) == {1.0}
-    assert found["keywords_coco"] == found["keywords_flickr30k"]
-    assert ("color", "0.png/0", "0.png", CAPTIONS[0][0]) in found["keywords_coco"]
-    assert {image for *_, image, _ in found["keywords_sbu"]} == {"0.png", "1.png"}
+    assert by_benchmark["keywords_coco"] == by_benchmark["keywords_flickr30k"]
+    assert ("color", "0.png/0", "0.png", CAPTIONS[0][0]) in by_benchmark["keywords_coco"]
+    assert {image for *_, image, _ in by_benchmark["keywords_sbu"]} == {"0.png", "1.png"}
     assert items.left_out == {NO_IMAGE: 2}  # "a gray cat" would have been an item of two concepts
 
 
@@ -263,7 +265,9 @@ def test_the_photographs_that_are_there_are_drawn_of_coco():
     items = items_of(keywords.KEYWORDS_COCO, Path(REAL) / "coco", val2017=Path(REAL) / "coco" / "open_256")
     lines = (Path(REAL) / "coco_open_256.jsonl").read_text(encoding="utf-8").splitlines()
     photographs = [json.loads(line) for line in lines]
-    captions = [text for one in photographs if one["split"] == "val2017" for text in one["captions"]]
+    captions = [
+        text for photograph in photographs if photograph["split"] == "val2017" for text in photograph["captions"]
+    ]
     expected = {concept: sum(bool(find_keywords(text, concept)) for text in captions) for concept in CONCEPTS}
     assert Counter(items.rows["subset"]) == expected
     assert items.left_out == {NO_IMAGE: 12_969 + sum(TABLE_8.values()) - len(items.rows)}

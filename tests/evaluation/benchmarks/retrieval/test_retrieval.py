@@ -38,7 +38,9 @@ SETS = {
     FLICKR30K.name: ("dataset_flickr30k.json", "flickr30k_test.json", "flickr30k-images", "wds_flickr30k"),
     COCO_RETRIEVAL.name: ("dataset_coco.json", "coco_karpathy_test.json", "val2014", "wds_mscoco_captions"),
 }
-EACH = pytest.mark.parametrize("benchmark", (FLICKR8K, FLICKR30K, COCO_RETRIEVAL), ids=lambda one: one.name)
+EACH = pytest.mark.parametrize(
+    "benchmark", (FLICKR8K, FLICKR30K, COCO_RETRIEVAL), ids=lambda benchmark: benchmark.name
+)
 
 
 def images(folder: Path, form: str = "{}.jpg") -> Path:
@@ -84,14 +86,14 @@ def test_an_archive_that_is_cut_damaged_or_missing_is_refused(benchmark, tmp_pat
         last = tar.getmembers()[-2].offset
     for damaged in (whole[:last], whole[: last + 100], whole[:-9000], whole[:last] + b"?" + whole[last + 1 :], b""):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="0.tar is not a complete tar archive"):
+        with pytest.raises(ValueError, match="0.tar .*not a complete"):
             load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     (tmp_path / "test" / "nshards.txt").write_text("2")
-    with pytest.raises(ValueError, match=r"test: 1 of 2 archives are missing, the first is 1.tar"):
+    with pytest.raises(ValueError, match=r"test: 1 of 2 archives .* 1.tar"):
         load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     number = max(TRUTH)
     archive(tmp_path, without=f"s{number:07}.txt")
-    with pytest.raises(ValueError, match=f"the sample '.*s{number:07}' of the archives has no .txt with its captions"):
+    with pytest.raises(ValueError, match=f"'.*s{number:07}' .*no .txt"):
         load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     archive(tmp_path, without=f"s{number:07}.jpg")
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: tmp_path})))
@@ -115,9 +117,9 @@ def test_scorers_against_chance(benchmark, tmp_path):
     assert len(perfect.items) == 3 * IMAGES + 3 * sum(map(len, TRUTH.values()))
     assert set(means(run(benchmark, folder, knowing(TRUTH, right=0.0, wrong=1.0))).values()) == {0.0}
     assert set(means(run(benchmark, folder, constant(IMAGES))).values()) == {0.0}
-    found = [run(benchmark, folder, random(IMAGES, seed)).items for seed in range(8)]
+    tables = [run(benchmark, folder, random(IMAGES, seed)).items for seed in range(8)]
     for metric in METRICS:
-        of_seed = [table[table["metric"] == metric[1]] for table in found]
+        of_seed = [table[table["metric"] == metric[1]] for table in tables]
         values = [table["value"].mean() for table in of_seed]
         error = statistics.stdev(values) / 8**0.5
         assert statistics.mean(values) == pytest.approx(of_seed[0]["chance"].mean(), abs=4 * error), metric
@@ -174,17 +176,17 @@ def test_a_row_that_lacks_something_is_left_out_or_named(benchmark, tmp_path):
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     assert len(items.rows) == IMAGES - 2 and items.left_out == {EMPTY_CAPTION: 1, NO_IMAGE: 1}
     twice = karpathy(benchmark, tmp_path / "b", filename="1.jpg")
-    with pytest.raises(ValueError, match="the item 'all/1.jpg' in rows 0 and 1"):
+    with pytest.raises(ValueError, match="'all/1.jpg' in rows 0 and 1"):
         validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: twice})))
     (folder / SETS[benchmark.name][0]).write_text(json.dumps({"images": [{"filename": "0.jpg"}]}))
-    with pytest.raises(ValueError, match="entry '0': has no 'split', 'sentences'"):
+    with pytest.raises(ValueError, match="entry '0': .*'split', 'sentences'"):
         load_items(benchmark, Folders(own={benchmark.name: folder}))
 
 
 @EACH
 def test_without_a_network_it_says_how_to_get_it(benchmark, monkeypatch):
     HubOnDisk(monkeypatch)
-    with pytest.raises(Unavailable, match=f"{SETS[benchmark.name][3]} is not on the Hub.*Downloaded automatically"):
+    with pytest.raises(Unavailable, match=f"{SETS[benchmark.name][3]} .*Downloaded"):
         load_items(benchmark)
 
 
@@ -341,9 +343,9 @@ def test_known_scorers_on_images_of_every_split(tmp_path, layout):
 
 
 def test_from_the_hub_all_images_are_its_test_split(tmp_path, monkeypatch):
-    found = HubOnDisk(monkeypatch, **{"lmms-lab/flickr30k": on_hub(tmp_path / "f")})
+    hub = HubOnDisk(monkeypatch, **{"lmms-lab/flickr30k": on_hub(tmp_path / "f")})
     assert len(run(FLICKR30K_ALL, None, knowing(FLICKR30K_ALL_TRUTH)).items) == 3 * 24 + 3 * 120
-    assert found.asked == [("lmms-lab/flickr30k", {"split": "test", "revision": None})]
+    assert hub.asked == [("lmms-lab/flickr30k", {"split": "test", "revision": None})]
 
 
 def test_the_suite_has_the_test_images_only():
