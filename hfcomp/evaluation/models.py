@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,18 @@ from hfcomp.evaluation.encoding.other_folders import (
     is_sentence_transformer,
     load_sentence_transformer,
 )
+from hfcomp.evaluation.pairs.heads import Blip2Matcher, ViltMatcher
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
 from hfcomp.modeling import base_of_adapter
 from hfcomp.options import place_of
 from hfcomp.reading import check_place
 
-_MATCHER = "BlipForImageTextRetrieval"
+_MATCHERS: Mapping[str, type[PairModel]] = {
+    "BlipForImageTextRetrieval": BlipMatcher,
+    "Blip2ForImageTextRetrieval": Blip2Matcher,
+    "ViltForImageAndTextRetrieval": ViltMatcher,
+}
 
 
 def pair_model(place: str | Path) -> type[PairModel] | None:
@@ -49,8 +54,8 @@ def pair_model_class(config: Any) -> type[PairModel] | None:
     # Architectures take precedence because one `model_type`, such as blip, has heads for several tasks.
     names = set(getattr(config, "architectures", None) or ())
     known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-    if _MATCHER in names:
-        return BlipMatcher
+    for name in names & set(_MATCHERS):
+        return _MATCHERS[name]
     if names & set(known.values()) or (not names and known.get(getattr(config, "model_type", "")) is not None):
         return VQAScorer
     return None
