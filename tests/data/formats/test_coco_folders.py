@@ -128,14 +128,14 @@ def changed(change) -> dict:
             changed(lambda one: one["images"][1].pop("file_name")),
             r"images\[1\]\['file_name'\] is None, expected a text",
         ),
-        (changed(lambda one: one["images"].insert(0, 7)), r"images\[0\] is 7, expected an object"),
+        (changed(lambda one: one["images"].insert(0, 7)), r"images\[0\] is 7,"),
         (
             changed(lambda one: one["annotations"][3].update(caption=5)),
-            r"annotations\[3\]\['caption'\] is 5, expected a t",
+            r"annotations\[3\]\['caption'\] is 5,",
         ),
         (
             changed(lambda one: one["annotations"][0].update(image_id="1")),
-            r"annotations\[0\]\['image_id'\] is '1', expe",
+            r"annotations\[0\]\['image_id'\] is '1',",
         ),
         (changed(lambda one: one["annotations"][0].update(image_id=9)), "is 9, .*'images'"),
         (changed(lambda one: one["images"][0].update(file_name="x.jpg")), None),
