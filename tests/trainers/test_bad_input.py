@@ -80,7 +80,7 @@ def test_a_row_without_caption_or_image_stops_before_the_first_step(columns, mes
 
 
 def test_a_missing_column_stops_before_the_first_step(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="'image', .*column_names="):
+    with pytest.raises(ValueError, match="column 'image', .*column_names="):
         build(InfoNCETrainer, clip, pairs.remove_columns("image"), tmp_path)
 
 
