@@ -191,6 +191,6 @@ def test_request_options_are_removed_as_advised():
     with pytest.raises(ValueError, match="model .*--llm "):
         WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()
     assert WriterOptions(base_url="http://c/v1", llm="x").writer_settings()["llm"] == "x"
-    with pytest.raises(ValueError, match=" only .*--writer endpoint.*--writer transformers"):
+    with pytest.raises(ValueError, match="--request_options .*--writer endpoint.*--writer transformers"):
         check_writer("transformers", None, "top_k=1")
     check_writer("transformers", None, "")
