@@ -421,7 +421,7 @@ def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
     assert recall["tsv"]["value"].tolist() == recall["parquet"]["value"].tolist()
     with pytest.raises(SystemExit, match="column_names .*own files"):
         main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
-    with pytest.raises(SystemExit, match="'image', 'caption'.*image=filepath,caption=title"):
+    with pytest.raises(SystemExit, match="columns 'image', 'caption'.*image=filepath,caption=title"):
         main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])
 
 

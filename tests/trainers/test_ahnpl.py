@@ -383,7 +383,7 @@ def test_an_adapter_trains_with_the_features_of_its_start(clip, pairs, tmp_path)
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="AHNPLTrainer .*'negative_kinds'"):
+    with pytest.raises(ValueError, match="AHNPLTrainer .*column 'negative_kinds'"):
         build(AHNPLTrainer, clip, pairs.remove_columns("negative_kinds"), tmp_path)
 
 

@@ -227,14 +227,14 @@ def test_an_order_of_another_kind_is_refused(clip, rows, tmp_path):
 
 
 def test_missing_columns_are_named(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="ClearGlassTrainer .*'group', 'hard_negative_groups'"):
+    with pytest.raises(ValueError, match="ClearGlassTrainer .*columns 'group', 'hard_negative_groups'"):
         build(ClearGlassTrainer, clip, pairs, tmp_path)
 
 
 def test_groups_are_checked_before_a_model_is_scored(rows, pairs, tmp_path):
     config = arguments(ClearGlassTrainer, tmp_path, pairs_per_group=4)
     assert ClearGlassTrainer.check_rows(rows, config) is None
-    with pytest.raises(ValueError, match="needs .*'group', 'hard_negative_groups'"):
+    with pytest.raises(ValueError, match="needs .*columns 'group', 'hard_negative_groups'"):
         ClearGlassTrainer.check_rows(pairs, config)
     alone = rows.remove_columns("hard_negative_groups").add_column("hard_negative_groups", [["gone"]] * len(rows))
     with pytest.raises(ValueError, match="no group .*'gone'"):

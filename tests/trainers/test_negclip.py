@@ -200,7 +200,7 @@ def test_what_is_missing_is_told_at_the_start(clip, near, tmp_path, caplog, monk
 
 @pytest.mark.parametrize("missing", ["neighbor_ids", "image_id"])
 def test_a_missing_column_is_named(clip, near, tmp_path, missing):
-    with pytest.raises(ValueError, match=f"needs .*'{missing}'"):
+    with pytest.raises(ValueError, match=f"needs .*column '{missing}'"):
         build(InfoNCETrainer, clip, near.remove_columns(missing), tmp_path, **NEGCLIP)
     rows = TrainingRows(near, ["image", "caption", "negative_captions"])
     with pytest.raises(ValueError, match="no column 'neighbor_ids'; .*: image, caption"):

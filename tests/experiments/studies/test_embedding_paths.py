@@ -125,7 +125,7 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
         return held_out_rows(recipe, 5, seed=1, num_negatives=1, session=session)
 
     assert read_rows("test").names == [f"tiny-{row}" for row in (0, 1, 2, 4, 5)]  # row 3 has none
-    with pytest.raises(ValueError, match="embeddings .*'negative_captions'"):
+    with pytest.raises(ValueError, match="embeddings .*column 'negative_captions'"):
         read_rows("bare")
     shutil.rmtree(tmp_path / "rows")
     unnamed = rows.select([0, 0, 1, 2]).remove_columns("image_id").map(without_image, with_indices=True)

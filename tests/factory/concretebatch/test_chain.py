@@ -166,9 +166,9 @@ def test_an_unfinished_set_says_what_it_lacks_and_how_to_make_it(options, tmp_pa
         load_training_set(str(folder), config="random")
     build_set(options(), log=[].append)
     assert load_training_set(str(folder), config="high_concreteness").num_rows == 10
-    with pytest.raises(ValueError, match="captions of random"):
+    with pytest.raises(ValueError, match="lacks the captions of random"):
         load_training_set(str(folder), config="random")
-    with pytest.raises(ValueError, match="captions of random"):
+    with pytest.raises(ValueError, match="lacks the captions of random"):
         verify_set(folder)
 
 
