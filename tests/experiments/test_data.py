@@ -85,7 +85,7 @@ def test_a_row_without_any_caption_is_named(listing, captions):
     lines = [json.loads(line) for line in Path(listing).read_text().splitlines()]
     lines[1]["texts"] = captions
     Path(listing).write_text("\n".join(json.dumps(line) for line in lines))
-    with pytest.raises(ValueError, match="'caption', row 1: found .*text"):
+    with pytest.raises(ValueError, match="'caption', row 1: found .*string"):
         rows(listing)
 
 

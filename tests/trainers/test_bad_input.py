@@ -51,7 +51,7 @@ def last_checkpoint(folder) -> int:
         ),
         ({"negative_image": CORRUPT}, ValueError, "'negative_image', row 13 .*decoded"),
         ({"negative_captions": []}, ValueError, "'negative_captions', row 13: found 0 .* 1"),
-        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness' .*1 .*row 13"),
+        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness', row 13: found 1 .*2"),
         ({"image": encode(tiny.image(0, (60, 60)))}, ValueError, r"row 13 .*3,600 .* 3,000"),
     ],
 )

@@ -574,7 +574,7 @@ def test_a_set_without_negative_images_is_told_and_trains_where_that_is_allowed(
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"margin": "dynamic"}, "margin: found 'dynamic':.* adaptive"), ({"num_negatives": 2}, "exactly 1")],
+    [({"margin": "dynamic"}, "margin: found 'dynamic',.* adaptive"), ({"num_negatives": 2}, "exactly 1")],
 )
 def test_cements_own_settings_are_checked(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):

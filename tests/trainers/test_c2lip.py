@@ -286,7 +286,7 @@ def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
         ({"cross_attended_weight": math.nan}, "cross_attended_weight: found nan,.* 0"),
         ({"attention_temperature": 0.0}, r"attention_temperature: found 0.0,.* 0 .*\(cosine\)"),
         ({"attention_temperature": math.inf}, "attention_temperature: found inf,.* 0"),
-        ({"concept_source": "token"}, "concept_source: found 'token':.* phrase, tokens"),
+        ({"concept_source": "token"}, "concept_source: found 'token',.* phrase, tokens"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -159,7 +159,7 @@ def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
         build(clip, stream, tmp_path)
     long = rows.add_column("negative_captions", [["one"] * 5] * 16)
     trainer = build(clip, long, tmp_path, negative_source="negative_captions")
-    with pytest.raises(ValueError, match="'negative_captions', row 2: .* 4 texts"):
+    with pytest.raises(ValueError, match="'negative_captions', row 2: .* 4 strings"):
         batch_of(trainer, [2])
 
 

@@ -208,7 +208,7 @@ def test_a_missing_column_is_named(clip, near, tmp_path, missing):
 
 
 def test_wrong_settings_are_refused(clip, near, tmp_path):
-    with pytest.raises(ValueError, match="num_neighbors: found -1:.* 0 "):
+    with pytest.raises(ValueError, match="num_neighbors: found -1,.* 0 "):
         InfoNCEConfig(output_dir=str(tmp_path), num_neighbors=-1)
     with pytest.raises(ValueError, match="draw_negatives=True .*num_negatives.* 0"):
         InfoNCEConfig(output_dir=str(tmp_path), draw_negatives=True)

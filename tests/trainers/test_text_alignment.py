@@ -219,5 +219,5 @@ def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, row
 
 @pytest.mark.parametrize("names", [[], ["caption"], ["group", "group"]])
 def test_columns_to_align_with_are_known(clip, rows, tmp_path, names):
-    with pytest.raises(ValueError, match="aligned_with=.* generalized_caption, group"):
+    with pytest.raises(ValueError, match="aligned_with: found .* generalized_caption, group"):
         build(clip, rows, tmp_path, aligned_with=names)

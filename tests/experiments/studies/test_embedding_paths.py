@@ -264,7 +264,7 @@ def test_the_report_shows_figure_tables_and_examples(swept):
     assert "(embeddings.png)" in report and "(embeddings-example-1.png)" in report
     assert "### plain: distances" in report and "| pair | base | step 1 | step 3 (end) | end minus base |" in report
     assert "| pair | base | cement, step 1 | cement, step 3 (end) | plain, step 1 | plain, step 3 (end) |" in report
-    assert f"- plain: trained with {INFO_NCE}" in report and "plain: ignoring margin, margin_m" in report
+    assert f"- plain: trained with {INFO_NCE}" in report and "plain: margin, margin_m" in report
 
 
 def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_path, monkeypatch):

@@ -203,7 +203,7 @@ def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
     folder = options().output
     before = hashes(folder)
     for configs in (("random",), ("random", "high_concreteness")):
-        with pytest.raises(ValueError, match="high_concreteness .*: 3 rows, now 4"):
+        with pytest.raises(ValueError, match="high_concreteness .*has 3 .*has 4"):
             build_set(options(limit=4, configs=configs), log=[].append)
         assert hashes(folder) == before, "nothing is built"
     build_set(options(limit=4, configs=("random",), output=tmp_path / "other"), log=[].append)
@@ -373,7 +373,7 @@ def test_an_endpoint_that_fails_is_reported_in_two_lines_and_costs_nothing_that_
         command(*words, server.base_url)
     said, resume = str(stopped.value).splitlines()
     assert "shard 1 of 6 (rows 2 to 3): EndpointError" in said and "code 502. Start it" in said
-    assert resume == "Finished shards are kept: the same command resumes."
+    assert resume == "Finished shards are kept; repeat the command to resume."
     assert "Traceback" not in capfd.readouterr().err
     with serving(right) as again:
         command(*words, again.base_url)
