@@ -50,13 +50,13 @@ PATTERNS = (
         CODE,
         1,
     ),
-    Pattern("a docstring that starts with a preposition", '"""Of a set."""', r'"""(Of|As|By) ', CODE, 6),
+    Pattern("a docstring that starts with a preposition", '"""Of a set."""', r'"""(Of|As|By) ', CODE, 0),
     Pattern(
         '"is of"',
         "the option is of models",
         r"\b(is|are|was|were) of (a|an|the|its|this|that|one|two|another|each|any|which|models|data)\b",
         ALL,
-        0,
+        6,
     ),
     Pattern(
         '"is no"',
