@@ -50,7 +50,7 @@ PATTERNS = (
         CODE,
         1,
     ),
-    Pattern("a docstring that starts with a preposition", '"""Of a set."""', r'"""(Of|As|By) ', CODE, 6),
+    Pattern("a docstring that starts with a preposition", '"""Of a set."""', r'"""(Of|As|By) ', CODE, 0),
     Pattern(
         '"is of"',
         "the option is of models",
@@ -65,7 +65,7 @@ PATTERNS = (
         ALL,
         0,
     ),
-    Pattern("the library behind its noun", "a pipeline of diffusers", rf"\b({THINGS}) of ({EXTERNAL})\b", ALL, 10),
+    Pattern("the library behind its noun", "a pipeline of diffusers", rf"\b({THINGS}) of ({EXTERNAL})\b", ALL, 7),
     Pattern(
         '"where there is one"',
         "a GPU where there is one",
@@ -79,7 +79,7 @@ PATTERNS = (
         '"""What came of it."""',
         r'"""(What|Which|Who|Whose|How|Where|Why) ',
         CODE,
-        2,
+        1,
     ),
     Pattern(
         "a dated word",
@@ -95,7 +95,7 @@ PATTERNS = (
         ALL,
         1,
     ),
-    Pattern('", so that" for a result', "it fails, so that nothing is written", r", so that\b", ALL, 19),
+    Pattern('", so that" for a result', "it fails, so that nothing is written", r", so that\b", ALL, 17),
     Pattern(
         '"as" for "such as"',
         "columns, as image=path",
@@ -117,7 +117,7 @@ PATTERNS = (
         "def _shown(",
         rf"\bdef _?(?!seed|embed|need|feed|speed)({PARTICIPLES})\(",
         CODE,
-        19,
+        18,
     ),
     Pattern(
         "a preposition as a function's name",

@@ -115,17 +115,17 @@ def test_the_study_trains_what_its_file_says(training, tmp_path, capsys):
 
 
 BROKEN = [
-    ("hfcomp.commands", "other", "loud:THING", "THING = 3", "is not a hfcomp.cli.Command"),
-    ("hfcomp.commands", "train", "loud", "USAGE = SUMMARY = ''", "the name is taken. Expected .* other than train, "),
-    ("hfcomp.benchmarks", "other", "loud:THING", "THING = 3", "is not a hfcomp.evaluation.spec.Benchmark"),
-    ("hfcomp.benchmarks", "sugarcrepe", "loud:THING", "THING = 3", "the name is taken"),
-    ("hfcomp.benchmarks", "other", "loud:NONE", "", "cannot be imported: AttributeError: .*NONE"),
-    ("hfcomp.studies", "other", "loud:THING", "import no_such_package", "cannot be imported: ModuleNotFoundError: No"),
-    ("hfcomp.studies", "variants", "loud:THING", "THING = 3", "the name is taken"),
-    ("hfcomp.builders", "other", "loud:THING", "THING = 3", "is not a hfcomp.factory.builder.Builder"),
+    ("hfcomp.commands", "other", "loud:THING", "THING = 3", ".*hfcomp.cli.Command"),
+    ("hfcomp.commands", "train", "loud", "USAGE = SUMMARY = ''", ".*taken.* other than train, "),
+    ("hfcomp.benchmarks", "other", "loud:THING", "THING = 3", ".*hfcomp.evaluation.spec.Benchmark"),
+    ("hfcomp.benchmarks", "sugarcrepe", "loud:THING", "THING = 3", ".*taken"),
+    ("hfcomp.benchmarks", "other", "loud:NONE", "", ".*AttributeError: .*NONE"),
+    ("hfcomp.studies", "other", "loud:THING", "import no_such_package", ".*ModuleNotFoundError: No"),
+    ("hfcomp.studies", "variants", "loud:THING", "THING = 3", ".*taken"),
+    ("hfcomp.builders", "other", "loud:THING", "THING = 3", ".*hfcomp.factory.builder.Builder"),
     (
         *("hfcomp.builders", "mine", "loud:MAGIC", "from hfcomp.factory.magic.options import MAGIC"),
-        "expected the name 'magic'",
+        ".*'magic'",
     ),
 ]
 USES = {

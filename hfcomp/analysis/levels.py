@@ -142,8 +142,7 @@ def _load(benchmark: Benchmark, folder: Path | None, rows: int | None, seed: int
     if benchmark is SANDBOX_LEVELS:
         if folder is not None:
             raise ValueError(
-                f"data: {benchmark.name} is synthetic and has no data folder. Remove data, or choose another "
-                "benchmark."
+                f"data: {benchmark.name} is synthetic and has no data folder. Remove it, or choose another benchmark."
             )
         return SandboxData("levels_set", rows or LEVEL_ROWS, seed).remote(Folders())
     if folder is not None and not folder.is_dir():

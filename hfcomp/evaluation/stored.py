@@ -61,9 +61,7 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
         known = {name: facts for name, facts in (results.get("models") or {}).items() if isinstance(facts, Mapping)}
         blind = {name for name, facts in known.items() if facts.get("path") == BLIND_PATH}
         if model is not None and model not in names:
-            raise ValueError(
-                f"{folder / ITEMS_FILE} has no model {model!r}. Pass one of its models: {listing(names)}."
-            )
+            raise ValueError(f"{folder / ITEMS_FILE} has no model {model!r}; it has {listing(names)}.")
         for name in [name for name in names if name not in blind] if model is None else [model]:
             models.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
     # Resolved, because two paths may lead to the same folder.

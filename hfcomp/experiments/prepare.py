@@ -74,8 +74,8 @@ def prepare_concepts(
     """Loads the evaluation data of each concept; `main` lists titles of benchmarks that may not be skipped."""
     if config.evaluation not in (SANDBOX, "benchmarks"):
         raise ValueError(
-            f"evaluation={config.evaluation!r} does not score concepts. Use evaluation=sandbox, or "
-            "evaluation_benchmarks named keywords_*."
+            f"evaluation={config.evaluation!r} does not score concepts; expected {SANDBOX}, or evaluation_benchmarks "
+            "named keywords_*."
         )
     if config.evaluation == SANDBOX:
         drawn = {concept: concept_benchmarks(concept, **_keyword_settings(config, 0)) for concept in concepts}

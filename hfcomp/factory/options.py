@@ -61,7 +61,10 @@ class Workers:
         if self.number < 1:
             raise ValueError(f"--num_workers: found {self.number}, expected 1 or more.")
         if self.gpus is not None and self.executor != "ray":
-            raise ValueError("--gpus_per_worker needs --executor ray; local workers take this machine's GPUs in turn.")
+            raise ValueError(
+                "--gpus_per_worker has an effect only with --executor ray; local workers take this machine's GPUs in "
+                "turn."
+            )
         if self.gpus is not None and self.gpus < 0:
             raise ValueError(f"--gpus_per_worker: found {self.gpus:g}, expected 0 or more.")
 
@@ -337,7 +340,7 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
         needed = (("fill_model", "mask"), ("keyword_table", "keyword"), ("base_url", "llm"), ("answer_cache", "llm"))
         for name, generator in needed:
             if getattr(self, name) and not self.has_kind(generator):
-                raise ValueError(f"--{name} has an effect only if --kinds includes {generator}.")
+                raise ValueError(f"--{name} needs --kinds to include {generator}.")
 
     @property
     def reads_english(self) -> bool:

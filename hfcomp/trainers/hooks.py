@@ -166,8 +166,7 @@ class ObjectiveHooks:
         for name, unset in {"pixel_cache": None, "reduced_jpeg": False, "random_crop": 1.0}.items():
             if getattr(args, name) != unset and "image" not in columns_of(self.required_features):
                 raise ValueError(
-                    f"{name}={getattr(args, name)!r} has no effect: {type(self).__name__} reads no images. Remove "
-                    f"{name}."
+                    f"{name}={getattr(args, name)!r} has no effect: {type(self).__name__} reads no images. Remove it."
                 )
         return {
             "num_negatives": args.num_negatives if "negative_text_embeds" in self.required_features else 0,

@@ -86,9 +86,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
 def has_sigmoid_loss(choice: bool | None, backbone: nn.Module) -> bool:
     """Whether to train with sigmoid losses: the user's choice, by default as the model was pretrained (SigLIP)."""
     if choice and not hasattr(backbone, "logit_bias"):
-        raise ValueError(
-            "sigmoid=True needs a model with a logit_bias, such as SigLIP. Remove sigmoid to train a CLIP."
-        )
+        raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Remove it to train a CLIP.")
     return hasattr(backbone, "logit_bias") if choice is None else choice
 
 

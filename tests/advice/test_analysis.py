@@ -142,7 +142,7 @@ def test_analyze(advice, tmp_path):
     "Choose another evaluation_split or evaluation_dataset, or leave",
 )
 @follows("hfcomp/analysis/level_figure.py", "Evaluate with `hfcomp levels`, the benchmark magic or a sandbox recipe.")
-@follows("hfcomp/analysis/levels.py", "is synthetic and has no data folder. Remove data, or choose another benchmark.")
+@follows("hfcomp/analysis/levels.py", "is synthetic and has no data folder. Remove it, or choose another benchmark.")
 def test_levels(advice, clip, tmp_path):
     rows = tiny.pairs(4, ragged=False)
     without = rows.map(lambda row: {"negative_captions": []})

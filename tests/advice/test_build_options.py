@@ -69,7 +69,7 @@ def test_options_that_belong_together(advice, build, clip, gpt2, photographs, tm
     cli.main(build("negatives", photographs, *joined, *file))
 
 
-@follows(OPTIONS, "--{name} has an effect only if --kinds includes {generator}.")
+@follows(OPTIONS, "--{name} needs --kinds to include {generator}.")
 @follows(OPTIONS, "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM.")
 @follows(OPTIONS, "not with llm. Use --kinds keyword.")
 @follows("hfcomp/factory/text_negatives.py", "Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')")

@@ -73,7 +73,7 @@ def make_options(kind, **settings):
              marks=follows(OPTIONS, "not with llm. Use --kinds keyword.")),
         case(NegativeOptions, {"kinds": ("swap",), "fill_model": "m"},
              [{"kinds": ("swap", "mask"), "fill_model": "m"}],
-             marks=follows(OPTIONS, "--{name} has an effect only if --kinds includes {generator}.")),
+             marks=follows(OPTIONS, "--{name} needs --kinds to include {generator}.")),
     ],
 )  # fmt: skip
 def test_options(advice, kind, wrong, right):

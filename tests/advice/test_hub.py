@@ -79,7 +79,7 @@ def test_models(advice, hub, clip, tmp_path, monkeypatch, capsys):
     cli.main([*advised[1:], "--repo", "me/set"])
 
 
-@follows(SETS, "hfcomp joins the ratings from your own file when it loads a set (a recipe's concreteness_ratings).")
+@follows(SETS, "hfcomp joins the ratings from your own file when it loads a dataset (a recipe's concreteness_ratings")
 def test_sets(advice, hub, tmp_path):
     def push(folder: Path, *more: str) -> list[str]:
         return ["push-dataset", str(folder), "--repo", f"me/{folder.name}", *more]

@@ -135,7 +135,7 @@ def test_half_precision(advice, clip, train, rows, caplog):
 
 @follows("hfcomp/trainers/_support/sampling.py", "so grouping would save nothing. Remove it.")
 @follows("hfcomp/trainers/info_nce.py", "on this model set sigmoid=False, or remove num_negatives")
-@follows("hfcomp/trainers/info_nce.py", "such as SigLIP. Remove sigmoid to train a CLIP.")
+@follows("hfcomp/trainers/info_nce.py", "such as SigLIP. Remove it to train a CLIP.")
 def test_siglip(advice, make, train, rows, siglip):
     advice.of(train, InfoNCETrainer, rows, str(siglip), train_sampling_strategy="group_by_length")
     train(InfoNCETrainer, rows, str(siglip))
@@ -181,7 +181,7 @@ def inner_processor(clip):
 
 
 @follows("hfcomp/trainers/_support/row_report.py", "Return PixelBatch(pixels, boxes) with the rows'")
-@follows("hfcomp/trainers/hooks.py", "{type(self).__name__} reads no images. Remove {name}.")
+@follows("hfcomp/trainers/hooks.py", "{type(self).__name__} reads no images. Remove it.")
 @follows("hfcomp/trainers/base.py", "does not use {field_name!r}. Remove it.")
 def test_settings_that_an_objective_has_no_use_for(advice, clip, make, train, rows):
     inner = CompositionalCollator(AutoProcessor.from_pretrained(clip), CLIPModel.from_pretrained(clip).config)

@@ -302,7 +302,14 @@ def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
         draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"one": cosines(0)})
 
 
-@pytest.mark.parametrize(("names", "quantity"), [("", "cosine"), ("abc", "cosine"), ("ab", "heat")])
-def test_other_maps_are_refused(names, quantity):
-    with pytest.raises(ValueError, match="attention.*cosine.*1 or 2"):
+@pytest.mark.parametrize(
+    ("names", "quantity", "message"),
+    [
+        ("", "cosine", "found 0 .* 1 or 2"),
+        ("abc", "cosine", "found 3 .* 1 or 2"),
+        ("ab", "heat", "quantity: found 'heat'.* attention .*cosine"),
+    ],
+)
+def test_other_maps_are_refused(names, quantity, message):
+    with pytest.raises(ValueError, match=message):
         attention_maps({name: cosines(0) for name in names}, quantity=quantity, temperature=1.0)

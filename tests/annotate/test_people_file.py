@@ -96,9 +96,9 @@ def test_each_way_to_a_password_that_an_error_names_opens_the_page_to_others(tmp
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("nonsense", "not a file of people"),
-        ("[]", "not a file of people"),
-        ('{"version": 2, "people": {}}', "not a file of people"),
+        ("nonsense", "not a people file"),
+        ("[]", "not a people file"),
+        ('{"version": 2, "people": {}}', "not a people file"),
         ('{"version": 1, "people": {"Anna": "secret in plain text"}}', "hash of 'Anna'"),
         ('{"version": 1, "people": {}}', "no people.*hfcomp annotate add_person NAME --people "),
     ],

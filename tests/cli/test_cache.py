@@ -83,9 +83,9 @@ def test_it_asks_before_it_removes(answer, left, folder, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["clear"], "would be removed. Pass --yes"),
-        (["clear", "--model", "clop", "--yes"], "--model: .* has no entries .*'clop'; it has "),
-        (["--older_than", "-1"], "--older_than: found -1.0, expected a number of days"),
+        (["clear"], "removed.*--yes"),
+        (["clear", "--model", "clop", "--yes"], "--model: .*'clop'; it has "),
+        (["--older_than", "-1"], "--older_than: found -1.0"),
         (["--older_than", "nan"], "--older_than: found nan"),
     ],
 )

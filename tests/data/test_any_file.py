@@ -213,7 +213,7 @@ def test_a_set_with_own_names_trains_and_its_images_are_those_of_its_folder(fold
 def test_missing_columns_are_proposed_in_a_form_that_loads(folder):
     path, names = write_tsv(folder)
     args = InfoNCEConfig(output_dir=str(folder / "run"), use_cpu=True)
-    with pytest.raises(ValueError, match="needs .*'image', 'caption'") as error:
+    with pytest.raises(ValueError, match="needs .*columns 'image', 'caption'") as error:
         InfoNCETrainer.check_rows(load_training_set(str(path)), args)
     assert "--column_names image=filepath,caption=title, in Python column_names=" in str(error.value)
     copied = json.loads(str(error.value).partition("in Python column_names=")[2].rstrip("."))

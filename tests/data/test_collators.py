@@ -313,7 +313,7 @@ def test_a_caption_that_is_no_text_is_refused(clip, caption):
 
 @pytest.mark.parametrize("captions", [["a cube", "a ball"], ("a cube", "a ball")])
 def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
-    message = r"'caption', row 17: found a list of 2, .*dataset\.map"
+    message = r"'caption', row 17: found a list of 2 .*dataset\.map"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=captions)])
 

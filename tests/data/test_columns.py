@@ -76,7 +76,7 @@ def test_missing_columns_are_named_with_those_that_are_there(dataset):
     with pytest.raises(ValueError, match="MyTrainer .*column 'caption', .*'picture', 'words', 'image'") as error:
         require_columns(dataset, ["image", "caption"], needed_by="MyTrainer")
     assert "column_names={'caption': '<its name in your dataset>'}" in str(error.value)
-    with pytest.raises(ValueError, match="needs .*'caption', 'negative_captions'"):
+    with pytest.raises(ValueError, match="needs .*columns 'caption', 'negative_captions'"):
         require_columns(dataset, ["caption", "negative_captions"], needed_by="MyTrainer")
 
 

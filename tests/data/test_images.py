@@ -132,7 +132,7 @@ def test_array_shapes_that_are_no_image(shape):
 
 @pytest.mark.parametrize("value", [np.zeros((0, 4, 3), dtype=np.uint8), Image.new("RGB", (0, 4))])
 def test_no_pixels_at_all(value):
-    with pytest.raises(ValueError, match="row 17 is .* is empty"):
+    with pytest.raises(ValueError, match="row 17 has .*empty"):
         decode_image(value, where=WHERE)
 
 

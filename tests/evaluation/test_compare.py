@@ -231,9 +231,9 @@ def test_items_of_version_4_call_the_model_by_another_name(folders, tmp_path):
 
 def test_mistakes_name_the_file_and_how_to_fix_it(folders, tmp_path):
     base = folders[0]
-    assert_refused("nowhere: no such folder", tmp_path / "nowhere", base)
+    assert_refused("nowhere: found no such folder", tmp_path / "nowhere", base)
     assert_refused(r"base.items\.parquet: found one model, 'clip'. Pass a second folder", base)
-    assert_refused(r"base.items\.parquet has no model 'other'.*: clip", f"{base}:other", base)
+    assert_refused(r"base.items\.parquet has no model 'other'.* clip", f"{base}:other", base)
     assert_refused("model 'clip' is given 2 times", base, f"{base}:clip")
     twice = store_folder(tmp_path / "twice", crepe("x", 0.5))
     items = pd.read_parquet(twice / "items.parquet")

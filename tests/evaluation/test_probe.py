@@ -271,7 +271,7 @@ def test_a_label_that_training_always_or_never_has_finds_no_image(fit):
 @FITS
 def test_errors_name_what_was_found(fit):
     features, labels = narrow_cone(30, 3, seed=1)
-    with pytest.raises(ValueError, match=r"labels: found .*\[2\] only"):
+    with pytest.raises(ValueError, match=r"labels: .*only .*2"):
         fit(features, np.full(30, 2), classes=3)
     with pytest.raises(ValueError, match=r"features \(30, 24\) and labels \(29,\)"):
         fit(features, labels[1:], classes=3)

@@ -70,5 +70,5 @@ def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
 def test_a_missing_column_is_named_before_neighbors_are_searched(monkeypatch):
     monkeypatch.setattr(data, "with_neighbors", lambda *_, **__: pytest.fail("encoded images"))
     monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))
-    with pytest.raises(ValueError, match="InfoNCETrainer .*'image', 'negative_captions'"):
+    with pytest.raises(ValueError, match="InfoNCETrainer .*columns 'image', 'negative_captions'"):
         data.load_rows(own("--overlap", "allow"), Session(state=_State()), [])

@@ -85,7 +85,7 @@ def test_a_row_without_any_caption_is_named(listing, captions):
     lines = [json.loads(line) for line in Path(listing).read_text().splitlines()]
     lines[1]["texts"] = captions
     Path(listing).write_text("\n".join(json.dumps(line) for line in lines))
-    with pytest.raises(ValueError, match="'caption', row 1: found .*text"):
+    with pytest.raises(ValueError, match="'caption', row 1: found .*string"):
         rows(listing)
 
 
@@ -351,7 +351,7 @@ def test_human_ratings_without_their_file_say_how_to_give_it(tmp_path):
 def test_ratings_are_of_the_sandboxs_own_negatives(listing):
     with pytest.raises(ValueError, match="ratings .*not those of"):
         rows(listing, ratings="synthetic")
-    with pytest.raises(ValueError, match="ratings .*keyword_negatives"):
+    with pytest.raises(ValueError, match="ratings shapes .*keyword_negatives"):
         sandbox(ratings="synthetic", keyword_negatives=["color"])
 
 

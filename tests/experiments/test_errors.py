@@ -54,11 +54,11 @@ def refusal_line(tmp_path, monkeypatch):
         ("evaluation_items: 2.5", ["mine.yaml: evaluation_items", "2.5", "a whole number"]),
         ("controls: 5", ["mine.yaml: controls", "5", "a list"]),
         ("controls: [plane]", ["mine.yaml: controls: entry 1", "'plane'", "Did you mean 'plain'?"]),
-        ("model: [a, b]", ["mine.yaml: model", "['a', 'b']", "a text"]),
+        ("model: [a, b]", ["mine.yaml: model", "['a', 'b']", "a string"]),
         ("evaluation: sandbx", ["mine.yaml: evaluation", "'sandbx'", "Did you mean 'sandbox'?"]),
         ("edit_noise: 1.5", ["mine.yaml: edit_noise", "1.5", "at most 1"]),
         ("lr_scheduler_type: 3", ["mine.yaml: lr_scheduler_type", "3"]),
-        ("column_names: {caption: 3}", ["mine.yaml: column_names: caption", "3", "a text"]),
+        ("column_names: {caption: 3}", ["mine.yaml: column_names: caption", "3", "a string"]),
     ],
 )
 def test_a_recipe_that_is_wrong(refusal_line, tmp_path, changed, facts):
@@ -99,7 +99,7 @@ def test_a_method_is_a_plain_name_that_means_nothing_else(refusal_line, tmp_path
         (SWEEP.replace("all: {}", "../all: {}"), ["x.yaml: settings: '../all' is not a plain name"]),
         (SWEEP.replace("{a: {}}", "{a: {}, base: {}}"), ["x.yaml: variants: 'base' is reserved"]),
         (SWEEP.replace("all: {}", "all: {max_steps: many}"), ["x.yaml: settings: all: max_steps: found 'many'"]),
-        (SWEEP.replace("a: {}", "a: {margin: 3}"), ["x.yaml: variants: a: margin: found 3", "a text"]),
+        (SWEEP.replace("a: {}", "a: {margin: 3}"), ["x.yaml: variants: a: margin: found 3", "a string"]),
         (SWEEP + "embeddings: {variants: [a], rows: 2.5}", ["x.yaml: embeddings: rows: found 2.5, expected a whole"]),
         ("concepts: {a/b: [1]}\naccuracy: {}\nretrieval: {}", ["x.yaml: concepts: 'a/b' is not a plain name"]),
         ("concepts: {a: [1]}\naccuracy: x\nretrieval: {}", ["accuracy: found 'x', expected {benchmark: ..., metric:"]),
@@ -114,7 +114,7 @@ def test_a_sweep_or_study_that_is_wrong(refusal_line, tmp_path, file, facts):
 @pytest.mark.parametrize(
     ("words", "facts"),
     [
-        (["--margin", "adaptve"], ["margin='adaptve'", "adaptive, static"]),
+        (["--margin", "adaptve"], ["margin: found 'adaptve'", "adaptive, static"]),
         (["--num_negatives", "3"], ["num_negatives=3", "exactly 1"]),
         (["--config", "hierarcaps", "--num_negatives", "3"], ["HierarCaps: num_negatives=3", "no negative captions"]),
         (["--config", "clear_glass", "--num_negatives", "3"], ["num_negatives=3", "no negative captions"]),

@@ -172,5 +172,5 @@ def test_a_photograph_of_the_report_chooses_nothing_under_another_name():
 
 
 def test_a_plan_has_no_guard(tmp_path):
-    with pytest.raises(ValueError, match=re.escape("forgetting_guard .*single run")):
+    with pytest.raises(ValueError, match=re.escape("forgetting_guard works only for a single run")):
         read_plan("slipform", ["--report", "margins", "--forgetting_guard"])

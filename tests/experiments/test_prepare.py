@@ -73,7 +73,7 @@ def test_a_missing_split_is_told_before_anything_is_trained(source):
 def test_an_empty_caption_is_named_before_anything_is_trained(tmp_path, empty):
     rows = tiny.pairs(3).remove_columns("caption").add_column("caption", ["one", "two", empty])
     datasets.DatasetDict({"test": rows}).save_to_disk(tmp_path)
-    with pytest.raises(ValueError, match="'caption', row 2: .*text"):
+    with pytest.raises(ValueError, match="'caption', row 2: .*string"):
         evaluation(str(tmp_path))
 
 

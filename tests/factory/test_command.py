@@ -291,12 +291,12 @@ def test_counts_of_concepts_and_dropped_columns_are_printed(with_phrases, tmp_pa
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--max_concepts", "0"], "max_concepts: found 0, expected at least 1"),
+        (["--max_concepts", "0"], "max_concepts: found 0,.* 1"),
         (["--parser", "stanza"], "parser 'stanza'"),
-        (["--key_column", "url"], "--key_column needs --captions_file"),
+        (["--key_column", "url"], "--key_column .*--captions_file"),
         (["--captions_file", "none.csv"], "none.csv"),
-        (["--parser", "spacy:en_none"], "python -m spacy download en_none"),
-        (["--column_names", "caption=url", "--columns", "none"], "--columns needs the column 'none'"),
+        (["--parser", "spacy:en_none"], "spacy download en_none"),
+        (["--column_names", "caption=url", "--columns", "none"], "--columns .*'none'"),
     ],
 )
 def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tmp_path, more, message):
@@ -310,27 +310,27 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--kinds", "keywords"], "unknown kind 'keywords'. Did you mean 'keyword'"),
-        (["--num_negatives", "0"], "num_negatives: found 0, expected at least 1"),
-        (["--shard_size", "0"], "shard_size: found 0, expected at least 1"),
-        (["--limit", "0"], "limit: found 0, expected at least 1"),
-        (["--column_names", "text"], "--column_names: found 'text', expected "),
-        (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected .*JSON"),
-        (["--column_names", "{caption: text}"], "--column_names: .* is not JSON"),
-        (["--column_names", "image_id=text"], "has no column 'caption'; it has: .*--column_names caption="),
-        (["--column_names", "caption=photo_id"], "column 'caption' .*int64.*expected strings"),
-        (["--columns", "nowhere"], "--columns needs the column 'nowhere'"),
-        (["--split", "test"], "has no split 'test'. Choose one with --split"),
-        (["--grammar_tolerance", "1"], "--grammar_tolerance needs --grammar_model"),
-        (["--false_negative_margin", "1"], "--false_negative_margin needs --false_negative_model"),
-        (["--fill_model", "x"], "--fill_model has an effect only if --kinds includes mask"),
+        (["--kinds", "keywords"], "'keywords'.*'keyword'"),
+        (["--num_negatives", "0"], "num_negatives: found 0,.* 1"),
+        (["--shard_size", "0"], "shard_size: found 0,.* 1"),
+        (["--limit", "0"], "limit: found 0,.* 1"),
+        (["--column_names", "text"], "--column_names: found 'text'"),
+        (["--column_names", '{"caption": 3}'], "--column_names: found .*JSON"),
+        (["--column_names", "{caption: text}"], "--column_names: .*not JSON"),
+        (["--column_names", "image_id=text"], "no column 'caption'; .*--column_names caption="),
+        (["--column_names", "caption=photo_id"], "'caption' .*int64"),
+        (["--columns", "nowhere"], "--columns .*'nowhere'"),
+        (["--split", "test"], "'test'.*--split"),
+        (["--grammar_tolerance", "1"], "--grammar_tolerance .*--grammar_model"),
+        (["--false_negative_margin", "1"], "--false_negative_margin .*--false_negative_model"),
+        (["--fill_model", "x"], "--fill_model .*mask"),
         (
             ["--column_names", "caption=text,image=file"],
-            "row 0: the file .* does not exist.* 7 of 7 rows",
+            "row 0: .*not exist.* 7 of 7 rows",
         ),
-        (["--device", "gpu"], "device: 'gpu' cannot be used here"),
+        (["--device", "gpu"], "device: 'gpu'"),
         (["--keyword_table", "no.yaml"], "no.yaml"),
-        (["--kinds", "swap", "--parser", "spacy:en_none"], "python -m spacy download en_none"),
+        (["--kinds", "swap", "--parser", "spacy:en_none"], "spacy download en_none"),
         (["--kinds", "swap", "--parser", "stanza"], "parser 'stanza'"),
         (["--source", "nothing/at/all.jsonl"], "nothing/at/all"),
     ],
@@ -394,7 +394,7 @@ def test_an_unknown_option_is_named_with_the_nearest(word, hint, capsys):
     assert len(said) == 2 and said[1] == f"hfcomp build concretebatch: error: '{word}' is not an option. {hint}"
 
 
-@pytest.mark.parametrize(("content", "message"), [("no json", "error: "), ("", "error: .*rows.jsonl has no rows")])
+@pytest.mark.parametrize(("content", "message"), [("no json", "error: "), ("", "error: .*rows.jsonl .*no rows")])
 def test_a_file_without_rows_is_refused(tmp_path, content, message):
     (tmp_path / "rows.jsonl").write_text(content)
     with pytest.raises(SystemExit, match=f"^{message}"):

@@ -143,7 +143,7 @@ def test_without_ray_the_error_says_how_to_get_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"executor": "slurm"}, "executor .*'slurm'.* local or ray"),
+        ({"executor": "slurm"}, "executor: found 'slurm'.* local or ray"),
         ({"gpus_per_worker": 1}, "gpus_per_worker .*executor ray"),
         ({"executor": "ray", "gpus_per_worker": -1}, "gpus_per_worker: found -1,.* 0 "),
     ],

@@ -309,9 +309,9 @@ def make_broken(*, how: str):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("without", "batch .*no column '_row'"),
-        ("uneven", r'unequal .*{"_row": 4, "loud": 1}'),
-        ("typed", "'loud' .*string"),
+        ("without", ".*no column '_row'"),
+        ("uneven", r'.*unequal .*{"_row": 4, "loud": 1}'),
+        ("typed", ".*'loud' .*string"),
         ("lacking", "no column 'loud' .*: caption, _row"),
     ],
 )
@@ -352,8 +352,8 @@ def test_a_shard_left_empty_can_still_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows_per_shard": 0}, "rows_per_shard is 0;.* 1 "),
-        ({"num_workers": 0}, "num_workers is 0;.* 1 "),
+        ({"rows_per_shard": 0}, "rows_per_shard: found 0,.* 1 "),
+        ({"num_workers": 0}, "num_workers: found 0,.* 1 "),
         ({"stages": []}, "no stages"),
         ({"reads": ("text",)}, "source .*no column 'text'; .*: image, caption"),
         ({"dataset": builds.source().select([])}, "source .*no rows"),

@@ -199,8 +199,8 @@ def test_plain_captions_stay_as_they_are():
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
-        ([], "kinds is "),
-        ("keyword", "kinds is 'keyword'"),
+        ([], "kinds: found "),
+        ("keyword", "kinds: found 'keyword'"),
         (["keywords"], r"'keywords'.*'keyword'.*: keyword, swap, mask"),
         (["keyword:colr"], r"'colr' .*'keyword'.*'color'"),
         (["swap:noun"], r"'noun' .*'swap'.*'nouns'"),
@@ -222,8 +222,8 @@ def test_a_parser_that_is_missing_is_never_replaced():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_negatives": 0}, "num_negatives is 0;.* 1 "),
-        ({"keyword_matching": "loose"}, "keyword_matching .*'loose';.* paper, extended"),
+        ({"num_negatives": 0}, "num_negatives: found 0,.* 1 "),
+        ({"keyword_matching": "loose"}, "keyword_matching: found 'loose',.* paper, extended"),
     ],
 )
 def test_settings_are_checked(settings, message):

@@ -121,5 +121,5 @@ def test_wrong_input_is_named():
     with pytest.raises(ValueError, match=r"^tokens .*\[4, 0, 5\], "):
         attended_cosines(tokens[:, :0], concepts)
     for temperature in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"^attention_temperature .*above 0"):
+        with pytest.raises(ValueError, match=r"^attention_temperature: .*above 0"):
             attended_cosines(tokens, concepts, temperature)

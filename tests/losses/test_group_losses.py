@@ -216,5 +216,5 @@ def test_wrong_arguments_are_named(loss, loops):
     assert_shape_errors(loss, {"image": image, "text": text, "mask": RAGGED, **SETTINGS}, wrong)
     assert_shape_errors(loss, {"image": image, "text": text, **SETTINGS}, {"image": image[:, :0], "mask": RAGGED.T})
     for name, value in (("temperature", 0), ("inner_temperature", float("inf")), ("alpha", 1.2), ("alpha", -0.1)):
-        with pytest.raises(ValueError, match=rf"^{name} is .*expected"):
+        with pytest.raises(ValueError, match=rf"^{name}: .*expected"):
             loss(image, text, **{**SETTINGS, name: value})

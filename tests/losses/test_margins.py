@@ -69,7 +69,7 @@ def test_types_and_shapes(margin):
 def test_wrong_settings(margin):
     with pytest.raises(ValueError, match="temperature: found 0"):
         margin(RATINGS, temperature=0)
-    with pytest.raises(ValueError, match="maximum is -3.0, .*-2.0"):
+    with pytest.raises(ValueError, match="maximum: found -3.0, .*-2.0"):
         margin(RATINGS, maximum=-3.0)
 
 
@@ -114,7 +114,7 @@ def test_learned_margin_is_saved():
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_learned_margin_refuses_what_is_no_cosine(number):
-    with pytest.raises(ValueError, match=f"start is {number},"):
+    with pytest.raises(ValueError, match=f"start: found {number},"):
         LearnedMargin(number)
-    with pytest.raises(ValueError, match=f"minimum is {number},"):
+    with pytest.raises(ValueError, match=f"minimum: found {number},"):
         LearnedMargin(0.5, minimum=number)

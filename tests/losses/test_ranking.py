@@ -240,13 +240,13 @@ def test_an_update_between_forward_and_backward_is_allowed():
 
 
 def test_wrong_settings():
-    with pytest.raises(ValueError, match="kinds is 0,.* 1"):
+    with pytest.raises(ValueError, match="kinds: found 0,.* 1"):
         RunningThreshold(0, maximum=1.0)
     for maximum in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="maximum: found .*above 0"):
             RunningThreshold(2, maximum=maximum)
     for minimum, maximum in ((0.6, 0.5), (math.nan, 0.5), (math.inf, math.inf)):
-        with pytest.raises(ValueError, match="minimum is .*, .*at most maximum"):
+        with pytest.raises(ValueError, match="minimum: found .*, .*at most maximum"):
             RunningThreshold(2, minimum=minimum, maximum=maximum)
     with pytest.raises(ValueError, match="value has shape"):
         RunningThreshold(2, maximum=1.0).update(torch.zeros(3))

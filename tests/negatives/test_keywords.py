@@ -481,7 +481,7 @@ def test_unknown_concepts_raise(concepts):
 
 
 def test_num_negatives_below_one_raises():
-    with pytest.raises(ValueError, match="num_negatives is 0"):
+    with pytest.raises(ValueError, match="num_negatives: found 0"):
         keyword_negatives("a red dog", num_negatives=0)
 
 
@@ -579,5 +579,5 @@ def test_columns_name_the_row_of_a_bad_caption():
         negative_columns(["a red dog", ["a red dog"]])
     with pytest.raises(TypeError, match="captions is .* string"):
         negative_columns("a red dog")
-    with pytest.raises(ValueError, match="num_negatives is 0"):
+    with pytest.raises(ValueError, match="num_negatives: found 0"):
         negative_columns([], num_negatives=0)

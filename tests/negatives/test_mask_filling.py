@@ -369,5 +369,5 @@ def test_settings_are_checked(noisy, parser, settings, message):
 
 
 def test_number_of_negatives_is_checked(noisy_filler):
-    with pytest.raises(ValueError, match="num_negatives is 0"):
+    with pytest.raises(ValueError, match="num_negatives: found 0"):
         noisy_filler.fill([], num_negatives=0)

@@ -93,7 +93,7 @@ def test_other_wrong_input_is_refused():
         nearest_neighbors(np.ones(3), number=1)
     with pytest.raises(ValueError, match="groups: found .*shape"):
         nearest_neighbors(np.ones((3, 2)), number=1, groups=[1, 2])
-    with pytest.raises(ValueError, match="number: found 0:.* 1"):
+    with pytest.raises(ValueError, match="number: found 0,.* 1"):
         nearest_neighbors(np.ones((3, 2)), number=0)
     with pytest.raises(ValueError, match="method: found 'ivf'.* exact, faiss"):
         nearest_neighbors(np.ones((3, 2)), number=1, method="ivf")

@@ -398,7 +398,7 @@ def test_what_an_extractor_makes_up_is_refused(phrase, reason):
 def test_wrong_calls():
     with pytest.raises(TypeError, match="captions .*'a dog'"):
         concept_columns("a dog", make_extractor(), max_concepts=None)
-    with pytest.raises(ValueError, match="max_concepts is 0"):
+    with pytest.raises(ValueError, match="max_concepts: found 0"):
         concept_columns([], make_extractor(), max_concepts=0)
     with pytest.raises(ValueError, match="0 results for 1 captions"):
         concept_columns(["a"], lambda captions: [], max_concepts=None)

@@ -190,5 +190,5 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, changes, message):
 
 
 def test_a_set_without_captions_is_refused_by_the_column_s_name(tmp_path):
-    with pytest.raises(ValueError, match="draw_gallery .*'caption'"):
+    with pytest.raises(ValueError, match="draw_gallery .*column 'caption'"):
         draw(rows().remove_columns("caption"), tmp_path)

@@ -15,15 +15,15 @@ from tests.structure.import_graph import ROOT
 # change that raises one says by how much and for what.
 BUDGET = {
     ".": 2_713,
-    "analysis": 6_801,  # target: 5,200
+    "analysis": 6_800,  # target: 5,200
     "annotate": 4_441,  # target: 3,000
     "cli": 1_507,
     "convert": 1_566,  # target: 1,400
     "data": 10_865,
     "distributed": 358,
-    "evaluation": 13_102,  # target: 10,500
+    "evaluation": 13_100,  # target: 10,500
     "experiments": 5_698,
-    "factory": 11_190,  # target: 8,500
+    "factory": 11_193,  # target: 8,500
     "hub": 1_029,
     "losses": 4_416,
     "merging": 635,
@@ -34,9 +34,9 @@ BUDGET = {
     "reporting": 3_165,
     "sandbox": 2_140,
     "statistics": 2_641,
-    "trainers": 6_736,
-    "core": 63_977,  # all but RINGS; target: under 51,000
-    "all": 87_975,  # target: under 69,000
+    "trainers": 6_733,
+    "core": 63_972,  # all but RINGS; target: under 51,000
+    "all": 87_972,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

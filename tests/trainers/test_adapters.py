@@ -327,7 +327,7 @@ def test_targets_without_modules_or_effect_are_refused_by_name(model, settings, 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj"),
+        (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj .*no effect"),
         (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules .*'v_prj'.*'v_proj'"),
         (
             LoraConfig(target_modules=["q_proj"], modules_to_save=["logit_scale"]),

@@ -51,7 +51,7 @@ def last_checkpoint(folder) -> int:
         ),
         ({"negative_image": CORRUPT}, ValueError, "'negative_image', row 13 .*decoded"),
         ({"negative_captions": []}, ValueError, "'negative_captions', row 13: found 0 .* 1"),
-        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness' .*1 .*row 13"),
+        ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness', row 13: found 1 .*2"),
         ({"image": encode(tiny.image(0, (60, 60)))}, ValueError, r"row 13 .*3,600 .* 3,000"),
     ],
 )
@@ -80,14 +80,14 @@ def test_a_row_without_caption_or_image_stops_before_the_first_step(columns, mes
 
 
 def test_a_missing_column_stops_before_the_first_step(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="'image', .*column_names="):
+    with pytest.raises(ValueError, match="column 'image', .*column_names="):
         build(InfoNCETrainer, clip, pairs.remove_columns("image"), tmp_path)
 
 
 def test_a_missing_image_file_stops_before_the_first_step(clip, pairs, tmp_path):
     rows = with_row(pairs, 13, image={"bytes": None, "path": f"{tmp_path}/photos/gone.jpg"})
     folder = f"{tmp_path}/photos"
-    message = f"row 13: .*{folder}/gone.jpg .*not exist; .*{folder} .*not exist either"
+    message = f"row 13: .*{folder}/gone.jpg .*not exist; .*{folder} .*not exist either.*"
     with pytest.raises(FileNotFoundError, match=f"^column 'image', {message} 1 of 20"):
         build(InfoNCETrainer, clip, rows, tmp_path)
     with pytest.raises(FileNotFoundError, match="column 'image', row 13"):

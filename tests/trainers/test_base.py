@@ -471,11 +471,11 @@ def test_the_smaller_last_batch_can_be_kept(clip, pairs, tmp_path):
 
 def test_a_missing_column_is_named_at_the_start(clip, pairs, tmp_path):
     without = pairs.remove_columns("caption")
-    with pytest.raises(ValueError, match="InfoNCETrainer .*'caption'.* has: .*'image_id'"):
+    with pytest.raises(ValueError, match="InfoNCETrainer .*column 'caption'.* has: .*'image_id'"):
         build(InfoNCETrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match="needs .*'caption'"):
+    with pytest.raises(ValueError, match="needs .*column 'caption'"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset={"one": without})
-    with pytest.raises(ValueError, match="CementTrainer .*'negative_captions'"):
+    with pytest.raises(ValueError, match="CementTrainer .*column 'negative_captions'"):
         build(CementTrainer, clip, pairs.remove_columns("negative_captions"), tmp_path)
 
 
@@ -556,7 +556,7 @@ def test_another_models_processor_is_refused(clip, siglip, pairs, tmp_path):
 def test_a_margin_from_concreteness_needs_the_ratings(clip, pairs, tmp_path):
     unrated = pairs.remove_columns("negative_concreteness")
     for margin in ("adaptive", "inverse"):
-        with pytest.raises(ValueError, match="CementTrainer .*'negative_concreteness'"):
+        with pytest.raises(ValueError, match="CementTrainer .*column 'negative_concreteness'"):
             build(CementTrainer, clip, unrated, tmp_path, margin=margin)
     for margin in ("static", "none"):
         trainer = build(CementTrainer, clip, unrated, tmp_path, margin=margin)
@@ -574,7 +574,7 @@ def test_a_set_without_negative_images_is_told_and_trains_where_that_is_allowed(
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"margin": "dynamic"}, "margin: found 'dynamic':.* adaptive"), ({"num_negatives": 2}, "exactly 1")],
+    [({"margin": "dynamic"}, "margin: found 'dynamic',.* adaptive"), ({"num_negatives": 2}, "exactly 1")],
 )
 def test_cements_own_settings_are_checked(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):

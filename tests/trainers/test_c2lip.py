@@ -286,7 +286,7 @@ def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
         ({"cross_attended_weight": math.nan}, "cross_attended_weight: found nan,.* 0"),
         ({"attention_temperature": 0.0}, r"attention_temperature: found 0.0,.* 0 .*\(cosine\)"),
         ({"attention_temperature": math.inf}, "attention_temperature: found inf,.* 0"),
-        ({"concept_source": "token"}, "concept_source: found 'token':.* phrase, tokens"),
+        ({"concept_source": "token"}, "concept_source: found 'token',.* phrase, tokens"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):
@@ -304,11 +304,11 @@ def test_missing_columns_are_named_with_the_way_out(clip, pairs, tmp_path):
     without = pairs.remove_columns("concepts")
     with pytest.raises(ValueError, match=r"'concepts'; .*hfcomp build concepts.*concept_parser.*column_names"):
         build(C2LIPTrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match=r"'concepts', 'concept_spans'"):
+    with pytest.raises(ValueError, match=r"columns 'concepts', 'concept_spans'"):
         build(C2LIPTrainer, clip, without.remove_columns("concept_spans"), tmp_path, concept_source="tokens")
     without = pairs.remove_columns("concept_spans")
     build(C2LIPTrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match=r"needs .*'concept_spans'; .*concept_source='phrase'"):
+    with pytest.raises(ValueError, match=r"needs .*column 'concept_spans'; .*concept_source='phrase'"):
         build(C2LIPTrainer, clip, pairs, tmp_path, eval_dataset=without, concept_source="tokens")
 
 

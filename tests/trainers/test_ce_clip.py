@@ -131,7 +131,7 @@ def test_without_its_terms_it_is_info_nce_on_its_batch(changes, clip, pairs, tmp
 
 
 def test_without_kinds_it_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="CEClipTrainer .*'negative_kinds'"):
+    with pytest.raises(ValueError, match="CEClipTrainer .*column 'negative_kinds'"):
         build(CEClipTrainer, clip, pairs.remove_columns("negative_kinds"), tmp_path, num_negatives=2)
 
 

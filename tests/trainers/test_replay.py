@@ -243,7 +243,7 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"replay_fraction": 1.0}, r"replay_fraction=1\.0: .* 0 .* 1, .*0\.5"),
+        ({"replay_fraction": 1.0}, r"replay_fraction: found 1\.0,.* 0 .* 1, .*0\.5"),
         ({"replay_dataset": None}, r"replay_fraction=0\.5 .*--replay_dataset"),
         ({"replay_fraction": 0.0}, r"replay_dataset .*replay_fraction=0"),
         ({"no_duplicates": True}, r"with no_duplicates=True"),

@@ -91,7 +91,7 @@ def test_its_control_sees_the_same_batch(clip, pairs, tmp_path):
 
 @pytest.mark.parametrize("column", ["negative_captions", "negative_image"])
 def test_a_missing_column_is_refused(column, clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match=f"TripletClipTrainer .*'{column}'"):
+    with pytest.raises(ValueError, match=f"TripletClipTrainer .*column '{column}'"):
         build(TripletClipTrainer, clip, pairs.remove_columns(column), tmp_path)
 
 

@@ -39,7 +39,12 @@ def test_dropped_rows_are_left_out_and_all_else_stays_as_it_is(tmp_path):
     aside = [json.loads(line) for line in (tmp_path / "out" / "set_aside.jsonl").open()]
     assert [record["row"] for record in aside] == [1, 6]
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "6 rows, made from 8 rows of set" in card and "--apply marks.json" in card and str(tmp_path) not in card
+    assert (
+        "6 rows, built" in card
+        and "8 rows of the" in card
+        and "--apply marks.json" in card
+        and str(tmp_path) not in card
+    )
     again = apply_marks(source, file, tmp_path / "out", {}, log=[].append)
     assert again.written == 6
     with pytest.raises(ValueError, match="other settings"):

@@ -73,7 +73,7 @@ def test_without_ratings_the_set_says_so(tmp_path):
         ([], "set.jsonl .*no rows"),
         ([row(negative_captions=[]), row(caption=None)], "none of its 2 rows"),
         ([row(caption=7)], "'caption', row 0: found 7"),
-        ([row(negative_captions="absent")], "'negative_captions'"),
+        ([row(negative_captions="absent")], "needs .*column 'negative_captions'"),
         ([row(negative_captions=[7, 8])], r"'negative_captions', row 0: found \[7, 8\]"),
         (
             [row(), row(negative_keywords=["dog"])],

@@ -291,7 +291,7 @@ def test_two_reviewers_are_given_different_edits_the_oldest_first(store):
     assert store.next_review("Bob")[0].id == "2/color"
     assert store.next_review("Cem")[0].id == "0/color"
     assert store.next_review("Bob")[0].id == "2/color"
-    with pytest.raises(ValueError, match="0/color was assigned to Cem"):
+    with pytest.raises(ValueError, match="0/color was given to Cem"):
         store.accept("Bob", "0/color", "okay")
 
 

@@ -240,7 +240,7 @@ def test_a_stream_leaves_out_names_and_files_and_counts_them():
     counted = train.add_column(LEFT_OUT, [3, 0, 1, 0])
     read = list(without_known_images(as_stream(counted), images))
     assert [(row["caption"], row[LEFT_OUT]) for row in read] == [("a", 3), ("d", 3)]
-    with pytest.raises(ValueError, match="overlap: refuse: .*COCO 285"):
+    with pytest.raises(ValueError, match="overlap: .*COCO 285.* refuse"):
         list(without_known_images(as_stream(train.select([0, 2])), images, refuse=True))
     with pytest.raises(TypeError, match="Use without_known_images"):
         find_overlap(as_stream(train), images)

@@ -92,7 +92,7 @@ def test_shuffled_negatives_are_of_another_rows_captions(dataset):
     ("columns", "message"),
     [
         ({"caption": ["one", "two"]}, r"'caption' .*Value\('string'\)"),
-        ({"caption": [["a"], ["", None]]}, "'caption', row 1: found .*text"),
+        ({"caption": [["a"], ["", None]]}, "'caption', row 1: found .*string"),
         (
             {"caption": [["a"], ["b", "c"]], "negative_captions": [["x"], ["y", "z"]]},
             "row 1 .*2 captions, .*'negative_captions'",

@@ -76,7 +76,7 @@ def test_the_smallest_size_of_a_group_is_a_setting():
     assert Groups.from_columns(names, rivals, minimum_size=10).names == ["a", "b", "d", "f"]
     alone = Groups.from_columns(["a", "b"], [["b"], None], minimum_size=1)
     assert (alone.rows, alone.too_small) == ([[0], [1]], {})
-    with pytest.raises(ValueError, match="minimum_size=0"):
+    with pytest.raises(ValueError, match="minimum_size: found 0"):
         Groups.from_columns(names, rivals, minimum_size=0)
 
 
@@ -255,8 +255,8 @@ def test_the_report_says_so_in_lines():
     groups = Groups.from_columns([*names, *"pqrstu", None], [*rivals, *[["x"]] * 6, None])
     report = order(groups, pairs_per_group=8).report
     assert report.summary() == ("6 groups with 87 rows. An epoch has 14 batches of 4 groups with 8 pairs each.")
-    lines = report.missing()
-    assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Random", "2"]
+    lines = report.warnings()
+    assert [line.split()[0] for line in lines] == ["1", "6", "1", "1", "2", "Groups", "2"]
     assert "6 groups with a total of 6 rows" in lines[1]
     assert "('p', 'q', 'r', 's', 't', ...)" in lines[1]
     assert "8 of the 42 places" in lines[5] and "(19.0%)" in lines[5]

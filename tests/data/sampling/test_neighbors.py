@@ -122,7 +122,7 @@ def test_parts_of_several_processes_are_the_batch_of_one():
 
 def test_a_set_too_small_for_distinct_images_is_refused():
     assert len(list(order(ring(8), list(range(4))))) == 8
-    with pytest.raises(ValueError, match="7 images.* 8 .*4 rows with 1 "):
+    with pytest.raises(ValueError, match="7 images.* 8 .*4 rows .*1 per row"):
         order(ring(7))
 
 

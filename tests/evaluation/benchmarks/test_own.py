@@ -136,7 +136,7 @@ def test_a_missing_column_and_a_missing_split_are_named(tmp_path):
     source = save_rows(tmp_path, text=TEXTS)
     missing = datasets.load_from_disk(source)["test"].remove_columns("caption")
     datasets.DatasetDict({"test": missing}).save_to_disk(tmp_path / "other")
-    with pytest.raises(ValueError, match=r"other \(test\) .*'caption'.*'text'.*column_names"):
+    with pytest.raises(ValueError, match=r"other \(test\) .*column 'caption'.*'text'.*column_names"):
         load(str(tmp_path / "other"))
     named = load(str(tmp_path / "other"), column_names={"caption": "text"})
     assert named.rows["caption"][:] == TEXTS

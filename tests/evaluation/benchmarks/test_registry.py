@@ -76,7 +76,7 @@ def test_a_benchmark_of_a_user(known_benchmarks):
     place = f"{__name__}:OWN"
     assert find_benchmarks([place, "pair", place]) == [OWN, known_benchmarks["pair"]]
     with pytest.raises(ValueError, match="function, expected a Benchmark"):
-        find_benchmarks([f"{__name__}:named"])
+        find_benchmarks([f"{__name__}:make_benchmark"])
     with pytest.raises(ValueError, match="cannot be imported"):
         find_benchmarks(["nowhere_at_all:OWN"])
 

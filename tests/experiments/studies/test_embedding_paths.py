@@ -125,7 +125,7 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
         return held_out_rows(recipe, 5, seed=1, num_negatives=1, session=session)
 
     assert read_rows("test").names == [f"tiny-{row}" for row in (0, 1, 2, 4, 5)]  # row 3 has none
-    with pytest.raises(ValueError, match="embeddings .*'negative_captions'"):
+    with pytest.raises(ValueError, match="embeddings .*column 'negative_captions'"):
         read_rows("bare")
     shutil.rmtree(tmp_path / "rows")
     unnamed = rows.select([0, 0, 1, 2]).remove_columns("image_id").map(without_image, with_indices=True)
@@ -264,7 +264,7 @@ def test_the_report_shows_figure_tables_and_examples(swept):
     assert "(embeddings.png)" in report and "(embeddings-example-1.png)" in report
     assert "### plain: distances" in report and "| pair | base | step 1 | step 3 (end) | end minus base |" in report
     assert "| pair | base | cement, step 1 | cement, step 3 (end) | plain, step 1 | plain, step 3 (end) |" in report
-    assert f"- plain: trained with {INFO_NCE}" in report and "plain: ignoring margin, margin_m" in report
+    assert f"- plain: trained with {INFO_NCE}" in report and "plain: margin, margin_m" in report
 
 
 def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_path, monkeypatch):

@@ -170,7 +170,7 @@ def test_a_file_that_is_no_yaml_is_named(tmp_path):
 def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
     path = write_sweep(tmp_path, variants={"none": {}, "odd": {"margin": "odd"}}, reference="none")
     sweep = read_plan("slipform", ["--report", path, "--output_dir", str(tmp_path / "run")])
-    with pytest.raises(ValueError, match="slow/1/odd: margin='odd'"):
+    with pytest.raises(ValueError, match="slow/1/odd: margin: found 'odd'"):
         run_sweep(sweep)
     assert not (tmp_path / "run").exists()
 

@@ -153,7 +153,7 @@ def test_a_row_without_targets_has_no_category():
 
 
 def test_a_wrong_share_is_refused_before_any_row():
-    with pytest.raises(ValueError, match="attribute_share is 1.5"):
+    with pytest.raises(ValueError, match="attribute_share: found 1.5"):
         balanced_categories([], attribute_share=1.5)
 
 

@@ -173,10 +173,10 @@ def test_request_options_replace_and_remove_fields(tmp_path):
         ("seed", "expected name=value"),
         ("{", "not JSON"),
         ("[1]", "expected name=value"),
-        ("stream=true", "stream cannot be set"),
-        ('{"messages": []}', "messages cannot be set"),
-        ("top_p=NaN", "top_p is not a valid JSON number"),
-        ("model=x", "model cannot be set. Use --llm"),
+        ("stream=true", "stream cannot"),
+        ('{"messages": []}', "messages cannot"),
+        ("top_p=NaN", "top_p .*JSON number"),
+        ("model=x", "model .*--llm"),
     ],
 )
 def test_request_options_that_do_not_fit_are_named(given, message):
@@ -191,6 +191,6 @@ def test_request_options_are_removed_as_advised():
     with pytest.raises(ValueError, match="model .*--llm "):
         WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()
     assert WriterOptions(base_url="http://c/v1", llm="x").writer_settings()["llm"] == "x"
-    with pytest.raises(ValueError, match="--writer endpoint.*--writer transformers"):
+    with pytest.raises(ValueError, match="--request_options .*--writer endpoint.*--writer transformers"):
         check_writer("transformers", None, "top_k=1")
     check_writer("transformers", None, "")
