@@ -126,7 +126,7 @@ def compare_attention(
 
     Raises:
         ValueError: If the number of models is not one or two, a phrase is empty, the temperature is not above 0, the
-            image cannot be used, or a model is not a supported dual encoder.
+            image cannot be used, or a model is not a dual encoder.
         OSError: If the image cannot be read.
     """
     sources = {name: place_of(model) for name, model in named_models(models).items()}

@@ -25,6 +25,7 @@ from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
+from hfcomp.evaluation.encoding.objects import can_encode
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
 from hfcomp.evaluation.items.item_browser import ItemImages
@@ -110,7 +111,7 @@ def evaluate(
         log: Function that receives progress and notes, line by line.
 
     Raises:
-        ValueError: If an argument is invalid, a model is not a supported dual encoder, available data is wrong, or no
+        ValueError: If an argument is invalid, a model is not a dual encoder, available data is wrong, or no
             benchmark could be scored.
     """
     if batch_size < 1:
@@ -285,9 +286,11 @@ def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
 
 
 def _as_list(given: Any) -> Any:
-    """Wraps a single thing in a list; a pair of a module and its processor is a single model."""
-    is_pair = isinstance(given, tuple) and len(given) == 2 and hasattr(given[1], "image_processor")
-    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) and not is_pair else [given]
+    """Wraps a single thing in a list; a tuple of a module and what prepares its inputs is a single model."""
+    is_model = (
+        bool(given) and isinstance(given, tuple) and (hasattr(given[-1], "image_processor") or can_encode(given))
+    )
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) and not is_model else [given]
 
 
 def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _open_sentence_transformer(place: str | Path, **settings: Any) -> ObjectEnco
 def open_embedder(place: str | Path, **settings: Any) -> Embedder:
     """Opens an `Embedder` for a Hub id or folder that a user named.
 
-    Raises ValueError for a place without a model, a model that is not a supported dual encoder, or a missing device.
+    Raises ValueError for a place without a model, a model that is not a dual encoder, or a missing device.
     """
     return _open(place, lambda _: None, **settings)
 

@@ -182,7 +182,7 @@ def prepare_base(config: ExperimentConfig) -> None:
         check_place(name, getattr(config, name))
     if config.model:
         try:
-            # The configuration is enough to see whether it is a supported dual encoder; no weights are needed.
+            # The configuration is enough to see whether it is a dual encoder; no weights are needed.
             load_config(config.model)
             load_processor(config.model, argument="--model")
         except OSError as error:

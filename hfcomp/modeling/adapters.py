@@ -18,8 +18,9 @@ from torch import nn
 from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging
 
-from hfcomp.modeling.backbones import load_backbone, load_processor, tower_parts
+from hfcomp.modeling.backbones import load_backbone, load_processor
 from hfcomp.modeling.checkpoints import is_peft, save_objective_state, write_sentence_transformers_files
+from hfcomp.modeling.embedding import tower_parts
 from hfcomp.reading import nearest
 from hfcomp.writing import replacing_folder
 

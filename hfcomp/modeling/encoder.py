@@ -16,7 +16,7 @@ from hfcomp.distributed import gather_sizes
 from hfcomp.distributed.shards import is_sharded
 from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
-from hfcomp.modeling.backbones import (
+from hfcomp.modeling.embedding import (
     blank_images,
     check_tokens,
     encode_image_tokens,
@@ -151,7 +151,7 @@ class DualEncoder(nn.Module):
             negative_input_ids: Existing negative captions, `[n, L]`, row by row.
             concept_input_ids: Existing concepts, `[c, L]`, image by image.
             concept_token_mask: Mask `[B * max_concepts, L]` of the caption tokens of each concept, used instead of
-                `concept_input_ids`; see [`hfcomp.modeling.backbones.encode_phrases`].
+                `concept_input_ids`; see [`hfcomp.modeling.embedding.encode_phrases`].
             text_index: Index `[B]` of each caption in `input_ids`, if equal captions are listed only once.
             concept_text_index: Index `[c]` of each concept in `concept_input_ids`, if equal concepts are listed only
                 once.

@@ -320,7 +320,7 @@ def _output_size(image_processor: Any) -> tuple[int, int]:
     if any(len(shape) != 3 or shape[0] != 3 for shape in shapes):
         raise ValueError(
             f"{name} returns pixels of shape {list(shapes[0])} for one image. Expected [3, H, W]; use the processor "
-            "of a fixed-resolution model (the NaFlex variant of SigLIP 2 is not supported)."
+            "of a fixed-resolution model, or `ProcessorInputs` for one like the NaFlex variant of SigLIP 2."
         )
     if len(set(shapes)) > 1:
         sizes = ", ".join(f"{height} x {width}" for _, height, width in shapes)

@@ -88,7 +88,7 @@ class Embedder(EvaluatedModel):
         encoded_texts: Number of texts encoded by this process so far.
 
     Raises:
-        ValueError: If the model is not a supported dual encoder, a module's processor is not found, or a module has a
+        ValueError: If the model is not a dual encoder, a module's processor is not found, or a module has a
             cache on disk.
     """
 
@@ -118,7 +118,7 @@ class Embedder(EvaluatedModel):
         """Returns a module's backbone.
 
         Raises:
-            ValueError: If the module is not a supported dual encoder.
+            ValueError: If the module is not a dual encoder.
         """
         return load_backbone(model)
 
