@@ -1,4 +1,4 @@
-"""Where models run unless the user says otherwise: on an accelerator of any maker, if PyTorch finds one."""
+"""The default device of models: an accelerator of any maker, if PyTorch finds one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _UNLIMITED = 10**6  # transformers sets a tokenizer's model_max_length to 1e30 i
 
 @dataclass(frozen=True)
 class Family:
-    """How a family of dual encoders reads its inputs.
+    """Traits of a family of dual encoders.
 
     Attributes:
         padding: `"masked"`: an attention mask hides the padding. `"causal"`: the text tower is causal and pools at the

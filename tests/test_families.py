@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoProcessor
+from transformers import AutoConfig, AutoModel, AutoProcessor
 
 from hfcomp import Embedder
 from hfcomp.data.images import decode_image
-from hfcomp.data.tokenizing import clean
+from hfcomp.data.tokenizing import TextTokenizer, clean
 from hfcomp.modeling import merge_adapter
 from hfcomp.trainers import C2LIPConfig, C2LIPTrainer, InfoNCEConfig, InfoNCETrainer
 from tests import families, tiny
@@ -162,8 +162,24 @@ def test_token_objectives_name_the_families_that_have_tokens(tmp_path):
         )
 
 
+@pytest.mark.follows("hfcomp/data/collators.py", "which must prepare every image itself. Remove them.")
 @pytest.mark.parametrize("setting", [{"reduced_jpeg": True}, {"pixel_cache": "pixels"}])
 def test_settings_that_need_a_plain_resize_are_refused_by_name(setting, tmp_path):
     folder = families.write_family(tmp_path / "siglip2", "siglip2")
     with pytest.raises(ValueError, match="pixel_cache.*Siglip2ImageProcessor"):
         make_trainer(folder, tmp_path, **setting)
+    make_trainer(folder, tmp_path)
+
+
+@pytest.mark.follows("hfcomp/data/tokenizing.py", "Set tokenizer.pad_token to one that texts never contain.")
+def test_a_tokenizer_must_pad_as_the_tower_expects(tmp_path):
+    folder = families.write_family(tmp_path / "align", "align")
+    config, processor = AutoConfig.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+    processor.tokenizer.pad_token = "[MASK]"
+    with pytest.raises(ValueError, match="hides token 0 .*pads with token 4"):
+        TextTokenizer.from_processor(processor, config)
+    processor.tokenizer.pad_token, config.text_config.pad_token_id = None, None
+    with pytest.raises(ValueError, match="no padding token"):
+        TextTokenizer.from_processor(processor, config)
+    processor.tokenizer.pad_token, config.text_config.pad_token_id = "[PAD]", 0
+    assert TextTokenizer.from_processor(processor, config).max_length == tiny.TEXT_LENGTH

@@ -287,9 +287,7 @@ def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
 
 def _as_list(given: Any) -> Any:
     """Wraps a single thing in a list; a tuple of a module and what prepares its inputs is a single model."""
-    is_model = (
-        bool(given) and isinstance(given, tuple) and (hasattr(given[-1], "image_processor") or can_encode(given))
-    )
+    is_model = given and isinstance(given, tuple) and (hasattr(given[-1], "image_processor") or can_encode(given))
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) and not is_model else [given]
 
 

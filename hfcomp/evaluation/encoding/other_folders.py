@@ -66,7 +66,7 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
 
 
 def convert_open_clip(place: str | Path) -> Path | None:
-    """Converts a folder or Hub id of open_clip to one that transformers loads, in the cache; `None` for any other.
+    """Converts an open_clip folder or Hub id, in the cache, to one that transformers loads; `None` for any other.
 
     Raises:
         ValueError: If its weights are pickled, or transformers does not have its network.
