@@ -14,29 +14,29 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_713,
-    "analysis": 6_800,  # target: 5,200
-    "annotate": 4_441,  # target: 3,000
+    ".": 2_880,
+    "analysis": 6_804,  # target: 5,200
+    "annotate": 4_442,  # target: 3,000
     "cli": 1_507,
     "convert": 1_566,  # target: 1,400
-    "data": 10_865,
+    "data": 10_984,
     "distributed": 358,
-    "evaluation": 13_100,  # target: 10,500
+    "evaluation": 13_519,  # target: 10,500
     "experiments": 5_698,
-    "factory": 11_193,  # target: 8,500
+    "factory": 11_192,  # target: 8,500
     "hub": 1_029,
     "losses": 4_416,
     "merging": 635,
     "metrics": 1_559,
-    "modeling": 1_480,
-    "negatives": 3_297,
+    "modeling": 1_590,
+    "negatives": 3_298,
     "parsing": 2_636,
     "reporting": 3_165,
     "sandbox": 2_140,
-    "statistics": 2_641,
+    "statistics": 2_642,
     "trainers": 6_733,
-    "core": 63_972,  # all but RINGS; target: under 51,000
-    "all": 87_972,  # target: under 69,000
+    "core": 64_789,  # all but RINGS; target: under 51,000
+    "all": 88_793,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
