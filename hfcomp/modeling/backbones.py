@@ -23,6 +23,7 @@ from hfcomp.reading import may_be_hub_id
 logger = logging.get_logger(__name__)
 
 FEATURES = ("get_image_features", "get_text_features")
+_EXPECTED = "Use a model that embeds images and texts separately, such as CLIP, SigLIP, ALIGN or FLAVA."
 # First components of a dual encoder's weight names. Others, such as a classifier's head, are not part of it.
 ENCODER_PARTS = ("text_model", "vision_model", "text_projection", "visual_projection", "logit_scale", "logit_bias")
 
@@ -79,6 +80,8 @@ def load_config(model: str | Path) -> Any:
             hint = f" It is an open_clip folder. Convert it: hfcomp convert {source} --output {source}-transformers"
         raise ValueError(f"{source} has no config.json.{hint}")
     config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+    if not is_dual_encoder(config):
+        raise ValueError(f"model type {config.model_type!r} is not a dual encoder. {_EXPECTED}")
     # On the meta device, transformers compares names and shapes without reading values.
     load_backbone(model, device_map="meta")
     return config
@@ -121,8 +124,7 @@ def check_dual_encoder(model: nn.Module) -> None:
     missing += [f"config.{name}" for name in ("text_config",) if not hasattr(getattr(plain, "config", None), name)]
     if missing:
         raise ValueError(
-            f"{type(plain).__name__} is not a dual encoder: it has no {' and no '.join(missing)}. Use a model that "
-            "embeds images and texts separately, such as CLIP, SigLIP, ALIGN or FLAVA."
+            f"{type(plain).__name__} is not a dual encoder: it has no {' and no '.join(missing)}. {_EXPECTED}"
         )
 
 

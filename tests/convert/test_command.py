@@ -97,7 +97,7 @@ def test_a_folder_for_open_clip_says_how_it_is_evaluated(tmp_path, monkeypatch):
         "out",
     ]
     with pytest.raises(SystemExit) as caught:
-        cli.main([*evaluate, "for_open_clip"])
+        cli.main(["levels", "for_open_clip"])
     advised = str(caught.value).partition("Convert it: hfcomp ")[2].split()
     cli.main(advised)
     cli.main([*evaluate, advised[-1]])

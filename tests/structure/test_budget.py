@@ -28,15 +28,15 @@ BUDGET = {
     "losses": 4_416,
     "merging": 635,
     "metrics": 1_559,
-    "modeling": 1_590,
+    "modeling": 1_592,
     "negatives": 3_298,
     "parsing": 2_636,
     "reporting": 3_165,
     "sandbox": 2_140,
     "statistics": 2_642,
     "trainers": 6_733,
-    "core": 64_789,  # all but RINGS; target: under 51,000
-    "all": 88_793,  # target: under 69,000
+    "core": 64_791,  # all but RINGS; target: under 51,000
+    "all": 88_795,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

@@ -218,7 +218,7 @@ class Embedder(EvaluatedModel):
 
     def _try(self, backbone: nn.Module) -> None:
         """Embeds a gray image and a word, to find a model that has the methods of a dual encoder but no embeddings."""
-        side = max(getattr(self.transform, "size", (64,)))
+        side, width = max(getattr(self.transform, "size", (64,))), embedding_width(self.config)
         pixels = self.transform.batch([self.transform([Image.new("RGB", (side, side), "gray")])], backbone.device)
         rows = self.tokenizer.tokenizer(["a"], padding=False)["input_ids"]
         ids = self.tokenizer.pad(rows, self.tokenizer.length(rows)).to(backbone.device)
@@ -228,8 +228,8 @@ class Embedder(EvaluatedModel):
                     shape = list(encode(backbone, inputs).shape)
             except (AttributeError, TypeError, ValueError, RuntimeError) as error:
                 raise ValueError(_no_embedding(backbone, what, str(error).splitlines()[0])) from error
-            if shape != [1, self._width()]:
-                raise ValueError(_no_embedding(backbone, what, f"its shape is {shape}, expected [1, {self._width()}]"))
+            if shape != [1, width]:
+                raise ValueError(_no_embedding(backbone, what, f"its shape is {shape}, expected [1, {width}]"))
 
     def _encode(self, encode: Callable[[nn.Module, Any], torch.Tensor], inputs: Any) -> NDArray:
         return encode(self.backbone, inputs).float().cpu().numpy()

@@ -86,7 +86,7 @@ class ObjectEncoder(EvaluatedModel):
 
 
 class _Owner(nn.Module):
-    """Holds the object, so that it runs in eval mode if it is a module."""
+    """Holds the object; one that is a module then runs in eval mode."""
 
     def __init__(self, owner: Any) -> None:
         super().__init__()

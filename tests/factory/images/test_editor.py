@@ -166,7 +166,9 @@ def test_without_diffusers_the_extra_is_named(sdxl, monkeypatch):
 
 def test_each_worker_takes_the_next_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
     try:
         for number, device in enumerate(["cuda:0", "cuda:1", "cuda:0"]):
             set_worker_number(number)
