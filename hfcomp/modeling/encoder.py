@@ -204,7 +204,7 @@ class DualEncoder(nn.Module):
             return (encode_images(self.backbone, part),)
 
         embeddings, *tokens = self._encode_mini_batches(
-            encode, _number(pixels) if "negative_image_embeds" in self.required_features else size
+            encode, _count_images(pixels) if "negative_image_embeds" in self.required_features else size
         )
         fields = {"image_embeds": embeddings[:size]} if "image_embeds" in self.required_features else {}
         if tokens:
@@ -331,7 +331,7 @@ class DualEncoder(nn.Module):
         checkpoints.load_encoder(self.backbone, self.objective_state, folder)
 
 
-def _number(pixels: Any) -> int:
+def _count_images(pixels: Any) -> int:
     return len(pixels["pixel_values"] if isinstance(pixels, Mapping) else pixels)
 
 

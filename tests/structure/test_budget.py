@@ -19,7 +19,7 @@ BUDGET = {
     "annotate": 4_442,  # target: 3,000
     "cli": 1_507,
     "convert": 1_566,  # target: 1,400
-    "data": 10_984,
+    "data": 10_982,
     "distributed": 358,
     "evaluation": 13_519,  # target: 10,500
     "experiments": 5_698,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_140,
     "statistics": 2_642,
     "trainers": 6_733,
-    "core": 64_791,  # all but RINGS; target: under 51,000
-    "all": 88_795,  # target: under 69,000
+    "core": 64_789,  # all but RINGS; target: under 51,000
+    "all": 88_793,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

@@ -161,8 +161,7 @@ class Groups:
         if not names:
             raise ValueError(
                 f"column 'group': none of its {len(members)} groups has at least {minimum_size} rows, and "
-                f"{rows_without_group} of {len(group)} rows have no group. Expected the same name in all rows of a "
-                "group."
+                f"{rows_without_group} of {len(group)} rows have none. Expected the same name in all rows of a group."
             )
         number = {name: index for index, name in enumerate(names)}
         hard_negatives = [
@@ -260,8 +259,8 @@ class GroupOrder(EpochSampler):
     def __init__(self, groups: Groups, *, groups_per_batch: int, pairs_per_group: int, seed: int) -> None:
         if groups_per_batch < 2 or pairs_per_group < 1:
             raise ValueError(
-                f"groups_per_batch={groups_per_batch}, pairs_per_group={pairs_per_group}: expected at least 2 groups "
-                "of at least 1 pair, because a single group has nothing to be contrasted with."
+                f"groups_per_batch={groups_per_batch}, pairs_per_group={pairs_per_group}: expected at least 2 groups, "
+                "because one alone has no contrast, of at least 1 pair."
             )
         if len(groups.names) < groups_per_batch:
             raise ValueError(
@@ -277,8 +276,7 @@ class GroupOrder(EpochSampler):
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
 
     def __iter__(self) -> Iterator[int]:
-        # The anchor's rows come from a single shuffle, so its turns show each row once. The rows of a hard-negative
-        # group are drawn again each time.
+        # An anchor's rows are shuffled once, so its turns show each row once; those of a hard negative are drawn again.
         draw = random.Random(f"groups {self.seed} {self.epoch}")
         shuffled = [draw.sample(rows, len(rows)) for rows in self.groups.rows]
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]

@@ -61,7 +61,7 @@ class ObjectEncoder(EvaluatedModel):
             )
 
     def load(self) -> nn.Module:
-        raise NotImplementedError  # the object exists
+        return self.backbone  # the object exists already
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         """Embeds distinct images, each an `Image` cell; `None` gets the index -1."""
