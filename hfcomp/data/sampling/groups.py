@@ -276,7 +276,7 @@ class GroupOrder(EpochSampler):
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
 
     def __iter__(self) -> Iterator[int]:
-        # Each row of an anchor is shown once, in shuffled order; rows of hard-negative groups are drawn again each time.
+        # Each row of an anchor is shown once, in shuffled order; rows of hard negatives are drawn again each time.
         draw = random.Random(f"groups {self.seed} {self.epoch}")
         shuffled = [draw.sample(rows, len(rows)) for rows in self.groups.rows]
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]
