@@ -45,7 +45,7 @@ WIDTH, LONGEST_HELP = 110, 180
 LAST = "All fields of transformers' TrainingArguments also work (learning_rate, max_steps, output_dir, bf16, ...)."
 # Python names in trainer messages, and their spelling on the command line.
 SPELLINGS = {
-    r"\bper_device_train_batch_size\b": "batch_size",
+    r"\bper_device_train_batch_size\b(?! is derived)": "batch_size",
     r"\bset num_negatives=(\d+)": r"pass --num_negatives \1",
     r"\bdraw_captions=True\b": "captions=drawn",
     r"\bdraw_captions\b": "captions",

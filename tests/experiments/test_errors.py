@@ -115,6 +115,7 @@ def test_a_sweep_or_study_that_is_wrong(refusal_line, tmp_path, file, facts):
     ("words", "facts"),
     [
         (["--margin", "adaptve"], ["margin: found 'adaptve'", "adaptive, static"]),
+        (["--per_device_train_batch_size", "4"], ["per_device_train_batch_size is derived from batch_size"]),
         (["--num_negatives", "3"], ["num_negatives=3", "exactly 1"]),
         (["--config", "hierarcaps", "--num_negatives", "3"], ["HierarCaps: num_negatives=3", "no negative captions"]),
         (["--config", "clear_glass", "--num_negatives", "3"], ["num_negatives=3", "no negative captions"]),
