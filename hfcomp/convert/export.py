@@ -203,8 +203,8 @@ def _differences(processor: Any, other: Any) -> dict[str, list[Any]]:
 
 def _describe_replacement(model: str | Path, llava: str | Path, backbone: Any, reader: Any) -> Mapping[str, Any]:
     return {
-        "source": _name(model),
-        "llava": _name(llava),
+        "source": _source_name(model),
+        "llava": _source_name(llava),
         "layout": "image tower of a LLaVA",
         "model": type(reader).__name__,
         "vision_tower": type(backbone).__name__,
@@ -214,6 +214,6 @@ def _describe_replacement(model: str | Path, llava: str | Path, backbone: Any, r
     }
 
 
-def _name(source: str | Path) -> str:
+def _source_name(source: str | Path) -> str:
     """Returns a Hub id unchanged, or only the last component of a folder's path."""
     return Path(source).resolve().name if Path(source).exists() else str(source)
