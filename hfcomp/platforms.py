@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -28,6 +29,14 @@ def hold_at_fork(lock: threading.Lock) -> None:
     """Holds a lock while the process forks; a child forked while another thread holds it would wait forever."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+def link_or_copy(file: str | Path, link: Path) -> None:
+    """Gives a file a second name; where links are not allowed, as on Windows for ordinary users, copies it."""
+    try:
+        link.symlink_to(file)
+    except OSError:
+        shutil.copyfile(file, link)
 
 
 def is_own(path: Path) -> bool:

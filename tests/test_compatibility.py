@@ -47,3 +47,7 @@ def test_the_workflow_runs_targets_that_exist_on_every_python():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert {run["target"] for run in runs} == {"test", "test-lowest", "test-newest"} <= set(targets)
     assert [run["python"] for run in runs if run["target"] == "test-newest"] == pythons()
+    systems = {run.get("system", "ubuntu-latest") for run in runs} | {jobs["windows"]["runs-on"]}
+    assert systems == {"ubuntu-latest", "macos-latest", "windows-latest"}
+    folders = re.findall(r"tests/[\w/.]+", jobs["windows"]["steps"][-1]["run"])
+    assert [folder for folder in folders if not (ROOT / folder).exists()] == []

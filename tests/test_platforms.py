@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from transformers import AutoModel, Trainer
 for name in ("resource", "fcntl", "pwd", "grp", "termios", "pty"):
     sys.modules[name] = None
 for name in ("fork", "forkpty", "register_at_fork", "getuid", "geteuid", "killpg", "getpgid", "sched_getaffinity"):
-    delattr(os, name)
+    os.__dict__.pop(name, None)
 from hfcomp.cli import main
 main(sys.argv[1:])
 """
@@ -45,6 +46,17 @@ def test_resident_memory_is_in_bytes_with_and_without_resource(monkeypatch):
     monkeypatch.setattr(platforms, "resource", None)
     # psutil has no maximum on this system and gives the current value.
     assert 0.1 * peak < platforms.max_resident_bytes() <= 1.1 * peak
+
+
+def test_a_system_without_symbolic_links_gets_copies(tmp_path, monkeypatch):
+    def refuse(*arguments, **keywords):
+        raise OSError(1314, "a required privilege is not held by the client")
+
+    (tmp_path / "file").write_text("content")
+    monkeypatch.setattr(os, "symlink", refuse)
+    platforms.link_or_copy(tmp_path / "file", tmp_path / "link")
+    assert (tmp_path / "link").read_text() == "content"
+    assert not (tmp_path / "link").is_symlink()
 
 
 def test_every_accelerator_is_used(monkeypatch):

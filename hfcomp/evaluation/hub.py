@@ -14,6 +14,7 @@ from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, Revi
 
 from hfcomp.data.loading import read_commit, undecoded
 from hfcomp.evaluation.spec import Origin, Unavailable
+from hfcomp.platforms import link_or_copy
 from hfcomp.writing import replacing
 
 LONGEST_REASON = 120
@@ -36,7 +37,7 @@ def download_files(web: str, names: Sequence[str]) -> Path:
     for name, file in files.items():
         # Several processes may do this at the same time.
         with replacing(folder / name) as link:
-            link.symlink_to(file)
+            link_or_copy(file, link)
     return folder
 
 

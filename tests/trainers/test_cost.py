@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from pathlib import Path
 
@@ -29,6 +28,7 @@ def test_a_stage_counts_from_its_own_start():
 
 @pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1)])
 def test_elsewhere_it_is_that_of_the_run_so_far(monkeypatch, platform, unit):
+    resource = pytest.importorskip("resource", reason="Windows has no module resource")
     monkeypatch.setattr(cost, "_high_water_mark", lambda: None)
     monkeypatch.setattr(sys, "platform", platform)
     size, kind = PeakMemory().read(CPU)

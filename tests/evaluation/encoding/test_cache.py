@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -182,7 +180,7 @@ def test_two_writers_and_a_kill_leave_whole_files(tmp_path):
             done[number].append(int(writer.stdout.readline()))
     time.sleep(0.05)
     for writer in writers:
-        os.kill(writer.pid, signal.SIGKILL)
+        writer.kill()
         writer.wait()
         writer.stdout.close()
     cache = EmbeddingCache(tmp_path)
