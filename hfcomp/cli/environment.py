@@ -36,7 +36,7 @@ SHOWN = ("huggingface_hub", "peft")
 """Packages whose versions are shown in addition to those of `package_versions`."""
 IMPORTED = ("torch", "transformers", "datasets", "accelerate", "peft")
 """Packages whose import is tested. A wrong torchvision breaks transformers."""
-FOR_CONTRIBUTORS = ("dev", "docs")
+FOR_CONTRIBUTORS = ("dev", "docs", "models")
 SPACY_MODELS = "en_core_web_"
 LAUNCH = "accelerate launch --num_processes {0} -m hfcomp.cli train RECIPE"
 LITTLE = 5 * 10**9

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from huggingface_hub import constants
 from threadpoolctl import threadpool_limits
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from hfcomp.factory.magic import similarity
+from hfcomp.factory.magic.options import DEFAULT_ENCODER
 from hfcomp.factory.magic.similarity import CaptionsEncoder, SentenceEncoder
+from tests.real_models import sentence_encoder as sentence_encoder
 
 CAPTIONS = {
     "dog": ["a brown dog in a park", "a dog with a ball"],
@@ -80,6 +83,15 @@ def test_a_sentence_encoder_gives_unit_vectors_and_its_identity(model):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     np.testing.assert_array_equal(vectors[0], vectors[2])
     assert vectors.dtype == np.float32 and vectors.shape == (3, 16)
+
+
+def test_the_default_encoder(sentence_encoder, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert sentence_encoder == DEFAULT_ENCODER
+    encoder = SentenceEncoder(DEFAULT_ENCODER, "cpu")
+    party, celebration, station = encoder.encode(["birthday party", "celebration", "train station"])
+    assert party @ celebration > 0.5 > 0.3 > party @ station
+    assert encoder.facts()["encoder"].startswith(DEFAULT_ENCODER)
 
 
 def test_what_is_missing_is_said(monkeypatch):
