@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from hfcomp.parsing.rules.words import (
     BASE_FORMS,
+    BEFORE_INFINITIVES,
+    CLAUSE_WORDS,
     FIXED_TAGS,
     ING_NOUNS,
     ING_PURPOSES,
     ING_PURPOSES_AFTER_NOUNS,
     INTRANSITIVE,
+    NOMINATIVES,
     PARTICLES,
     PLAIN_COLORS,
     PURPOSE_HEADS,
@@ -172,7 +175,7 @@ def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> st
         is_verb = before in ("VBZ", "VBP") or (before in NOUNS and word not in ING_PURPOSES_AFTER_NOUNS)
         if not is_verb:
             return "NN"
-    if word in ING_NOUNS:
+    if word in ING_NOUNS and (before in DETERMINERS or after not in DETERMINERS):
         return "NN"
     if before in _NOT_BEFORE_VERBS and after in NOUNS:
         return "JJ"
@@ -191,6 +194,11 @@ def _subject_number(lower: list[str], tags: list[str], i: int) -> str:
     tag = tag_at(tags, i - 1)
     if tag == "RB":
         return _subject_number(lower, tags, i - 1)
+    if tag == "PRP" and lower[i - 1] in NOMINATIVES:
+        return "singular" if lower[i - 1] in ("he", "she", "it") else "plural"
+    of = _phrase_start(tags, i) - 1
+    if tag_at(lower, of) == "of" and tag_at(tags, of - 1) == "NNS":
+        return "plural"  # "two slices of pizza"
     if tag in ("NNS", "NNPS"):
         return "plural"
     return "singular" if tag in NOUNS or tag in ("WDT", "WP") else ""
@@ -198,6 +206,12 @@ def _subject_number(lower: list[str], tags: list[str], i: int) -> str:
 
 def _has_main_verb(tags: Sequence[str], start: int, end: int) -> bool:
     return any(tag in FINITE for tag in tags[start:end])
+
+
+def _clause(lower: Sequence[str], i: int) -> tuple[int, int]:
+    """Returns the first and last index (exclusive) of the words around word `i` up to the next conjunctions."""
+    breaks = [j for j, word in enumerate(lower) if word in CLAUSE_WORDS]
+    return max((j for j in breaks if j < i), default=0), min((j for j in breaks if j > i), default=len(lower))
 
 
 def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
@@ -208,7 +222,7 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
     number = _subject_number(lower, tags, i)
     ends_phrase = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}
     verb_ok = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
-    if tag == "NNS" and number == "singular" and not _has_main_verb(tags, 0, len(tags)):
+    if tag == "NNS" and number == "singular" and not _has_main_verb(tags, *_clause(lower, i)):
         article = lower[_phrase_start(tags, i)]
         if (word in S_FORMS and (verb_ok or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and verb_ok):
             tags[i] = "VBZ"
@@ -216,8 +230,10 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
         tags[i] = "VBZ" if after in DETERMINERS | {"IN", "PRP"} and _has_main_verb(tags, 0, i) else tag
     elif word in BASE_FORMS and tag in ("NN", "VB", "VBP", "IN") and number == "plural":
         tags[i] = "VBP" if ends_phrase or tag == "VBP" or after == "NNS" else tag
-    elif word in BASE_FORMS and tag_at(lower, i - 1) == "to" and tag_at(lower, i - 2) != "next" and ends_phrase:
+    elif tag_at(lower, i - 1) == "to" and ends_phrase and _is_infinitive(word, tag, tag_at(lower, i - 2)):
         tags[i] = "VB"
+    elif word in BASE_FORMS and tag in ("NN", "VB") and _goes_on(tags, i):
+        tags[i] = "VBP"
     elif word in BASE_FORMS and number == "singular" and verb_ok and tag_at(tags, _phrase_start(tags, i) - 1) == "CC":
         # "a man and woman walk": the noun is singular, but the phrase is plural.
         tags[i] = "VBP"
@@ -226,10 +242,19 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
         tags[i] = "VBP"
     elif tag in ("VB", "VBP") and number == "singular" and word not in BE | HAVE:
         tags[i] = "VBP" if tag_at(lower, i - 1) in QUANTITIES else "NN"
-    elif tag == "VBZ" and tag_at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:
-        tags[i] = "NNS"
+    elif tag == "VBZ" and tag_at(tags, i - 1) in _NOT_BEFORE_VERBS | {"IN", "VBG"} and word not in BE | HAVE | DO:
+        tags[i] = "NNS" if tag_at(lower, i - 1) not in CLAUSE_WORDS else tag
     elif tag == "VBD" and word.endswith("ed") and (tag_at(lower, i - 1) in BE | HAVE or _is_participle(word, after)):
         tags[i] = "VBN"
+
+
+def _is_infinitive(word: str, tag: str, introduced_by: str) -> bool:
+    return introduced_by != "next" if word in BASE_FORMS else tag == "NN" and introduced_by in BEFORE_INFINITIVES
+
+
+def _goes_on(tags: Sequence[str], i: int) -> bool:
+    """Whether word `i` may be a plural verb although no noun precedes it: "dishes that include", "visit and eat"."""
+    return tag_at(tags, i - 1) in ("WDT", "WP") or (tag_at(tags, i - 1) == "CC" and tag_at(tags, i - 2) == "VBP")
 
 
 def _is_participle(word: str, after: str) -> bool:

@@ -11,12 +11,13 @@ PLAIN_COLORS = COLORS - word_set("colorful gold golden silver")
 # Verbs that are frequent in captions. A tagger trained on newspapers mistakes their -s forms for plurals.
 CAPTION_VERBS = sorted(
     word_set(
-        "appear board brush carry catch chase chew climb come compete cook cover cross cut do drink drive eat enjoy "
-        "fall feed fill fly gallop gather get give go graze grind hang have help hit hold jump kick kiss kneel lay "
-        "lead lean leap lick lie look make mingle move open overlook pass perch perform pet play point pose practice "
-        "prepare pull push race reach read rest ride roam roll run sail see serve share show sit skate skateboard ski "
-        "sleep slide smile sniff stand stare surf swim swing take talk throw touch travel try turn use wade wait walk "
-        "watch wear work"
+        "appear balance bend board brush carry catch chase chew climb come compete cook cover cross cuddle cut "
+        "display do drink drive eat enjoy extend fall feature feed fill fly gallop gather get give go graze greet "
+        "grind hang have help hit hold include jump kick kiss kneel lay lead lean leap lick lie lift look make "
+        "mingle move open overlook paddle pass perch perform pet play point pose practice prepare protest pull push "
+        "race reach read rest return ride roam roll run sail see serve share show sit skate skateboard ski sleep "
+        "slide smile sniff stand stare stretch surf swim swing take talk throw touch travel try turn use visit wade "
+        "wait walk watch wear work"
     )
 )
 S_FORMS = frozenset(
@@ -63,9 +64,11 @@ FIXED_TAGS = (
     | dict.fromkeys(("a", "an", "the", "some", "another", "each", "every", "any", "no", "both", "all", "these"), "DT")
     | dict.fromkeys(("and", "or", "&", "but"), "CC")
     | dict.fromkeys(("many", "several", "various", "multiple", "few", "other", "cooked", "male", "female"), "JJ")
-    | dict.fromkeys(("lots", "people", "sheep", "glasses", "others", "cattle", "bears", "tracks", "spreads"), "NNS")
+    | dict.fromkeys(("lots", "people", "sheep", "glasses", "others", "cattle", "bears", "tracks"), "NNS")
+    | dict.fromkeys(("leaves", "mirrors", "sinks", "spreads"), "NNS")
     | dict.fromkeys(("something", "someone", "anything", "nothing", "everyone", "everything"), "NN")
     | dict.fromkeys(("broccoli", "couple", "stop", "bunch", "dozen", "bear", "monitor", "wear", "cell", "sink"), "NN")
+    | dict.fromkeys(("moped", "sled"), "NN")
     | dict.fromkeys(("asleep", "awake", "upside", "full", "upright", "ready"), "JJ")
     | dict.fromkeys(("together", "outdoors", "indoors", "away", "alone", "nearby", "outside", "inside"), "RB")
     | dict.fromkeys(("is", "has", "does"), "VBZ")
@@ -92,6 +95,12 @@ ANIMATE = word_set(
 )
 ADVERBS_BEFORE_PREPOSITION = word_set("all directly halfway just partially partly right straight way")
 ADVERBS_LIKE_PREPOSITIONS = word_set("next close far out away")
+# Words before "to" that make the word after it a verb: "about to head down the slope".
+BEFORE_INFINITIVES = word_set(
+    "able about attempting attempts prepares preparing ready tries try trying wait waiting waits want wanting wants"
+)
+# Words that begin a clause with a verb of its own.
+CLAUSE_WORDS = word_set("after as because before that when where which while who")
 NOMINATIVES = frozenset({"he", "she", "they", "i", "we", "you", "it"})
 # Lemmas that simplemma lacks, or that it returns for another sense of the word.
 _IRREGULAR = {
