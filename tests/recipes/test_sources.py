@@ -52,6 +52,19 @@ def test_what_the_released_code_does_not_clip_is_not_clipped(name, monkeypatch, 
     assert read_recipe(name, ["--use_cpu", "true"]).trainer_arguments["max_grad_norm"] == 0
 
 
+# Recipes whose code trains with open_clip's RandomResizedCrop(0.9, 1). The others train without augmentation.
+CROPPED = {
+    *("ahnpl/vit_b32_coco", "ahnpl/released_vit_b32_coco", "c2lip/siglip_cc3m", "ceclip/vit_b32_coco"),
+    "negclip/vit_b32_coco",
+}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=recipe_name)
+def test_images_are_cropped_as_in_the_code_that_a_recipe_follows(path):
+    expected = 0.9 if recipe_name(path) in CROPPED else 1.0
+    assert yaml.safe_load(path.read_text()).get("random_crop", 1.0) == expected
+
+
 # which contrast no rows with each other
 NOTHING_CONTRASTED = {"hierarcaps/sandbox", "hierarcaps/vit_b32"}
 OWN_CHOICE = {"negclip/own", "clear_glass/factory", "slipform/factory", "slipform/real"}
