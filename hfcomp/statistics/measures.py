@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -300,34 +300,64 @@ def primary_measure(
     return measure
 
 
+ROLES = ("primary", COMPOSITION, GENERAL)
+"""What a plan may name instead of titles: the primary endpoint's benchmark, or all benchmarks of an aspect."""
+
+
 def headline_measures(
-    outcomes: Outcomes, benchmarks: Sequence[str] = (), primary: Measure | None = None
+    outcomes: Outcomes,
+    benchmarks: Sequence[str] = (),
+    primary: Measure | None = None,
+    declared: Mapping[str, Sequence[Average]] | None = None,
 ) -> list[Measure]:
     """The compositional lines (only the `group` ones of a benchmark that has any), and the general ones.
 
     Args:
         outcomes: Outcomes.
-        benchmarks: Benchmarks to show; none means all.
+        benchmarks: Titles of benchmarks to show, or `ROLES`; none means all. `composition` adds one line for each
+            benchmark that is not shown otherwise: its average over subsets.
         primary: Measure to put first, whatever the benchmarks. Without one, the mean of the compositional lines
             follows them.
+        declared: Averages in use, by title of the benchmark.
     """
     aspects = outcomes.aspects
     titles = list(dict.fromkeys(line[0] for line in aspects))
     for name in benchmarks:
-        if name not in titles:
-            raise ValueError(
-                f"benchmarks: {name!r} was not evaluated. Known: {', '.join(titles)}. Fix the sweep's file."
-            )
-    rows = [line_measure(line, aspect) for line, aspect in aspects.items() if line[0] in (benchmarks or titles)]
+        if name not in (*ROLES, *titles):
+            known = ", ".join((*ROLES, *titles))
+            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {known}. Fix the sweep's file.")
+    named = {*(benchmarks or titles)}
+    if "primary" in named and primary is not None:
+        named.add(primary.labels.get("benchmark", ""))
+    rows = [
+        line_measure(line, aspect)
+        for line, aspect in aspects.items()
+        if line[0] in named or (aspect == GENERAL and GENERAL in named)
+    ]
     composition, general = ([row for row in rows if row.labels["aspect"] == kind] for kind in (COMPOSITION, GENERAL))
     strict = {row.labels["benchmark"] for row in composition if row.labels["metric"] == HEADLINE_METRIC}
     headline = [
         row for row in composition if row.labels["metric"] == HEADLINE_METRIC or row.labels["benchmark"] not in strict
     ]
+    if COMPOSITION in named:
+        headline += _averages(outcomes, [title for title in titles if title not in named], declared or {})
     if primary is not None:
         return [primary, *(row for row in (*headline, *general) if row.name != primary.name)]
     mean = [mean_of_lines(MEAN, [row.lines[0] for row in headline])] if len(headline) > 1 else []
     return [*headline, *mean, *general]
+
+
+def _averages(
+    outcomes: Outcomes, titles: Sequence[str], declared: Mapping[str, Sequence[Average]]
+) -> Iterator[Measure]:
+    """Yields the average over subsets of each compositional benchmark among these, in its strictest metric."""
+    for title in titles:
+        metrics = [line[2] for line, aspect in outcomes.aspects.items() if (line[0], aspect) == (title, COMPOSITION)]
+        if metrics:
+            metric = HEADLINE_METRIC if HEADLINE_METRIC in metrics else metrics[0]
+            measure = primary_measure(outcomes, f"{title}: {metric}", declared)
+            if measure is not None:
+                yield measure
 
 
 def search_measure(outcomes: Outcomes, name: str) -> Measure:

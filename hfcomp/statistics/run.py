@@ -92,7 +92,7 @@ def summarize_settings(
     """
     first = next(iter(outcomes.values()))
     judged = primary_measure(first, primary, declared)
-    measures = headline_measures(first, benchmarks, judged)
+    measures = headline_measures(first, benchmarks, judged, declared)
     general = [measure.lines[0] for measure in measures if first.aspects[measure.lines[0]] == GENERAL]
     means = [mean_of_lines("general average", general)] if len(general) > 1 else []
     pairs = {(variant, reference): ([variant], [reference]) for variant in variants if variant != reference}

@@ -230,15 +230,15 @@ def test_a_push(advice):
 
 @pytest.mark.follows(
     "hfcomp/experiments/studies/plan_files.py",
-    "Set evaluation: own with the evaluation_split (and evaluation_dataset)",
+    "Pass their --evaluation_split (and --evaluation_dataset), or leave embeddings out.",
 )
 def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, tmp_path):
     values = {"settings": {"all": {}}, "seeds": [1], "benchmarks": None}
     mine = write_plan(tmp_path, "slipform", "margins", embeddings={"variants": ["none"], "rows": 8}, **values)
     words = ["slipform", *SMALL[2:4], "--batch_size", "8", "--dataset", str(splits), "--report", mine]
-    own = ["--evaluation", "own", "--evaluation_dataset", str(splits), "--evaluation_split", "test"]
     advice.command("train", *words, "--evaluation", "sandbox")
-    train_begins(*words, *own)
+    sandbox = ["--evaluation", "sandbox", "--evaluation_items", "2"]
+    train_begins(*words, *sandbox, "--evaluation_dataset", str(splits), "--evaluation_split", "test")
     write_plan(tmp_path, "slipform", "margins", **values)
     train_begins(*words, "--evaluation", "sandbox", "--evaluation_items", "2")
 

@@ -8,7 +8,7 @@ import pytest
 
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.average import Average
-from hfcomp.statistics.measures import missing_averages, primary_measure, search_measure
+from hfcomp.statistics.measures import headline_measures, missing_averages, primary_measure, search_measure
 from hfcomp.statistics.run import score, summarize_run
 from hfcomp.statistics.summary import summarize
 
@@ -114,3 +114,27 @@ def test_a_mean_of_three_benchmarks_is_missed_where_two_are_there():
 def test_a_mean_of_four_benchmarks_is_not_missed_where_two_are_there():
     four = Average("mean", (*TWO_SETS.groups, (("three", "all", "group"),), (("four", "all", "group"),)))
     assert missing_averages(two_sets("m", [[1], [0]], [1]), {**DECLARED, "a paper": [four]}) == []
+
+
+def test_a_plan_may_name_benchmarks_by_their_role():
+    """The primary endpoint's lines, one line for each other compositional benchmark, and all general lines."""
+    parts = [outcomes([1, 0], benchmark="own", subset=subset) for subset in ("color", "size")]
+    parts += [outcomes([1, 0], benchmark="other", subset=subset) for subset in ("swap", "add")]
+    parts += [
+        outcomes([1], benchmark="retrieval", aspect="general"),
+        outcomes([1], benchmark="levels", aspect="general"),
+    ]
+    scored = Outcomes.of(pd.concat(parts))
+    primary = primary_measure(scored, "own: caption choice", {})
+
+    def names(*benchmarks):
+        return [measure.name for measure in headline_measures(scored, benchmarks, primary)]
+
+    own = ["own: average caption choice", "own: color caption choice", "own: size caption choice"]
+    general = ["retrieval: caption choice", "levels: caption choice"]
+    assert names("primary") == own
+    assert names("primary", "composition", "general") == [*own, "other: average caption choice", *general]
+    assert names("composition") == [own[0], "other: average caption choice"]
+    assert names("primary", "levels") == [*own, "levels: caption choice"]
+    with pytest.raises(ValueError, match="'generl' was not evaluated. Known: primary, composition, general, own"):
+        names("generl")

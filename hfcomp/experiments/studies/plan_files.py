@@ -202,9 +202,10 @@ def values_text(values: dict[str, Any]) -> str:
 
 def check_source(config: ExperimentConfig, *, where: str) -> None:
     """Raises if an experiment has no held-out rows with negatives; `where` names the place that needs them."""
-    if config.dataset != SANDBOX and config.evaluation != "own":
+    named = {"evaluation_split", "evaluation_dataset"} & config.model_fields_set
+    if config.dataset != SANDBOX and config.evaluation != "own" and not named:
         raise ValueError(
-            f"{where}: evaluation={config.evaluation!r} with {config.dataset} has no held-out rows with negative "
-            "captions. Set evaluation: own with the evaluation_split (and evaluation_dataset) of a dataset that has "
-            "them, or leave embeddings out."
+            f"{where}: evaluation={config.evaluation!r} with {config.dataset} names no held-out rows with negative "
+            "captions. Pass their --evaluation_split (and --evaluation_dataset), or leave embeddings out. To hold out "
+            'rows of the training split: --dataset_split "train[200:]" --evaluation_split "train[:200]"'
         )

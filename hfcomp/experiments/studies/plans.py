@@ -110,9 +110,9 @@ class SweepPlan(Strict):
     """A sweep: every variant, in the given order, in every setting with every seed.
 
     `logged` lists training-log metrics whose means are shown per variant. `benchmarks` lists the benchmarks in the
-    tables (an empty list means all). `contrasts` name differences that show what a part of the method gives on
-    average. `scenes` is the seed of the sandbox's evaluation scenes; reports use 0. With `choose`, a rule chooses a
-    setting.
+    tables, by title or by role (`primary`, `composition`, `general`); an empty list means all. `contrasts` name
+    differences that show what a part of the method gives on average. `scenes` is the seed of the sandbox's evaluation
+    scenes; reports use 0. With `choose`, a rule chooses a setting.
     """
 
     seeds: Seeds = Field(description="a list of whole numbers, one or at least three")

@@ -21,6 +21,7 @@ from hfcomp import __version__
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap import ScoredImages
+from hfcomp.data.overlap.policy import ALLOW, check_own_split
 from hfcomp.data.pair_table import choose_captions
 from hfcomp.distributed import first_process_first, run_on_main_process
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -89,7 +90,8 @@ def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> Non
 
 def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
     primary = check_primary(sweep.recipe.experiment, outcomes)
-    scored = headline_measures(outcomes, sweep.plan.benchmarks, primary)
+    declared = declared_averages(sweep.recipe.experiment)
+    scored = headline_measures(outcomes, sweep.plan.benchmarks, primary, declared)
     if sweep.plan.choose is not None:
         check_choice(sweep.plan.choose, [measure.name for measure in scored], primary)
 
@@ -195,7 +197,7 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
     """Loads at most `wanted` held-out rows that resemble the training rows.
 
     For the sandbox, these are other scenes with the same kinds and number of negatives; no run may train on `seed`.
-    Otherwise, these are the first rows with an image and a negative in the dataset that `evaluation: own` scores.
+    Otherwise, these are the first rows with an image and a negative in `evaluation_split`.
     """
 
     def log(note: str) -> None:
@@ -221,6 +223,10 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
 def _own_rows(recipe: Recipe, log: Log) -> Dataset:
     config = recipe.experiment
     source = config.evaluation_dataset or config.dataset
+    if config.evaluation != "own":  # else it has been checked
+        training = config.dataset, config.dataset_split
+        how = {"allow": config.overlap == ALLOW, "streaming": config.streaming, "log": log}
+        check_own_split(*training, source, config.evaluation_split, **how)
     part = {"split": config.evaluation_split, "config": config.dataset_config}
     rows = load_training_set(source, **part, column_names=recipe.column_names)
     require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings ({source})")

@@ -66,8 +66,9 @@ def test_a_wrong_plan_is_refused(tmp_path, values, message):
 def test_without_held_out_negatives_nothing_is_followed(tmp_path):
     words = ["--report", write_plan(tmp_path), "--config", "slipform/vit_b32_coco", "--dataset", "any"]
     words += ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrepe"]
-    with pytest.raises(ValueError, match="no held-out rows.*evaluation: own"):
+    with pytest.raises(ValueError, match="names no held-out rows.*--evaluation_split"):
         read_plan("slipform", words)
+    read_plan("slipform", [*words, "--dataset_split", "train[200:]", "--evaluation_split", "train[:200]"])
 
 
 def test_a_sweep_without_the_key_follows_nothing():

@@ -332,7 +332,7 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
 def test_a_benchmark_that_was_not_evaluated_is_named():
     items = outcomes("base", {("general", "all", "recall@1"): [1.0] * 3})
     plan = plan_of(["clean"], [1], ["none"], benchmarks=["drawn", "sandbx"])
-    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*: drawn"):
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*, drawn"):
         summarize_sweep(items, plan, Path())
 
 
@@ -352,8 +352,30 @@ def words(clip, tmp_path_factory) -> list[str]:
 def test_a_benchmark_that_is_not_evaluated_costs_no_training(words, tmp_path, monkeypatch):
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = write_sweep(tmp_path, benchmarks=["sandbx"])
-    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*: own"):
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' .*, own"):
         run_sweep(read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
+
+
+@pytest.mark.parametrize(
+    ("program", "config", "report"),
+    [
+        ("ahnpl", "ahnpl/vit_b32_coco", "ablation"),
+        ("c2lip", "c2lip/siglip_cc3m", "ablation"),
+        ("c2lip", "c2lip/siglip_cc3m", "lambdas"),
+    ],
+)
+def test_a_plan_of_the_sandbox_suits_the_recipe_of_the_paper(program, config, report, request, tmp_path, monkeypatch):
+    """The plan names benchmarks by role, so it finds those of any evaluation."""
+    model = request.getfixturevalue("siglip" if program == "c2lip" else "clip")
+    rows = tiny.pairs(16, concepts=True).map(lambda row, index: {"image_id": f"{index}"}, with_indices=True)
+    datasets.DatasetDict({"train": rows, "test": rows.select(range(12))}).save_to_disk(tmp_path / "rows")
+    monkeypatch.setattr(Arm, "train", lambda *_: (_ for _ in ()).throw(InterruptedError("training begins")))
+    fields = f"--config {config} --report {report} --model {model} --dataset {tmp_path / 'rows'} --batch_size 4"
+    fields += " --mini_batch_size 4 --max_steps 2 --bf16 false --evaluation own --evaluation_split test"
+    fields += f" --overlap allow --dataloader_num_workers 0 --save_strategy no --output_dir {tmp_path / 'run'}"
+    fields += " --primary own:_caption_choice"
+    with pytest.raises(InterruptedError, match="training begins"):
+        run_sweep(read_plan(program, [word.replace("_caption_choice", " caption choice") for word in fields.split()]))
 
 
 def test_a_setting_without_the_negative_images_that_it_needs_costs_no_training(words, tmp_path, monkeypatch):
