@@ -232,6 +232,7 @@ def test_a_push(advice):
     "hfcomp/experiments/studies/plan_files.py",
     "Pass their --evaluation_split (and --evaluation_dataset), or leave embeddings out.",
 )
+@pytest.mark.follows("hfcomp/experiments/studies/plan_files.py", "To hold out rows of the training split: ")
 def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, tmp_path):
     values = {"settings": {"all": {}}, "seeds": [1], "benchmarks": None}
     mine = write_plan(tmp_path, "slipform", "margins", embeddings={"variants": ["none"], "rows": 8}, **values)
@@ -239,6 +240,7 @@ def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, 
     advice.command("train", *words, "--evaluation", "sandbox")
     sandbox = ["--evaluation", "sandbox", "--evaluation_items", "2"]
     train_begins(*words, *sandbox, "--evaluation_dataset", str(splits), "--evaluation_split", "test")
+    train_begins(*words, *sandbox, "--dataset_split", "train[8:]", "--evaluation_split", "train[:8]")
     write_plan(tmp_path, "slipform", "margins", **values)
     train_begins(*words, "--evaluation", "sandbox", "--evaluation_items", "2")
 
