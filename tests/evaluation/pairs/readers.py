@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -25,7 +26,8 @@ from transformers import (
     T5Config,
 )
 
-from tests import tiny
+from hfcomp.evaluation.pairs.models import VQAScorer
+from tests import tiny, tolerances
 
 TEMPLATE = (
     "{% for message in messages %}USER: {% for part in message['content'] %}{% if part['type'] == 'image' %}<image>\n"
@@ -107,6 +109,15 @@ def save(model: torch.nn.Module, folder: Path) -> None:
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
+
+
+def tolerance(scorer: VQAScorer) -> float:
+    """Of the logarithm of a probability: a logit and the logarithm of the sum are each off by a product's error.
+
+    A row of the last layer times a normed vector, which has length sqrt(hidden).
+    """
+    longest = scorer.backbone.get_output_embeddings().weight.norm(dim=1).max().item() * math.sqrt(32)
+    return 2 * longest * tolerances.network(layers=4, tokens=200)
 
 
 def blip(folder: Path) -> Path:
