@@ -52,9 +52,7 @@ class EvaluateOptions(Options):
     column_names: Annotated[
         str, Spelling("OURS=YOURS"), "Column mapping for your own files, for example image=filepath,caption=title."
     ] = ""
-    split: Annotated[
-        str | None, "Split of your own files, for example train[90%:] (default: test, or the only one)."
-    ] = None
+    split: Annotated[str | None, "Split of your files, such as train[90%:] (default: test, or the only one)."] = None
     data_dir: Annotated[Path | None, "Folder with one subfolder of data per benchmark."] = None
     data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder with one benchmark's data."] = ()
     blind: Annotated[

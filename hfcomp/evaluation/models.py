@@ -29,7 +29,7 @@ from hfcomp.evaluation.encoding.other_folders import (
 from hfcomp.evaluation.pairs.heads import Blip2Matcher, FlavaMatcher, ViltMatcher
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
-from hfcomp.evaluation.pairs.options import PairOptions
+from hfcomp.evaluation.pairs.options import PAPER, PairOptions
 from hfcomp.modeling import base_of_adapter
 from hfcomp.options import place_of
 from hfcomp.reading import check_place
@@ -67,20 +67,21 @@ def _pair_class(names: Iterable[str | None], by_head: bool) -> type[PairModel] |
     return None
 
 
-def open_encoders(models: Mapping[str, Any], pairs: PairOptions, **settings: Any) -> dict[str, Encoder | PairScorer]:
-    """Opens models by name with `open_encoder`. Raises ValueError also if an option of `pairs` fits none of them."""
-    heads = pairs.matching_head
-    if unknown := [name for name in heads if name not in models]:
-        raise ValueError(f"matching_head: found {unknown[0]!r}, expected some of the models {', '.join(models)}.")
-    encoders = {name: open_encoder(model, by_head=name in heads, **settings) for name, model in models.items()}
-    if headless := [name for name in heads if type(encoders[name]) not in _MATCHERS.values()]:
-        expected = " or ".join(_MATCHERS)
-        raise ValueError(f"matching_head: {headless[0]} has none, expected a {expected}. Remove the name.")
-    # A scorer that the caller made has its own question.
-    asked = [own for name, own in encoders.items() if isinstance(own, VQAScorer) and own is not models[name]]
-    for scorer in asked:
-        scorer.ask(pairs)
-    if not asked and replace(pairs, matching_head=()) != PairOptions():
+def open_encoders(models: Iterable[Any], heads: Iterable[bool], pairs: PairOptions, **settings: Any) -> list[Any]:
+    """Opens models with `open_encoder`, the i-th one by its matching head if `heads[i]`.
+
+    Raises ValueError also if an option of `pairs` has no effect on these models.
+    """
+    encoders, asked = [], []
+    for model, by_head in zip(models, heads, strict=True):
+        encoder = open_encoder(model, by_head=by_head, **settings)
+        if by_head and type(encoder) not in _MATCHERS.values():
+            expected = " or ".join(_MATCHERS)
+            raise ValueError(f"matching_head: {place_of(model)} has none, expected a {expected}. Remove the name.")
+        if isinstance(encoder, VQAScorer) and encoder is not model:  # the caller's own scorer has its own question
+            asked.append(encoder.ask(pairs))
+        encoders.append(encoder)
+    if not asked and replace(pairs, matching_head=()) != PAPER:
         raise ValueError("vqa_prompt and vqa_answer have no effect: no model is scored with VQAScore. Remove them.")
     return encoders
 

@@ -24,7 +24,7 @@ from hfcomp.evaluation.cells import decoded, distinct, text_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
-from hfcomp.evaluation.pairs.options import TEXT, PairOptions
+from hfcomp.evaluation.pairs.options import PAPER, TEXT, PairOptions
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatch, silence_library
 from hfcomp.options import place_of
@@ -241,7 +241,7 @@ class VQAScorer(PairModel):
 
     def __init__(self, model: str | Path | nn.Module, processor: Any = None, **settings: Any) -> None:
         super().__init__(model, processor, **settings)
-        self.options = PairOptions()
+        self.options = PAPER
         if self.processor.tokenizer.pad_token is None:  # padding is masked, so any token works
             self.processor = copy.deepcopy(self.processor)
             self.processor.tokenizer.pad_token = self.processor.tokenizer.eos_token

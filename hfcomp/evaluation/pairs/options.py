@@ -30,3 +30,6 @@ class PairOptions(Options):
             )
         if not vqa_answer.strip():
             raise ValueError(f"vqa_answer: found {vqa_answer!r}, expected a word, such as Yes.")
+
+
+PAPER = PairOptions()

@@ -25,7 +25,7 @@ from hfcomp import Embedder
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.models import open_encoders, pair_model
 from hfcomp.evaluation.pairs.heads import Blip2Matcher, FlavaMatcher, ViltMatcher
-from hfcomp.evaluation.pairs.options import PairOptions
+from hfcomp.evaluation.pairs.options import PAPER
 from tests import families, tiny
 from tests.evaluation.pairs import readers
 
@@ -56,7 +56,7 @@ def blip2(folder, image_token_index=None):
 def vilt(folder):
     words = tokenizer()
     config = ViltConfig(**LAYER, vocab_size=len(words), max_position_embeddings=24, image_size=32, patch_size=8)
-    ViltForImageAndTextRetrieval(config).save_pretrained(folder)
+    readers.save(ViltForImageAndTextRetrieval(config), folder)
     ViltProcessor(ViltImageProcessorPil(size={"shortest_edge": 32}), words).save_pretrained(folder)
 
 
@@ -113,11 +113,9 @@ def test_the_score_is_the_heads_probability_of_a_match(name, tmp_path):
 def test_a_checkpoint_of_flava_is_a_dual_encoder_unless_its_head_is_named(tmp_path):
     flava(tmp_path)
     processor = AutoProcessor.from_pretrained(tmp_path)
-    models = {"embeddings": tmp_path, "head": tmp_path}
-    for kind in (FlavaModel, FlavaForPreTraining):
-        models[kind.__name__] = (kind.from_pretrained(tmp_path), processor)
+    modules = [(kind.from_pretrained(tmp_path), processor) for kind in (FlavaModel, FlavaForPreTraining)]
     settings = {"device": "cpu", "cache": EmbeddingCache(), "batch_size": 8, "split": False}
-    encoders = open_encoders(models, PairOptions(matching_head=("head",)), **settings)
-    assert [type(encoder) for encoder in encoders.values()] == [Embedder, FlavaMatcher] * 2
-    text = encoders["embeddings"].texts(["a cone"]).vectors
-    np.testing.assert_allclose(text, encoders["FlavaModel"].texts(["a cone"]).vectors)
+    encoders = open_encoders([tmp_path, tmp_path, *modules], [False, True, False, False], PAPER, **settings)
+    assert [type(encoder) for encoder in encoders] == [Embedder, FlavaMatcher] * 2
+    vectors = [encoder.texts(["a cone"]).vectors for encoder in encoders[::2]]
+    np.testing.assert_allclose(*vectors)
