@@ -68,9 +68,7 @@ class EvaluateOptions(Options):
     scores: Annotated[
         tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores file of another system, compared like a model."
     ] = ()
-    reference: Annotated[str | None, Spelling("MODEL"), "Model to compare the others with (default: the first)."] = (
-        None
-    )
+    reference: Annotated[str | None, Spelling("MODEL"), "Model to compare the others with (default: first)."] = None
     tie: Annotated[Tie, "How to count a tie."] = "wrong"
     published: Annotated[bool, "Show the models' published numbers next to the measured ones."] = False
     cache: Annotated[Path | None, f"Cache folder for embeddings (default: {cache_folder('embeddings')})."] = None

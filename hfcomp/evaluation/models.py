@@ -113,7 +113,8 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **
             f"models: found a {type(module).__name__}, expected a Hub id, a folder, a transformers model, a pair of "
             "a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
-    plain = module.get_base_model() if hasattr(module, "get_base_model") else module
+    plain = getattr(module, "_orig_mod", module)  # set by torch.compile
+    plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
     kind = _pair_class([base.__name__ for base in type(plain).__mro__], by_head=True) or Embedder
     # Each call has its own in-memory cache, because a module's weights may change between two calls.
     return kind(module, processor, cache=EmbeddingCache(), **settings)

@@ -50,7 +50,10 @@ INTERNVL = {"image_token": "<c>", "context_image_token": "<c>", "start_image_tok
 INTERNVL["video_token"] = "<v>"
 GEMMA_TOKENS = {"image_token": "<soft>", "boi_token": "<b>", "eoi_token": "<e>"}
 GEMMA = "{{ bos_token }}" + chat("<b>", "<start_of_turn>user\n{}<end_of_turn>\n", "<start_of_turn>model\n")
+LLAVA = {"patch_size": 8, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
 FAMILIES = {
+    "llava": Family({"image_token": "<image>"}, chat("<image>\n", "USER: {} ", "ASSISTANT:"), {}, LLAVA),
+    "llava without a template": Family({"image_token": "<image>"}, None, {}, LLAVA),
     "qwen2_vl": QWEN,
     "paligemma": Family({"image_token": "<image>"}, images={"image_seq_length": 16}),
     "qwen2_5_vl": QWEN,
@@ -75,7 +78,7 @@ class NoVideo(BaseVideoProcessor):
 
 def make(name: str) -> tuple[Any, Any]:
     """Returns a family's configuration and processor."""
-    family = FAMILIES[name]
+    family, name = FAMILIES[name], name.partition(" ")[0]
     special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "extra_special_tokens": family.tokens}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=readers.words().backend_tokenizer, **special)
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[name])

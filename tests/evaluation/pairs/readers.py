@@ -61,7 +61,7 @@ def words(answer: str = "Yes") -> PreTrainedTokenizerFast:
     )
 
 
-def llava(folder: Path, vision: CLIPVisionConfig, *, template: str | None = TEMPLATE, answer: str = "Yes") -> Path:
+def llava(folder: Path, vision: CLIPVisionConfig, *, answer: str = "Yes") -> Path:
     """A LLaVA with a vision tower of some configuration; weights are large enough for scores to differ."""
     tokenizer = words(answer)
     text = LlamaConfig(**SIZES, vocab_size=len(tokenizer), max_position_embeddings=256, initializer_range=0.3)
@@ -77,7 +77,7 @@ def llava(folder: Path, vision: CLIPVisionConfig, *, template: str | None = TEMP
     processor = LlavaProcessor(
         image_processor=CLIPImageProcessorPil(size={"shortest_edge": vision.image_size}, crop_size=size),
         tokenizer=tokenizer, patch_size=vision.patch_size, vision_feature_select_strategy="default",
-        chat_template=template, num_additional_image_tokens=1,
+        chat_template=TEMPLATE, num_additional_image_tokens=1,
     )  # fmt: skip
     processor.save_pretrained(folder)
     return folder

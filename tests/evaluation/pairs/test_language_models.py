@@ -16,12 +16,12 @@ from tests.evaluation.pairs import language_models, readers
 
 TEXTS = ["a red cube", "a blue ball on a green ring, and a white star on a black cross", "a cone"]
 SIZES = (40, 64), (64, 16), (32, 32)
-FIXED = "paligemma", "gemma3"  # the same number of tokens for every image
+FIXED = "llava", "llava without a template", "paligemma", "gemma3"  # the same number of tokens for every image
 OTHER = PairOptions(vqa_prompt="{text}: true or false?", vqa_answer="no")
 
 
 def parameters():
-    default = ("qwen2_vl", "paligemma")
+    default = ("llava", "llava without a template", "qwen2_vl", "paligemma")
     return [pytest.param(name, marks=[pytest.mark.slow] * (name not in default)) for name in language_models.FAMILIES]
 
 
@@ -37,10 +37,11 @@ def family(request, tmp_path_factory):
     return request.param, folder, processor
 
 
-def documented_inputs(processor, image, question):
+def documented_inputs(name, processor, image, question):
     """The inputs of a single pair, as the families' documentation prepares them."""
     if processor.chat_template is None:
-        inputs = processor(images=image, text=f"<image>{question}", return_tensors="pt")
+        start = "<image>" if name == "paligemma" else "<image>\n"
+        inputs = processor(images=image, text=start + question, return_tensors="pt")
         return {name: value for name, value in inputs.items() if name != "labels"}
     chat = [{"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": question}]}]
     settings = {"add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
@@ -59,7 +60,7 @@ def test_a_batch_scores_as_plain_forward_passes(family, options):
     with torch.inference_mode():
         for image, text in zip(images, TEXTS, strict=True):
             question = options.vqa_prompt.replace("{text}", text)
-            inputs = documented_inputs(processor, image, question)
+            inputs = documented_inputs(name, processor, image, question)
             lengths.add(inputs["input_ids"].shape[1] - len(processor.tokenizer(question)["input_ids"]))
             expected.append(model(**inputs).logits[0, -1].softmax(-1)[answers].sum().log())
         scores = scorer.log_probabilities(images, TEXTS)
