@@ -70,7 +70,7 @@ def write_family(folder: Path, model_type: str, *, seed: int = 0) -> Path:
     if model_type == "siglip":
         return tiny.siglip(folder, seed=seed)
     tokenizer = _tokenizer(model_type)
-    config = _small(CONFIG_MAPPING[model_type], tokenizer)
+    config = small(CONFIG_MAPPING[model_type], tokenizer)
     torch.manual_seed(seed)
     model = MODEL_MAPPING[type(config)](config)
     if model_type == "align":
@@ -87,17 +87,17 @@ def _set_batch_norms(model: Any) -> None:
             model.train().vision_model(torch.randn(8, 3, tiny.IMAGE_SIZE, tiny.IMAGE_SIZE))
 
 
-def _small(kind: type, tokenizer: Any) -> Any:
+def small(kind: type, tokenizer: Any, sizes: dict[str, Any] = SMALL) -> Any:
     """Returns a small configuration of a class, with small parts."""
     default = kind()
-    settings = {name: value for name, value in SMALL.items() if getattr(default, name, None) is not None}
+    settings = {name: value for name, value in sizes.items() if getattr(default, name, None) is not None}
     if getattr(default, "vocab_size", None) is not None:
         special = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         settings |= {"vocab_size": len(tokenizer), **special}
     for name in getattr(default, "sub_configs", None) or {}:
         part = getattr(default, name, None)
         if part is not None:
-            settings[name] = _small(type(part), tokenizer).to_dict()
+            settings[name] = small(type(part), tokenizer, sizes).to_dict()
     return kind(**settings)
 
 
@@ -125,7 +125,7 @@ def _with_end_last(tokenizer: Any) -> Any:
     return type(tokenizer)(vocab=vocabulary, merges=[tuple(merge) for merge in model["merges"]])
 
 
-def _image_processor(model_type: str) -> Any:
+def image_processor(model_type: str, **more: Any) -> Any:
     names = IMAGE_PROCESSOR_MAPPING_NAMES.get(model_type) or {}
     kind = getattr(transformers, names["pil"]) if "pil" in names else CLIPImageProcessorPil
     side = {"height": tiny.IMAGE_SIZE, "width": tiny.IMAGE_SIZE}
@@ -137,12 +137,12 @@ def _image_processor(model_type: str) -> Any:
         settings["crop_size"] = side
     if hasattr(default, "max_num_patches"):
         settings |= {"max_num_patches": 16, "patch_size": 8}
-    return kind(**settings)
+    return kind(**{**settings, **more})
 
 
 def _processor(model_type: str, tokenizer: Any) -> ProcessorMixin:
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[model_type])
-    return kind(image_processor=_image_processor(model_type), tokenizer=tokenizer)
+    return kind(image_processor=image_processor(model_type), tokenizer=tokenizer)
 
 
 def table() -> str:

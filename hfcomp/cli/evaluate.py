@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from hfcomp.cli.page import ReportPageOptions, Tie
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.evaluation.blind.encoders import BLIND
+from hfcomp.evaluation.pairs.options import PairOptions
 from hfcomp.evaluation.spec import SUITES
 from hfcomp.options import (
     AllowUrls,
@@ -41,7 +42,7 @@ class EvaluateOptions(Options):
     models: Annotated[
         tuple[str, ...],
         Spelling("MODEL", positional=True),
-        "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or BLIP.",
+        "Hub id or folder, or name=ID, of a dual encoder, an adapter, or a model that scores pairs.",
     ] = ()
     suite: Annotated[Literal[*SUITES, "all"] | None, "Run all benchmarks of this suite."] = None
     benchmarks: Annotated[
@@ -51,9 +52,7 @@ class EvaluateOptions(Options):
     column_names: Annotated[
         str, Spelling("OURS=YOURS"), "Column mapping for your own files, for example image=filepath,caption=title."
     ] = ""
-    split: Annotated[
-        str | None, "Split of your own files, for example train[90%:] (default: test, or the only one)."
-    ] = None
+    split: Annotated[str | None, "Split of your files, such as train[90%:] (default: test, or the only one)."] = None
     data_dir: Annotated[Path | None, "Folder with one subfolder of data per benchmark."] = None
     data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder with one benchmark's data."] = ()
     blind: Annotated[
@@ -69,9 +68,7 @@ class EvaluateOptions(Options):
     scores: Annotated[
         tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores file of another system, compared like a model."
     ] = ()
-    reference: Annotated[
-        str | None, Spelling("MODEL"), "Model to compare the others with. Defaults to the first one."
-    ] = None
+    reference: Annotated[str | None, Spelling("MODEL"), "Model to compare the others with (default: first)."] = None
     tie: Annotated[Tie, "How to count a tie."] = "wrong"
     published: Annotated[bool, "Show the models' published numbers next to the measured ones."] = False
     cache: Annotated[Path | None, f"Cache folder for embeddings (default: {cache_folder('embeddings')})."] = None
@@ -114,12 +111,12 @@ def main(arguments: Sequence[str]) -> None:
 
         return list_benchmarks(arguments)
     given = vars(parser().parse_intermixed_args(arguments))
-    options, output = make_options(EvaluateOptions, given), make_options(OutputOptions, given)
+    options, pairs, output = (make_options(kind, given) for kind in (EvaluateOptions, PairOptions, OutputOptions))
     check_models(options.models)
     from hfcomp.distributed import OtherProcessFailed  # imports torch, so wrong options are reported first
 
     try:
-        failed = _evaluate(vars(options), output, shlex.join(["hfcomp", "evaluate", *arguments]))
+        failed = _evaluate({**vars(options), "pairs": pairs}, output, shlex.join(["hfcomp", "evaluate", *arguments]))
     except OtherProcessFailed as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
@@ -131,7 +128,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     description = "Score models from the Hub or from folders on benchmarks, side by side."
-    return command_parser("evaluate", description, EvaluateOptions, OutputOptions)
+    return command_parser("evaluate", description, EvaluateOptions, PairOptions, OutputOptions)
 
 
 def _evaluate(options: dict[str, Any], output: OutputOptions, command: str) -> bool:

@@ -5,6 +5,7 @@ from hfcomp.evaluation.encoding.embed import Embedder as Embedder
 from hfcomp.evaluation.engine import run_benchmark as run_benchmark
 from hfcomp.evaluation.pairs.models import BlipMatcher as BlipMatcher
 from hfcomp.evaluation.pairs.models import VQAScorer as VQAScorer
+from hfcomp.evaluation.pairs.options import PairOptions as PairOptions
 from hfcomp.evaluation.published.scores import PublishedScore as PublishedScore
 from hfcomp.evaluation.published.scores import published_scores as published_scores
 from hfcomp.evaluation.score_files import ScoreFile as ScoreFile

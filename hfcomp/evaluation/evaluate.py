@@ -29,7 +29,8 @@ from hfcomp.evaluation.encoding.objects import can_encode
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
 from hfcomp.evaluation.items.item_browser import ItemImages
-from hfcomp.evaluation.models import check_device, describe_model, open_encoder
+from hfcomp.evaluation.models import check_device, describe_model, open_encoders
+from hfcomp.evaluation.pairs.options import PAPER, PairOptions
 from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
@@ -68,6 +69,7 @@ def evaluate(
     allow_urls: bool = False,
     url_timeout: float | None = None,
     skip_damaged: bool = False,
+    pairs: PairOptions = PAPER,
     log: Callable[[str], None] = logger.info,
 ) -> EvaluationResults:
     """Scores models on benchmarks, side by side, with intervals, ties and paired differences.
@@ -83,7 +85,7 @@ def evaluate(
     Args:
         models: Hub ids, folders or `name=PLACE`; transformers models, alone or paired with their processor; encoders
             (`hfcomp.evaluation.engine.Encoder`). A list, a mapping by name, or a single model. In addition to dual
-            encoders, image-text-to-text models (VQAScore) and BLIP's image-text matching, which score pair by pair.
+            encoders, image-text-to-text models (VQAScore) and image-text matching, which score pair by pair.
         suite: `compositional`, `general` or `all`.
         benchmarks: Further benchmarks: names (`hfcomp evaluate --list`), `package.module:NAME`, your own files or
             folders, or `Benchmark` objects.
@@ -108,6 +110,7 @@ def evaluate(
         url_timeout: Download timeout per image in seconds.
         skip_damaged: Leave out items with a damaged image for all models, and count them in the notes and in
             `results.json`; otherwise a damaged image is an error. This decodes each image once more.
+        pairs: Question and answer of VQAScore, and models to score with their matching head.
         log: Function that receives progress and notes, line by line.
 
     Raises:
@@ -120,6 +123,7 @@ def evaluate(
     chosen = choose_benchmarks(suite, _as_list(benchmarks), column_names, log, split=split)
     folders = data_folders(data, data_dir, option="data")
     request = _read_request(models, scores or {}, reference, _as_list(blind), blind_captions, folders)
+    heads = [_find_model("matching_head", given, request.models) for given in pairs.matching_head]
     check_device(device)
     embedding_cache = open_cache(cache, cache_limit)
     settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": embedding_cache, "split": True}
@@ -127,7 +131,8 @@ def evaluate(
     access = UrlAccess.from_settings(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
         # opened before any data is read, so an unsupported model ends the run immediately
-        encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}
+        opened = open_encoders(request.models.values(), [name in heads for name in request.models], pairs, **settings)
+        encoders = dict(zip(request.models, opened, strict=True))
         evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
         for note in (note for file in request.files.values() for note in file.check(evaluator.loaded)):
             evaluator.note(note)
@@ -178,8 +183,7 @@ def _read_request(
     captions: str | Path | None,
     folders: Folders,
 ) -> EvaluationRequest:
-    unknown = [name for name in blind if name not in (*BLIND, NO_RULES)]
-    if unknown:
+    if unknown := [name for name in blind if name not in (*BLIND, NO_RULES)]:
         raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}, or {NO_RULES}.")
     if NO_RULES in blind and captions is not None:
         raise ValueError(f"blind_captions has no effect with blind={NO_RULES}. Remove one of the two.")
@@ -192,7 +196,7 @@ def _read_request(
     given = models if isinstance(models, Mapping) else _as_list(models)
     named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
     # files are compared like models, and may be the reference
-    compared_to = _reference(reference, {**named, **{name: str(file.path) for name, file in files.items()}})
+    compared_to = _find_model("reference", reference, named | {name: str(file.path) for name, file in files.items()})
     return EvaluationRequest(
         named, files, scorers, None if NO_RULES in blind else BlindRules(captions, folders), compared_to
     )
@@ -212,11 +216,7 @@ def choose_benchmarks(
         raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
     if suite:
         matching = [benchmark for benchmark in known.benchmarks().values() if suite in (benchmark.suite, "all")]
-        costly = [
-            benchmark.title
-            for benchmark in matching
-            if not (benchmark.in_suites or benchmark.synthetic or benchmark in chosen)
-        ]
+        costly = [each.title for each in matching if not (each.in_suites or each.synthetic or each in chosen)]
         if costly:
             titles = ", ".join(dict.fromkeys(costly))
             log(f"not in a suite, because they download or compute too much: {titles} (see --list)")
@@ -301,11 +301,11 @@ def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
     return encoder.facts if isinstance(encoder, ScoreFile) else describe_model(model, encoder)
 
 
-def _reference(given: str | None, models: Mapping[str, Any]) -> str:
+def _find_model(option: str, given: str | None, models: Mapping[str, Any]) -> str:
     for name, model in models.items():
         if given in (None, name, place_of(model)):
             return name
-    raise ValueError(f"reference: found {given!r}, expected one of the models {', '.join(models)}.")
+    raise ValueError(f"{option}: found {given!r}, expected one of the models {', '.join(models)}.")
 
 
 def _join_processes(device: str | None) -> str | None:

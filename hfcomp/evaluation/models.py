@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as _KNOWN
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -24,9 +26,10 @@ from hfcomp.evaluation.encoding.other_folders import (
     is_sentence_transformer,
     load_sentence_transformer,
 )
-from hfcomp.evaluation.pairs.heads import Blip2Matcher, ViltMatcher
+from hfcomp.evaluation.pairs.heads import Blip2Matcher, FlavaMatcher, ViltMatcher
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
+from hfcomp.evaluation.pairs.options import PAPER, PairOptions
 from hfcomp.modeling import base_of_adapter
 from hfcomp.options import place_of
 from hfcomp.reading import check_place
@@ -34,11 +37,13 @@ from hfcomp.reading import check_place
 _MATCHERS: Mapping[str, type[PairModel]] = {
     "BlipForImageTextRetrieval": BlipMatcher,
     "Blip2ForImageTextRetrieval": Blip2Matcher,
+    "FlavaForPreTraining": FlavaMatcher,
     "ViltForImageAndTextRetrieval": ViltMatcher,
 }
+_ALSO_ENCODERS = ("FlavaForPreTraining",)  # their checkpoints are dual encoders, unless `matching_head` names them
 
 
-def pair_model(place: str | Path) -> type[PairModel] | None:
+def pair_model(place: str | Path, *, by_head: bool = False) -> type[PairModel] | None:
     """Returns the class that scores a Hub id or folder pair by pair; `None` for other models, such as dual encoders.
 
     Only the configuration is read: `architectures`, or `model_type` if it lists none. Remote code is never run.
@@ -47,33 +52,53 @@ def pair_model(place: str | Path) -> type[PairModel] | None:
     # A folder without a configuration fails with its own error when it is loaded.
     if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
         return None
-    return pair_model_class(AutoConfig.from_pretrained(place, trust_remote_code=False))
-
-
-def pair_model_class(config: Any) -> type[PairModel] | None:
+    config = AutoConfig.from_pretrained(place, trust_remote_code=False)
     # Architectures take precedence because one `model_type`, such as blip, has heads for several tasks.
-    names = set(getattr(config, "architectures", None) or ())
-    known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-    for name in names & set(_MATCHERS):
-        return _MATCHERS[name]
-    if names & set(known.values()) or (not names and known.get(getattr(config, "model_type", "")) is not None):
-        return VQAScorer
+    return _pair_class(config.architectures or [_KNOWN.get(config.model_type)], by_head)
+
+
+def _pair_class(names: Iterable[str | None], by_head: bool) -> type[PairModel] | None:
+    """Returns the class that scores a model, by the names of the model's classes."""
+    for name in names:
+        if name in _MATCHERS and (by_head or name not in _ALSO_ENCODERS):
+            return _MATCHERS[name]
+        if name in _KNOWN.values():
+            return VQAScorer
     return None
 
 
-def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder | PairScorer:
+def open_encoders(models: Iterable[Any], heads: Iterable[bool], pairs: PairOptions, **settings: Any) -> list[Any]:
+    """Opens models with `open_encoder`, the i-th one by its matching head if `heads[i]`.
+
+    Raises ValueError also if an option of `pairs` has no effect on these models.
+    """
+    encoders, asked = [], []
+    for model, by_head in zip(models, heads, strict=True):
+        encoder = open_encoder(model, by_head=by_head, **settings)
+        if by_head and type(encoder) not in _MATCHERS.values():
+            expected = " or ".join(_MATCHERS)
+            raise ValueError(f"matching_head: {place_of(model)} has none, expected a {expected}. Remove the name.")
+        if isinstance(encoder, VQAScorer) and encoder is not model:  # the caller's own scorer has its own question
+            asked.append(encoder.ask(pairs))
+        encoders.append(encoder)
+    if not asked and replace(pairs, matching_head=()) != PAPER:
+        raise ValueError("vqa_prompt and vqa_answer have no effect: no model is scored with VQAScore. Remove them.")
+    return encoders
+
+
+def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **settings: Any) -> Encoder | PairScorer:
     """Opens a model for scoring: a Hub id or folder, a module, a pair of a module and its processor, or an encoder.
 
-    The model's configuration decides: a dual encoder becomes an `Embedder`, a model that reads image and text together
-    a `PairModel`. An encoder is used as it is. Embeddings of a module are kept only in memory, because its weights may
-    change. `settings` are those of `Embedder`.
+    The configuration, or a module's class, decides: a dual encoder becomes an `Embedder`, a model that reads image and
+    text together a `PairModel`. An encoder is used as it is. Embeddings of a module are kept only in memory, because
+    its weights may change. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
         check_place(model)
         if is_sentence_transformer(model):
             return _open_sentence_transformer(model, **settings)
         folder = convert_open_clip(model)
-        encoder = _open(folder or model, pair_model, cache=cache, **settings)
+        encoder = _open(folder or model, partial(pair_model, by_head=by_head), cache=cache, **settings)
         if folder is not None:
             encoder.facts = {"library": "open_clip, converted", "weights": identity(folder)}
         return encoder
@@ -88,7 +113,9 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
             f"models: found a {type(module).__name__}, expected a Hub id, a folder, a transformers model, a pair of "
             "a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
-    kind = pair_model_class(getattr(module, "config", None)) or Embedder
+    plain = getattr(module, "_orig_mod", module)  # set by torch.compile
+    plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
+    kind = _pair_class([base.__name__ for base in type(plain).__mro__], by_head=True) or Embedder
     # Each call has its own in-memory cache, because a module's weights may change between two calls.
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 

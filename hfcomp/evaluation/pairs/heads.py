@@ -1,4 +1,4 @@
-"""Models with a matching head, whose own forward pass scores pairs: BLIP-2 and ViLT."""
+"""Models with a matching head, whose own forward pass scores pairs: BLIP-2, FLAVA and ViLT."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from PIL import Image
 from torch.nn import functional
-from transformers import Blip2ForImageTextRetrieval, ViltForImageAndTextRetrieval
+from transformers import Blip2ForImageTextRetrieval, FlavaForPreTraining, ViltForImageAndTextRetrieval
 
 from hfcomp.evaluation.pairs.models import PairModel
+from hfcomp.families import text_length
 
 
 class HeadMatcher(PairModel):
@@ -71,6 +72,26 @@ class Blip2Matcher(HeadMatcher):
     def read_head(self, output: Any) -> torch.Tensor:
         """The second of the two classes is a match."""
         return output.logits_per_image.float().log_softmax(dim=-1)[:, 1]
+
+
+class FlavaMatcher(HeadMatcher):
+    """FLAVA's matching head (Singh et al. 2022, arXiv:2112.04482), which it has next to its two embeddings."""
+
+    auto_class = FlavaForPreTraining
+    overrides = {"init_codebook": False}  # the codebook is a separate model for pre-training
+
+    @property
+    def max_length(self) -> int:
+        """Length of a text, as for its embedding."""
+        return text_length(self.config, self.processor.tokenizer)
+
+    def forward(self, pixels: Mapping[str, torch.Tensor], tokens: Mapping[str, torch.Tensor]) -> Any:
+        """Runs the encoders and the matching head only: the other heads predict masked words and patches."""
+        return self.backbone.itm_head(self.backbone.flava(**pixels, **tokens).multimodal_embeddings)
+
+    def read_head(self, output: Any) -> torch.Tensor:
+        """The second of the two classes is a match."""
+        return output.float().log_softmax(dim=-1)[:, 1]
 
 
 class ViltMatcher(HeadMatcher):

@@ -24,8 +24,10 @@ from hfcomp.evaluation.cells import decoded, distinct, text_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
+from hfcomp.evaluation.pairs.options import PAPER, TEXT, PairOptions
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatch, silence_library
+from hfcomp.options import place_of
 from hfcomp.store import digest
 
 SCORING_VERSION = 1
@@ -56,6 +58,7 @@ class PairModel(EvaluatedModel, ABC):
     most_pairs = MOST_PAIRS
     share: ClassVar[float] = 1.0
     auto_class: ClassVar[Any]
+    overrides: ClassVar[dict[str, Any]] = {}  # of the configuration
 
     def __init__(
         self,
@@ -112,6 +115,7 @@ class PairModel(EvaluatedModel, ABC):
                 trust_remote_code=False,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
+                **self.overrides,
             )
         # transformers would initialize missing weights at random and only warn.
         raise_on_mismatch(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
@@ -220,22 +224,16 @@ class BlipMatcher(PairModel):
         return self.backbone.itm_head(read[:, 0]).float().log_softmax(dim=-1)[:, 1]
 
 
-QUESTION = 'Does this figure show "{text}"? Please answer yes or no.'
-"""Question of Lin et al. 2024 (arXiv:2404.01291)."""
-ANSWERS = "Yes", " Yes"
-"""The answer. Whether its token includes the space depends on the tokenizer and on the end of the prompt."""
-
-
 class VQAScorer(PairModel):
     """Scores pairs with an image-text-to-text model, such as LLaVA or Qwen2-VL (Lin et al. 2024, arXiv:2404.01291).
 
     The question is put into the processor's chat template, if any; otherwise it follows the image token. The score is
-    the probability of "Yes" as the next token, summed over the tokens that spell this word after the prompt.
+    the probability of the answer ("Yes") as the next token, summed over the tokens that spell it after the prompt.
 
     On a CPU, weights run in fp32, elsewhere in the precision of their file. Arguments are those of `PairModel`.
 
     Raises:
-        ValueError: As for `PairModel`, or if no single token of the tokenizer is "Yes".
+        ValueError: As for `PairModel`, or if no single token of the tokenizer is the answer.
     """
 
     share = 1 / 8  # an image is hundreds of tokens
@@ -243,15 +241,22 @@ class VQAScorer(PairModel):
 
     def __init__(self, model: str | Path | nn.Module, processor: Any = None, **settings: Any) -> None:
         super().__init__(model, processor, **settings)
+        self.options = PAPER
         if self.processor.tokenizer.pad_token is None:  # padding is masked, so any token works
             self.processor = copy.deepcopy(self.processor)
             self.processor.tokenizer.pad_token = self.processor.tokenizer.eos_token
 
+    def ask(self, options: PairOptions) -> list[int]:
+        """Sets question and answer, and returns `answer_tokens`."""
+        self.options, self._fingerprints = options, {}
+        vars(self).pop("answer_tokens", None)
+        return self.answer_tokens
+
     @property
     def facts(self) -> dict[str, Any]:
-        """Name of the score, prompt around a text `{text}`, and tokens for "Yes"."""
-        tokens = self.processor.tokenizer.convert_ids_to_tokens(self.yes_tokens)
-        return {"score": "VQAScore", "prompt": self.prompt("{text}"), "yes": ", ".join(map(repr, tokens))}
+        """Name of the score, prompt around a text `{text}`, and tokens of the answer."""
+        tokens = self.processor.tokenizer.convert_ids_to_tokens(self.answer_tokens)
+        return {"score": "VQAScore", "prompt": self.prompt(TEXT), "answer": ", ".join(map(repr, tokens))}
 
     def dtype(self) -> torch.dtype | str:
         """Precision of the weights: fp32 on a CPU, elsewhere that of their file."""
@@ -259,7 +264,7 @@ class VQAScorer(PairModel):
 
     def prompt(self, text: str) -> str:
         """Returns the prompt for a text, with the placeholder of the image."""
-        question = QUESTION.replace("{text}", text)
+        question = self.options.vqa_prompt.replace(TEXT, text)
         # A chat model answers as trained only within its own template.
         if self._has_template:
             content = [{"type": "image"}, {"type": "text", "text": question}]
@@ -268,28 +273,31 @@ class VQAScorer(PairModel):
         return f"{self._mark}\n{question}".strip()
 
     @cached_property
-    def yes_tokens(self) -> list[int]:
-        """Ids of the tokens that are "Yes" after the prompt.
+    def answer_tokens(self) -> list[int]:
+        """Ids of the tokens that are the answer after the prompt.
 
         Raises:
             ValueError: If there is none.
         """
-        tokenizer = self.processor.tokenizer
+        tokenizer, answer = self.processor.tokenizer, self.options.vqa_answer
+        # Whether the token includes the space depends on the tokenizer and on the end of the prompt.
+        spellings = answer, f" {answer}"
 
         def ids(text: str) -> list[int]:
             return tokenizer(text, add_special_tokens=False)["input_ids"]
 
         prompt = self.prompt("a cat")
         before = ids(prompt)
-        after = [ids(prompt + answer) for answer in ANSWERS] if not self._answers_apart else []
+        after = [ids(prompt + word) for word in spellings] if not self._answers_apart else []
         # The answer may merge with the end of the prompt, and is then not a separate token.
         tokens = {own[-1] for own in after if len(own) == len(before) + 1 and own[:-1] == before}
-        separate = [ids(answer) for answer in ANSWERS]
+        separate = [ids(word) for word in spellings]
         tokens = tokens or {own[0] for own in separate if len(own) == 1}
         if not tokens or tokenizer.unk_token_id in tokens:
+            pieces = tokenizer.convert_ids_to_tokens(separate[0])
             raise ValueError(
-                f"{self._model}: no single token of its tokenizer is 'Yes' ({separate[0]} are its tokens), so "
-                "VQAScore is not defined. Choose another model."
+                f"vqa_answer: found {answer!r}, which is {pieces} to the tokenizer of {place_of(self._model)}, "
+                "expected a single token. Choose another answer or another model."
             )
         return sorted(tokens)
 
@@ -304,7 +312,7 @@ class VQAScorer(PairModel):
         # Only a trial shows whether a processor adds the image token.
         blank = Image.new("RGB", (224, 224))
         try:
-            ids = self.processor(images=[blank], text=["a cat"], return_tensors="pt")["input_ids"]
+            ids = self._process(images=[blank], text=["a cat"])["input_ids"]
         except ValueError:  # the processor requires an image token in the text
             return token
         return "" if (ids == self.processor.tokenizer.convert_tokens_to_ids(token)).any() else token
@@ -315,18 +323,21 @@ class VQAScorer(PairModel):
         decoder = getattr(self.config, "use_decoder_only_language_model", None)
         return bool(self.config.is_encoder_decoder) or decoder is False
 
+    def _process(self, **inputs: Any) -> Any:
+        with silence_library():  # PaliGemma's processor warns in every batch that it adds the image token
+            return self.processor(**inputs, return_tensors="pt")
+
     def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
-        """Returns the logarithm of the probability of "Yes" after each prompt, `[b]` fp32."""
+        """Returns the logarithm of the probability of the answer after each prompt, `[b]` fp32."""
         prompts = [self.prompt(text) for text in texts]
         tokenizer = self.processor.tokenizer
         # If the template writes the first token, the tokenizer must not add a second one.
         begun = tokenizer.bos_token is not None and prompts[0].startswith(tokenizer.bos_token)
-        inputs = self.processor(
+        inputs = self._process(
             images=[[image] for image in images] if self._has_template else list(images),
             text=prompts,
             padding=True,
             padding_side="right" if self._answers_apart else "left",  # a decoder's next token follows the last one
-            return_tensors="pt",
             **({"add_special_tokens": False} if begun else {}),
         ).to(self.device, self.backbone.dtype)
         # generate() numbers positions after the padding, starts decoders, and keeps only the last token's scores.
@@ -341,4 +352,4 @@ class VQAScorer(PairModel):
         )
         # Over the whole vocabulary in fp32, because half precision would tie probabilities near 1.
         logarithms = output.logits[0].float().log_softmax(dim=-1)
-        return logarithms[:, self.yes_tokens].logsumexp(dim=-1)
+        return logarithms[:, self.answer_tokens].logsumexp(dim=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -25,7 +26,8 @@ from transformers import (
     T5Config,
 )
 
-from tests import tiny
+from hfcomp.evaluation.pairs.models import VQAScorer
+from tests import tiny, tolerances
 
 TEMPLATE = (
     "{% for message in messages %}USER: {% for part in message['content'] %}{% if part['type'] == 'image' %}<image>\n"
@@ -59,7 +61,7 @@ def words(answer: str = "Yes") -> PreTrainedTokenizerFast:
     )
 
 
-def llava(folder: Path, vision: CLIPVisionConfig, *, template: str | None = TEMPLATE, answer: str = "Yes") -> Path:
+def llava(folder: Path, vision: CLIPVisionConfig, *, answer: str = "Yes") -> Path:
     """A LLaVA with a vision tower of some configuration; weights are large enough for scores to differ."""
     tokenizer = words(answer)
     text = LlamaConfig(**SIZES, vocab_size=len(tokenizer), max_position_embeddings=256, initializer_range=0.3)
@@ -75,7 +77,7 @@ def llava(folder: Path, vision: CLIPVisionConfig, *, template: str | None = TEMP
     processor = LlavaProcessor(
         image_processor=CLIPImageProcessorPil(size={"shortest_edge": vision.image_size}, crop_size=size),
         tokenizer=tokenizer, patch_size=vision.patch_size, vision_feature_select_strategy="default",
-        chat_template=template, num_additional_image_tokens=1,
+        chat_template=TEMPLATE, num_additional_image_tokens=1,
     )  # fmt: skip
     processor.save_pretrained(folder)
     return folder
@@ -107,6 +109,15 @@ def save(model: torch.nn.Module, folder: Path) -> None:
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
+
+
+def tolerance(scorer: VQAScorer) -> float:
+    """Of the logarithm of a probability: a logit and the logarithm of the sum are each off by a product's error.
+
+    A row of the last layer times a normed vector, which has length sqrt(hidden).
+    """
+    longest = scorer.backbone.get_output_embeddings().weight.norm(dim=1).max().item() * math.sqrt(32)
+    return 2 * longest * tolerances.network(layers=4, tokens=200)
 
 
 def blip(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 from transformers import AutoProcessor, BlipForImageTextRetrieval, CLIPConfig, LlavaForConditionalGeneration
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache, cached_models
-from hfcomp.evaluation.models import pair_model, pair_model_class
+from hfcomp.evaluation.models import pair_model
 from hfcomp.evaluation.pairs.models import BlipMatcher, VQAScorer
+from hfcomp.evaluation.pairs.options import PairOptions
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers
 from tests.evaluation.pairs.asked import ask_pairs
@@ -25,69 +27,21 @@ def folder(clip, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def plain(clip, tmp_path_factory):
-    """A LLaVA whose processor has no chat template."""
-    vision = CLIPConfig.from_pretrained(clip).vision_config
-    return readers.llava(tmp_path_factory.mktemp("models") / "plain", vision, template=None)
-
-
-@pytest.fixture(scope="module")
 def scorer(folder):
     return VQAScorer(folder, device="cpu")
 
 
-def probability_by_hand(folder, image, prompt, token):
-    """The probability of a token after a prompt, by one forward pass of one pair."""
-    model = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
-    inputs = AutoProcessor.from_pretrained(folder)(images=image, text=prompt, return_tensors="pt")
-    with torch.inference_mode():
-        return model(**inputs).logits[0, -1].softmax(-1)[token].sum().item()
-
-
-def tolerance(scorer):
-    """Of the logarithm of a probability: a logit and the logarithm of the sum are each off by a product's error.
-
-    A row of the last layer times a normed vector, which has length sqrt(hidden).
-    """
-    longest = scorer.backbone.get_output_embeddings().weight.norm(dim=1).max().item() * math.sqrt(32)
-    return 2 * longest * tolerances.network(layers=4, tokens=200)
-
-
-def test_the_score_is_the_probability_of_yes_after_the_chat_prompt(folder, scorer):
-    prompt = 'USER: <image>\nDoes this figure show "a red cube"? Please answer yes or no. ASSISTANT:'
-    assert scorer.prompt("a red cube") == prompt
-    words = [scorer.processor.tokenizer.convert_ids_to_tokens(token) for token in scorer.yes_tokens]
-    assert sorted(words) == ["Yes", "ĠYes"]
-    with torch.inference_mode():
-        probability = scorer.log_probabilities([tiny.image(0)], ["a red cube"]).exp().item()
-    expected = probability_by_hand(folder, tiny.image(0), prompt, scorer.yes_tokens)
-    assert probability == pytest.approx(expected, rel=tolerance(scorer))
-
-
-def test_without_a_chat_template_the_question_follows_the_image(plain):
-    prompt = '<image>\nDoes this figure show "a cone"? Please answer yes or no.'
-    scorer = VQAScorer(plain, device="cpu")
-    assert scorer.prompt("a cone") == prompt and scorer.facts["prompt"] == prompt.replace("a cone", "{text}")
-    with torch.inference_mode():
-        probability = scorer.log_probabilities([tiny.image(1)], ["a cone"]).exp().item()
-    assert probability == pytest.approx(
-        probability_by_hand(plain, tiny.image(1), prompt, scorer.yes_tokens), rel=tolerance(scorer)
-    )
-
-
-@pytest.mark.parametrize("kind", ["decoder", "encoder and decoder"])
-def test_a_batch_of_prompts_of_several_lengths_is_as_one_by_one(scorer, tmp_path, kind):
-    if kind != "decoder":
-        scorer = VQAScorer(readers.blip2(tmp_path / "blip2"), device="cpu")
-        assert scorer.facts["prompt"] == 'Does this figure show "{text}"? Please answer yes or no.'
+def test_a_batch_for_an_encoder_and_decoder_is_as_one_by_one(tmp_path):
+    scorer = VQAScorer(readers.blip2(tmp_path), device="cpu")
+    assert scorer.facts["prompt"] == 'Does this figure show "{text}"? Please answer yes or no.'
     images = [tiny.image(number) for number in range(3)]
     with torch.inference_mode():
         batched = scorer.log_probabilities(images, TEXTS)
         single = torch.cat(
             [scorer.log_probabilities([image], [text]) for image, text in zip(images, TEXTS, strict=True)]
         )
-    assert (batched - single).abs().max().item() <= tolerance(scorer)
-    assert single.std().item() > 100 * tolerance(scorer)  # so that another pair's score would not pass
+    assert (batched - single).abs().max().item() <= readers.tolerance(scorer)
+    assert single.std().item() > 100 * readers.tolerance(scorer)  # so that another pair's score would not pass
 
 
 def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
@@ -102,6 +56,9 @@ def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
     np.testing.assert_array_equal(stored.values, scores.values)
     (listed,) = cached_models(tmp_path)
     assert (listed.kind, listed.entries) == ("pairs", 3)
+    for options, computed in ((PairOptions(vqa_answer="no"), 3), (PairOptions(), 0)):
+        again.ask(options)
+        assert again.score_pairs(pairs).computed == computed
 
 
 def test_a_module_is_scored_as_its_folder_is(folder, scorer):
@@ -115,7 +72,7 @@ def test_a_module_is_scored_as_its_folder_is(folder, scorer):
 def test_a_tokenizer_without_yes_is_refused(clip, tmp_path):
     vision = CLIPConfig.from_pretrained(clip).vision_config
     scorer = VQAScorer(readers.llava(tmp_path, vision, answer="Maybe"), device="cpu")
-    with pytest.raises(ValueError, match="no single token .*'Yes'"):
+    with pytest.raises(ValueError, match="vqa_answer: found 'Yes'.*single token"):
         scorer.facts  # noqa: B018
 
 
@@ -126,7 +83,7 @@ def test_a_tokenizer_without_padding_pads_all_the_same(folder, scorer):
     images = [tiny.image(number) for number in range(3)]
     with torch.inference_mode():
         scores, expected = (model.log_probabilities(images, TEXTS) for model in (own, scorer))
-    assert (scores - expected).abs().max().item() <= tolerance(scorer)
+    assert (scores - expected).abs().max().item() <= readers.tolerance(scorer)
     assert processor.tokenizer.pad_token is None
 
 
@@ -139,12 +96,12 @@ def test_missing_weights_are_named(folder, tmp_path):
         VQAScorer(tmp_path, device="cpu").backbone  # noqa: B018
 
 
-def test_the_configuration_says_what_scores_a_model(folder, clip, siglip):
+def test_the_configuration_says_what_scores_a_model(folder, clip, siglip, tmp_path):
     assert pair_model(folder) is VQAScorer
     assert pair_model(clip) is None and pair_model(siglip) is None
-    config = LlavaForConditionalGeneration.from_pretrained(folder).config
-    config.architectures = None
-    assert pair_model_class(config) is VQAScorer
+    settings = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "architectures": None}))
+    assert pair_model(tmp_path) is VQAScorer
 
 
 BLIP_TEXTS = ["a red cube on a blue ball", "a cone", "a white star"]
