@@ -100,6 +100,7 @@ def export_onnx(model: str | Path, folder: Path, *, int8: bool = False) -> dict[
             record["onnx"][tower.name] = _compare(model, tower, path)
             if int8:
                 record["onnx"][f"{tower.name}_quantized"] = _quantize(tower, path)
+        processor.tokenizer.model_max_length = tokenizer.max_length  # some tokenizers give none, or another one
         backbone.config.save_pretrained(part)
         processor.save_pretrained(part)
         processor.image_processor.save_pretrained(part)  # a file of its own, as transformers.js expects it
@@ -148,7 +149,7 @@ def _export(tower: _Tower, path: Path) -> None:
         torch.onnx.export(
             tower,
             (tower.batches[0][:2],),
-            file,
+            str(file),
             dynamo=False,
             opset_version=_OPSET,
             input_names=[tower.inputs],
