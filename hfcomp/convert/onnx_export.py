@@ -30,23 +30,15 @@ _OPSET = 17  # the first with layer norms
 # order, and ONNX Runtime approximates exp and erf in its own way. Graphs of all families were below 2; one with
 # dropout was above 100,000.
 _TOLERANCE = 16
-
-
+# Names of a graph's file, input and output: those of transformers.js.
 _NAMES = {
     encode_images: ("vision_model", "pixel_values", "image_embeds"),
     encode_texts: ("text_model", "input_ids", "text_embeds"),
 }
-"""Names of a graph's file, input and output: those of transformers.js."""
 
 
 class _Tower(nn.Module):
-    """A tower with one input, whose output is L2-normalized.
-
-    Args:
-        encode: `encode_images` or `encode_texts`.
-        batches: Inputs of several sizes for the comparison; the first is also the example of the export.
-        sizes: Dimensions of the input that may change from call to call, with their names.
-    """
+    """A tower with batches of several sizes, and the dimensions of its input that may change, with their names."""
 
     def __init__(self, backbone: nn.Module, encode: Any, batches: list[torch.Tensor], sizes: dict[int, str]) -> None:
         super().__init__()
@@ -62,8 +54,8 @@ def export_onnx(model: str | Path, folder: Path, *, int8: bool = False) -> dict[
     """Writes both towers as ONNX graphs in fp32 that compute L2-normalized embeddings, and checks them.
 
     The files have the names that transformers.js expects: `onnx/vision_model.onnx` and `onnx/text_model.onnx`, with
-    the configuration, the tokenizer and the image processor next to them. Each graph is run by ONNX Runtime on images
-    and captions of the sandbox, in batches and lengths other than those of the export.
+    the configuration, the tokenizer and the image processor next to them. ONNX Runtime runs each graph on images and
+    captions of the sandbox, in batches and lengths other than those of the export.
 
     Args:
         model: Hub id or folder of a dual encoder.
@@ -71,8 +63,7 @@ def export_onnx(model: str | Path, folder: Path, *, int8: bool = False) -> dict[
         int8: Whether to write `*_quantized.onnx` too, with weights and matrix products in 8 bits.
 
     Returns:
-        The content of `conversion.json`; `onnx` has, by file, the largest difference of an embedding's entry from
-        PyTorch's and its tolerance, or the lowest cosine of an int8 embedding to the fp32 one.
+        The content of `conversion.json`, with the results of the checks by file.
 
     Raises:
         ImportError: Without onnx and onnxruntime, which `pip install "hfcomp[onnx]"` installs.
@@ -91,7 +82,16 @@ def export_onnx(model: str | Path, folder: Path, *, int8: bool = False) -> dict[
     processor = load_processor(model, argument="model")
     # The embedder tries the model, to find one that has no embeddings.
     tokenizer = Embedder(backbone, processor, device="cpu").tokenizer
-    record = _describe(model, backbone, tokenizer)
+    bias = getattr(backbone, "logit_bias", torch.zeros(1))
+    record = {
+        "source": source_name(model),
+        "layout": f"both towers of a {type(backbone).__name__} for ONNX Runtime",
+        "similarity": {"scale": similarity_scale(backbone).item(), "bias": bias.item()},
+        "texts": tokenizer.preparation + (", padded to full length" if tokenizer.pad_to_full else ""),
+        "onnx": {},
+        "note": "" if tokenizer.tokenizer.is_fast else "transformers.js needs a tokenizer.json, which is missing",
+        "versions": library_versions(),
+    }
     with replacing_folder(folder) as part:
         (part / "onnx").mkdir()
         for tower in _towers(backbone, processor, tokenizer):
@@ -101,24 +101,11 @@ def export_onnx(model: str | Path, folder: Path, *, int8: bool = False) -> dict[
             if int8:
                 record["onnx"][f"{tower.name}_quantized"] = _quantize(tower, path)
         processor.tokenizer.model_max_length = tokenizer.max_length  # some tokenizers give none, or another one
-        backbone.config.save_pretrained(part)
-        processor.save_pretrained(part)
         processor.image_processor.save_pretrained(part)  # a file of its own, as transformers.js expects it
+        for piece in (processor, backbone.config):
+            piece.save_pretrained(part)
         write_json(part / RECORD_FILE, record)
     return record
-
-
-def _describe(model: str | Path, backbone: Any, tokenizer: TextTokenizer) -> dict[str, Any]:
-    bias = getattr(backbone, "logit_bias", None)
-    return {
-        "source": source_name(model),
-        "layout": f"both towers of a {type(backbone).__name__} for ONNX Runtime",
-        "similarity": {"scale": similarity_scale(backbone).item(), "bias": 0.0 if bias is None else bias.item()},
-        "text": {"length": tokenizer.max_length, "full": tokenizer.pad_to_full, "preparation": tokenizer.preparation},
-        "onnx": {},
-        "note": "" if tokenizer.tokenizer.is_fast else "transformers.js needs a tokenizer.json, which is missing",
-        "versions": library_versions(),
-    }
 
 
 def _towers(backbone: nn.Module, processor: Any, tokenizer: TextTokenizer) -> tuple[_Tower, _Tower]:
@@ -129,10 +116,8 @@ def _towers(backbone: nn.Module, processor: Any, tokenizer: TextTokenizer) -> tu
     ids, _ = tokenizer([*(row["caption"] for row in rows), " ".join(row["caption"] for row in rows * 100)])
     texts = [tokenizer.pad(part, tokenizer.length(part)) for part in (ids, ids[:1])]
     sizes = {0: "batch"} if tokenizer.pad_to_full else {0: "batch", 1: "length"}
-    return (
-        _Tower(backbone, encode_images, [pixels, pixels[:1]], {0: "batch"}),
-        _Tower(backbone, encode_texts, texts, sizes),
-    )
+    images = _Tower(backbone, encode_images, [pixels, pixels[:1]], {0: "batch"})
+    return images, _Tower(backbone, encode_texts, texts, sizes)
 
 
 def _export(tower: _Tower, path: Path) -> None:
@@ -163,19 +148,22 @@ def _export(tower: _Tower, path: Path) -> None:
 
 
 def _compare(model: str | Path, tower: _Tower, path: Path) -> dict[str, float]:
-    with torch.inference_mode():
-        single = [tower(batch).numpy() for batch in tower.batches]
-        tower.double()
-        exact = [tower(batch).numpy() for batch in tower.batches]
-        tower.float()
-    difference = _largest(_run(tower, path), single)
-    tolerance = _TOLERANCE * max(_largest(single, exact), float(np.finfo(np.float32).eps))
+    single = _embed(tower)
+    exact = _embed(tower.double())
+    tower.float()
+    difference = float(np.abs(_run(tower, path) - single).max())
+    tolerance = _TOLERANCE * max(float(np.abs(single - exact).max()), float(np.finfo(np.float32).eps))
     if not difference <= tolerance:
         raise ValueError(
             f"{model}: embeddings of {path.name} differ from PyTorch's by {difference:.1e}, expected at most "
             f"{tolerance:.1e} (rounding). Nothing was written."
         )
     return {"largest_difference_from_pytorch": difference, "tolerance": tolerance}
+
+
+def _embed(tower: _Tower) -> np.ndarray:
+    with torch.inference_mode():
+        return np.concatenate([tower(batch).numpy() for batch in tower.batches])
 
 
 def _quantize(tower: _Tower, path: Path) -> dict[str, float]:
@@ -187,16 +175,11 @@ def _quantize(tower: _Tower, path: Path) -> dict[str, float]:
     with TemporaryDirectory(dir=path.parent) as scratch:
         quant_pre_process(path, Path(scratch) / path.name, skip_optimization=True, skip_symbolic_shape=True)
         quantize_dynamic(Path(scratch) / path.name, target, op_types_to_quantize=kinds, per_channel=True)
-    cosines = [(one * other).sum(-1) for one, other in zip(_run(tower, path), _run(tower, target), strict=True)]
-    return {"lowest_cosine_to_fp32": float(min(batch.min() for batch in cosines))}
+    return {"lowest_cosine_to_fp32": float((_run(tower, path) * _run(tower, target)).sum(-1).min())}
 
 
-def _run(tower: _Tower, path: Path) -> list[np.ndarray]:
+def _run(tower: _Tower, path: Path) -> np.ndarray:
     from onnxruntime import InferenceSession
 
     session = InferenceSession(path, providers=["CPUExecutionProvider"])
-    return [session.run(None, {tower.inputs: batch.numpy()})[0] for batch in tower.batches]
-
-
-def _largest(first: list[np.ndarray], second: list[np.ndarray]) -> float:
-    return max(float(np.abs(one - other).max()) for one, other in zip(first, second, strict=True))
+    return np.concatenate([session.run(None, {tower.inputs: batch.numpy()})[0] for batch in tower.batches])

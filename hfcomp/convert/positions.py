@@ -18,20 +18,9 @@ from hfcomp.writing import replacing_folder, write_json
 
 
 def stretch(table: torch.Tensor, positions: int) -> torch.Tensor:
-    """Stretches a position table without moving its first 20 rows.
+    """Returns a position table `[P, D]` with more rows: the first 20 stay, and the others are interpolated linearly.
 
-    The other rows are spread out evenly and the gaps filled by linear interpolation; the last step continues to the
-    end. CLIP's 77 rows become 248, as 57 of them are spread to 4 times their distance.
-
-    Args:
-        table: Position embeddings `[P, D]`.
-        positions: Number of rows of the result: 20 plus a multiple of P - 20.
-
-    Returns:
-        Position embeddings `[positions, D]`, in the dtype of `table`.
-
-    Raises:
-        ValueError: For another number of rows.
+    The last step continues to the end. CLIP's 77 rows become 248, as 57 of them move to 4 times their distance.
 
     Source:
         Long-CLIP (Zhang et al. 2024, arXiv 2403.15378), section 3.1; the rows after the last old one as in its code.

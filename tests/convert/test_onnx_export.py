@@ -24,19 +24,13 @@ def run(folder, name, inputs):
 
 
 def assert_same_embeddings(source, folder):
-    embedder, processor, images = (
-        Embedder(source),
-        AutoProcessor.from_pretrained(folder),
-        [tiny.image(0), tiny.image(1)],
-    )
+    embedder, processor, images = Embedder(source), AutoProcessor.from_pretrained(folder), [tiny.image(0)]
     pixels = processor.image_processor(images, return_tensors="np")
-    np.testing.assert_allclose(run(folder, "vision_model", pixels), embedder.images(images), atol=4e-6)
-    full = {"padding": "max_length"} if embedder.tokenizer.pad_to_full else {"padding": True}
-    for texts in (TEXTS, TEXTS[:1], TEXTS[1:]):
-        ids = processor.tokenizer(
-            texts, truncation=True, max_length=embedder.tokenizer.max_length, return_tensors="np", **full
-        )
-        np.testing.assert_allclose(run(folder, "text_model", ids), embedder.texts(texts).vectors, atol=4e-6)
+    np.testing.assert_allclose(run(folder, "vision_model", pixels), embedder.images(images), atol=2e-6)
+    padding = "max_length" if embedder.tokenizer.pad_to_full else True
+    for texts in (TEXTS, TEXTS[:1]):
+        ids = processor.tokenizer(texts, truncation=True, padding=padding, return_tensors="np")
+        np.testing.assert_allclose(run(folder, "text_model", ids), embedder.texts(texts).vectors, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip"])
@@ -47,10 +41,8 @@ def test_graphs_embed_as_the_model(name, request, tmp_path, capsys):
     assert_same_embeddings(source, folder)
     record = json.loads((folder / "conversion.json").read_text())
     for tower in ("vision_model", "text_model"):
-        difference = record["onnx"][tower]["largest_difference_from_pytorch"]
+        assert f"{tower}.onnx: largest difference from pytorch " in said
         cosine = record["onnx"][f"{tower}_quantized"]["lowest_cosine_to_fp32"]
-        assert f"{tower}.onnx: largest difference from pytorch {difference:.4g}, tolerance" in said
-        # A weight in 8 bits is off by up to 1/256 of the largest one.
         assert f"{tower}_quantized.onnx: lowest cosine to fp32 {cosine:.4g}" in said and 0.99 < cosine < 1
         sizes = [(folder / "onnx" / f"{tower}{end}.onnx").stat().st_size for end in ("", "_quantized")]
         assert sizes[1] < sizes[0]

@@ -151,13 +151,12 @@ def test_conversion(old_clip, capsys):
     assert "quick_gelu" in capsys.readouterr().out
 
 
-def test_onnx(clip, capsys):
+def test_onnx(clip):
     pytest.importorskip("onnxruntime")
     export_onnx(clip, Path("models/onnx"))
     tiny.image(0).save("photo.jpg")
     names = run("docs/conversion.md", 1)
-    expected = Embedder(clip).texts(names["words"]).vectors @ Embedder(clip).images(["photo.jpg"]).T
-    np.testing.assert_allclose(names["images"] @ names["texts"].T, expected.T, atol=4e-6)
+    np.testing.assert_allclose(names["texts"], Embedder(clip).texts(names["words"]).vectors, atol=2e-6)
 
 
 def test_trackers():
