@@ -25,7 +25,6 @@ from hfcomp.modeling.embedding import encode_images, encode_texts, similarity_sc
 from hfcomp.sandbox.rows import retrieval_rows
 from hfcomp.writing import replacing_folder, write_json
 
-_OPSET = 17  # the first with layer norms
 # Largest distance of a graph from PyTorch, in units of PyTorch's own distance from float64: a graph sums in another
 # order, and ONNX Runtime approximates exp and erf in its own way. Graphs of all families were below 2; one with
 # dropout was above 100,000.
@@ -102,8 +101,8 @@ def export_onnx(model: str | Path, folder: Path, *, int8: bool = False) -> dict[
                 record["onnx"][f"{tower.name}_quantized"] = _quantize(tower, path)
         processor.tokenizer.model_max_length = tokenizer.max_length  # some tokenizers give none, or another one
         processor.image_processor.save_pretrained(part)  # a file of its own, as transformers.js expects it
-        for piece in (processor, backbone.config):
-            piece.save_pretrained(part)
+        processor.save_pretrained(part)
+        backbone.config.save_pretrained(part)
         write_json(part / RECORD_FILE, record)
     return record
 
@@ -136,7 +135,7 @@ def _export(tower: _Tower, path: Path) -> None:
             (tower.batches[0][:2],),
             str(file),
             dynamo=False,
-            opset_version=_OPSET,
+            opset_version=17,  # the first with layer norms
             input_names=[tower.inputs],
             output_names=[tower.output],
             dynamic_axes={tower.inputs: tower.sizes, tower.output: {0: "batch"}},
@@ -173,7 +172,9 @@ def _quantize(tower: _Tower, path: Path) -> dict[str, float]:
     target = path.with_stem(f"{path.stem}_quantized")
     kinds = ["MatMul", "Gemm", "Gather"]  # a CPU has no convolution with signed 8-bit weights
     with TemporaryDirectory(dir=path.parent) as scratch:
-        quant_pre_process(path, Path(scratch) / path.name, skip_optimization=True, skip_symbolic_shape=True)
+        # Shape inference only, without which ONNX Runtime warns. One file must not have more than 2 GB.
+        flags = ("skip_optimization", "skip_symbolic_shape", "save_as_external_data", "all_tensors_to_one_file")
+        quant_pre_process(path, Path(scratch) / path.name, **dict.fromkeys(flags, True))
         quantize_dynamic(Path(scratch) / path.name, target, op_types_to_quantize=kinds, per_channel=True)
     return {"lowest_cosine_to_fp32": float((_run(tower, path) * _run(tower, target)).sum(-1).min())}
 

@@ -26,11 +26,13 @@ def stretch(table: torch.Tensor, positions: int) -> torch.Tensor:
         Long-CLIP (Zhang et al. 2024, arXiv 2403.15378), section 3.1; the rows after the last old one as in its code.
     """
     rest = table[KEPT:].double()
-    ratio, remainder = divmod(positions - KEPT, len(rest)) if len(rest) > 1 else (0, 0)
+    ratio, remainder = divmod(positions - KEPT, len(rest))
     if ratio < 2 or remainder:
         choices = ", ".join(str(KEPT + factor * len(rest)) for factor in (2, 3, 4))
-        expected = f"20 plus a multiple of {len(rest)}, such as {choices}" if len(rest) > 1 else "a longer table"
-        raise ValueError(f"stretch_positions: found {positions} for a table of {len(table)}, expected {expected}.")
+        raise ValueError(
+            f"stretch_positions: found {positions} for a table of {len(table)}, expected {KEPT} plus a multiple of "
+            f"{len(rest)}, such as {choices}."
+        )
     steps = rest.diff(dim=0)
     steps = torch.cat([steps, steps[-1:]])
     fractions = torch.arange(ratio, dtype=rest.dtype)[None, :, None] / ratio
@@ -39,10 +41,9 @@ def stretch(table: torch.Tensor, positions: int) -> torch.Tensor:
 
 
 def stretch_positions(model: str | Path, folder: Path, positions: int) -> dict[str, Any]:
-    """Writes a dual encoder that reads longer texts: its text positions stretched as by Long-CLIP before training.
+    """Writes a dual encoder with text positions for longer texts, as Long-CLIP's before training.
 
-    The result is a plain folder, which any recipe can train. Texts of up to 20 tokens keep their embeddings if the
-    text tower is causal, as CLIP's.
+    The result is a plain folder for any recipe. In a causal tower, texts of up to 20 tokens keep their embeddings.
 
     Args:
         model: Hub id or folder of a dual encoder.
@@ -53,16 +54,16 @@ def stretch_positions(model: str | Path, folder: Path, positions: int) -> dict[s
         The content of `conversion.json`.
 
     Raises:
-        ValueError: If the model is an adapter, its text tower has no such table of positions (as a BERT), the number
-            does not fit the table, or the folder contains other files.
+        ValueError: If the model is an adapter or has no such table (as a BERT), the number does not fit the table, or
+            the folder contains other files.
     """
     check_folder(folder)
     backbone = load_merged(model)
-    table = getattr(getattr(backbone.text_model, "embeddings", None), "position_embedding", None)
-    if not isinstance(table, nn.Embedding):
+    table = dict(backbone.named_modules()).get("text_model.embeddings.position_embedding")
+    if not isinstance(table, nn.Embedding) or table.num_embeddings < KEPT + 2:
         raise ValueError(
-            f"{model}: the text tower of a {type(backbone).__name__} has no text_model.embeddings.position_embedding, "
-            "the table of CLIP, SigLIP and related families, which is the only one that can be stretched."
+            f"{model}: the text tower of a {type(backbone).__name__} has no text_model.embeddings.position_embedding "
+            f"of more than {KEPT + 1} rows, as CLIP and SigLIP have. Other positions cannot be stretched."
         )
     before = table.num_embeddings
     table.weight = nn.Parameter(stretch(table.weight.detach(), positions))
