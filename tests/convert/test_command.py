@@ -60,7 +60,6 @@ def test_mistakes_are_one_line(tmp_path, negclip, clip):
         ),
         ([tmp_path / "none.pt"], "no file .*none.pt"),
         ([clip, "--int8"], "--int8 only applies to ONNX. Add --to onnx"),
-        ([clip, "--stretch_positions", 36, "--to", "onnx"], "--stretch_positions .*Remove --to onnx"),
         ([clip, "--stretch_positions", 36, "--prefix", "a"], "--prefix .*not to --stretch_positions. Remove it"),
     ):
         with pytest.raises(SystemExit, match=f"^error: .*{what}"):

@@ -33,6 +33,7 @@ def assert_same_embeddings(source, folder):
         np.testing.assert_allclose(run(folder, "text_model", ids), embedder.texts(texts).vectors, atol=2e-6)
 
 
+@pytest.mark.follows("hfcomp/convert/command.py", "--int8 only applies to ONNX. Add --to onnx, or remove it.")
 @pytest.mark.follows("hfcomp/convert/onnx_export.py", "Use a model whose images have one size.")
 @pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_graphs_embed_as_the_model(name, request, tmp_path, capsys):
