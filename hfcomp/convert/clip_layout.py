@@ -112,10 +112,10 @@ KEPT_POSITIONS = 20
 def fold_positions(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
     """Returns the tensors of a CLIP with one table of text positions, also for Long-CLIP, which has two."""
     name = f"{text_prefix(tensors)}positional_embedding"
-    if f"{name}_res" not in tensors:
+    if not {name, f"{name}_res"} <= set(tensors):
         return tensors
-    # Long-CLIP multiplies its first table by 1 up to position 20 and by 0 from there, and its second table conversely
-    # (mask1 and mask2 in `model_longclip.py` at 3966af9).
+    # Long-CLIP multiplies the first 20 rows of its first table by 1 and the others by 0, and those of its second table
+    # by the opposite (mask1 and mask2 in `model_longclip.py` at 3966af9), and adds both.
     first, second = tensors[name], tensors[f"{name}_res"]
     if first.shape != second.shape:
         raise ValueError(

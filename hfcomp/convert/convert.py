@@ -111,9 +111,7 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     model = _load_weights(CLIPModel, config, to_transformers(table, tensors), checkpoint.path)
     images = image_processor(prepare, config.vision_config.image_size)
     processor = CLIPProcessor(image_processor=images, tokenizer=tokenizer)
-    layout = (
-        "Long-CLIP, its two tables of text positions folded into one" if is_long else "CLIP of open_clip or OpenAI"
-    )
+    layout = "Long-CLIP, two position tables folded into one" if is_long else "CLIP of open_clip or OpenAI"
     return Parts(layout, model, processor, activation, prepare, unused)
 
 
