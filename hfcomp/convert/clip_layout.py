@@ -12,6 +12,7 @@ from transformers import CLIPConfig
 
 from hfcomp.convert.activations import GELU, GELU_TANH, QUICK_GELU, Activation
 from hfcomp.convert.weight_table import Weight, pair, source_names
+from hfcomp.modeling.weight_checks import COPY_AGAIN
 
 # Fields that also follow from the weights, that the conversion reads, or that do not affect evaluation.
 _READ = {
@@ -104,6 +105,26 @@ def text_prefix(tensors: Mapping[str, Any]) -> str:
     return "text." if "text.token_embedding.weight" in tensors else ""
 
 
+KEPT_POSITIONS = 20
+"""First text positions, which Long-CLIP leaves as they are: it found that CLIP trained few others well."""
+
+
+def fold_positions(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+    """Returns the tensors of a CLIP with one table of text positions, also for Long-CLIP, which has two."""
+    name = f"{text_prefix(tensors)}positional_embedding"
+    if not {name, f"{name}_res"} <= set(tensors):
+        return tensors
+    # Long-CLIP multiplies the first 20 rows of its first table by 1 and the others by 0, and those of its second table
+    # by the opposite (mask1 and mask2 in `model_longclip.py` at 3966af9), and adds both.
+    first, second = tensors[name], tensors[f"{name}_res"]
+    if first.shape != second.shape:
+        raise ValueError(
+            f"{name}_res: found shape {list(second.shape)}, expected {list(first.shape)} as in {name}. {COPY_AGAIN}"
+        )
+    folded = torch.cat([first[:KEPT_POSITIONS], second[KEPT_POSITIONS:]])
+    return {key: value for key, value in tensors.items() if key != f"{name}_res"} | {name: folded}
+
+
 def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
     image, words = "vision_model.embeddings", "text_model.embeddings"
     return [
@@ -139,8 +160,6 @@ def reject_other_towers(names: set[str]) -> None:
         "text.transformer.embeddings.": "has a Hub text tower (such as XLM-RoBERTa), which `CLIPModel` does not "
         "support.",
         ".ls_1.": "has layer scales, which `CLIPModel` does not support.",
-        "positional_embedding_res": "is a Long-CLIP model with two position tables, which `CLIPModel` does not "
-        "support.",
     }
     for mark, problem in kinds.items():
         if any(mark in name for name in names):

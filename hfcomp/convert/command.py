@@ -1,4 +1,4 @@
-"""`hfcomp convert`: converts open_clip and OpenAI checkpoints to transformers folders and back, and into a LLaVA."""
+"""`hfcomp convert`: converts checkpoints to transformers folders and back, into a LLaVA and to ONNX."""
 
 from __future__ import annotations
 
@@ -23,17 +23,27 @@ class ConvertOptions(Options):
         "Weights file (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id.",
     ]
     output: Annotated[Path, "Output folder; replaced if a previous conversion wrote it."]
-    to: Annotated[Literal["transformers", "open_clip", "llava"], "Output layout."] = "transformers"
+    to: Annotated[Literal["transformers", "open_clip", "llava", "onnx"], "Output layout."] = "transformers"
     llava: Annotated[
         str | None,
         Spelling("MODEL"),
         "Hub id or folder of the LLaVA whose image tower SOURCE replaces, with --to llava.",
+    ] = None
+    int8: Annotated[bool, "With --to onnx, write both towers in 8 bits too, and print the cosine to fp32."] = False
+    stretch_positions: Annotated[
+        int | None,
+        "Number of tokens that a text may have: keep the first 20 text positions of SOURCE, a transformers model, and "
+        "interpolate the others, as Long-CLIP before training (248 for CLIP).",
     ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.llava is None) == (self.to == "llava"):
             raise ValueError("--to llava needs --llava MODEL (whose image tower is replaced), and vice versa.")
+        if self.int8 and self.to != "onnx":
+            raise ValueError("--int8 only applies to ONNX. Add --to onnx, or remove it.")
+        if self.stretch_positions is not None and self.to != "transformers":
+            raise ValueError(f"--stretch_positions writes a transformers folder. Remove --to {self.to}.")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,17 +51,22 @@ def main(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     options = make_options(ConvertOptions, given)
     check_datasets([options.source])
-    from hfcomp.convert import convert_checkpoint, export_llava, export_open_clip
+    from hfcomp import convert
 
-    source, folder = options.source, options.output
-    if options.to == "transformers":
-        record = convert_checkpoint(source, folder, make_options(ConversionOptions, given))
+    source, folder, positions = options.source, options.output, options.stretch_positions
+    goal = f"--to {options.to}" if positions is None else "--stretch_positions"
+    if goal == "--to transformers":
+        record = convert.convert_checkpoint(source, folder, make_options(ConversionOptions, given))
     elif given:
-        raise ValueError(
-            f"--{next(iter(given))} only applies to open_clip checkpoints, not to --to {options.to}. Remove it."
-        )
+        raise ValueError(f"--{next(iter(given))} only applies to open_clip checkpoints, not to {goal}. Remove it.")
+    elif positions is not None:
+        record = convert.stretch_positions(source, folder, positions)
+    elif options.to == "onnx":
+        record = convert.export_onnx(source, folder, int8=options.int8)
+    elif options.to == "llava":
+        record = convert.export_llava(source, options.llava, folder)
     else:
-        record = export_llava(source, options.llava, folder) if options.llava else export_open_clip(source, folder)
+        record = convert.export_open_clip(source, folder)
     for line in summary_lines(record, folder):
         print(line)
 
@@ -61,7 +76,8 @@ def parser() -> argparse.ArgumentParser:
         "convert",
         "Convert a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a folder that "
         "CLIPModel (SiglipModel) loads. With --to open_clip, convert in the other direction. With --to llava, put the "
-        "image tower of a CLIP or SigLIP into a LLaVA.",
+        "image tower of a CLIP or SigLIP into a LLaVA. With --to onnx, write both towers of any dual encoder for ONNX "
+        "Runtime and transformers.js. With --stretch_positions, make a model read longer texts.",
         ConvertOptions,
         ConversionOptions,
     )
@@ -90,6 +106,8 @@ def summary_lines(record: dict[str, Any], folder: Path) -> list[str]:
             f"images: {images['size']} pixels, {images['interpolation']}, {images['resize_mode']}, from "
             f"{images['source']}"
         )
+    for name, checks in record.get("onnx", {}).items():
+        lines.append(f"{name}.onnx: " + ", ".join(f"{k.replace('_', ' ')} {x:.4g}" for k, x in checks.items()))
     if unused:
         names = ", ".join(unused[:8]) + (", ..." if len(unused) > 8 else "")
         lines.append(f"unused: {len(unused)} ({names})")

@@ -82,7 +82,8 @@ def check_folder(folder: Path) -> None:
 
 
 def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
-    tensors, settings = checkpoint.tensors, (checkpoint.config or {}).get("model_cfg")
+    tensors, settings = clip_layout.fold_positions(checkpoint.tensors), (checkpoint.config or {}).get("model_cfg")
+    is_long, checkpoint = tensors is not checkpoint.tensors, checkpoint._replace(tensors=tensors)
     names = set(tensors)
     clip_layout.reject_other_towers(names)
     prefix = clip_layout.text_prefix(tensors)
@@ -110,7 +111,8 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     model = _load_weights(CLIPModel, config, to_transformers(table, tensors), checkpoint.path)
     images = image_processor(prepare, config.vision_config.image_size)
     processor = CLIPProcessor(image_processor=images, tokenizer=tokenizer)
-    return Parts("CLIP of open_clip or OpenAI", model, processor, activation, prepare, unused)
+    layout = "Long-CLIP, two position tables folded into one" if is_long else "CLIP of open_clip or OpenAI"
+    return Parts(layout, model, processor, activation, prepare, unused)
 
 
 def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
@@ -184,5 +186,9 @@ def _record(source: Any, checkpoint: Checkpoint, parts: Parts, options: Conversi
         "preprocessing": {**prepare._asdict(), "size": config.vision_config.image_size},
         "options": {name: value for name, value in vars(options).items() if value is not None and name != "processor"},
         "unused": list(parts.unused),
-        "versions": {"hfcomp": __version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "versions": library_versions(),
     }
+
+
+def library_versions() -> dict[str, str]:
+    return {"hfcomp": __version__, "transformers": transformers.__version__, "torch": torch.__version__}

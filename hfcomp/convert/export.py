@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from safetensors.torch import save_file
 from transformers import AutoModelForImageTextToText, AutoProcessor, CLIPModel
 
-from hfcomp import __version__
 from hfcomp.convert.checkpoint_file import CONFIG_FILE, WEIGHTS_FILE
 from hfcomp.convert.clip_layout import clip_table, model_config
-from hfcomp.convert.convert import RECORD_FILE, check_folder
+from hfcomp.convert.convert import RECORD_FILE, check_folder, library_versions
 from hfcomp.convert.processors import preprocess_config
 from hfcomp.convert.weight_table import from_transformers
 from hfcomp.modeling.backbones import load_backbone, load_processor
@@ -23,6 +21,14 @@ from hfcomp.modeling.weight_checks import check_same, name_damaged_weights, rais
 from hfcomp.writing import replacing, replacing_folder, write_json, write_text
 
 _CLIP_TOKENS = 49_408
+
+
+def load_merged(model: str | Path, dtype: Any = "auto") -> Any:
+    """Loads a dual encoder by Hub id or folder. Raises ValueError for an adapter, whose weights are in two places."""
+    backbone = load_backbone(model, dtype=dtype)
+    if hasattr(backbone, "peft_config"):
+        raise ValueError(f"{model}: found an adapter. Merge it first (hfcomp.merge_adapter).")
+    return backbone
 
 
 def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
@@ -42,11 +48,10 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
         ValueError: If the model is of another class, is an adapter, or has no counterpart in open_clip's settings.
     """
     check_folder(folder)
-    backbone = load_backbone(model, dtype="auto")
+    backbone = load_merged(model)
     if not isinstance(backbone, CLIPModel):
         kind = type(backbone).__name__
-        hint = " Merge the adapter first (hfcomp.merge_adapter)." if hasattr(backbone, "peft_config") else ""
-        raise ValueError(f"{model}: found a {kind}, but only a CLIPModel can be exported to open_clip.{hint}")
+        raise ValueError(f"{model}: found a {kind}, but only a CLIPModel can be exported to open_clip.")
     processor, config = load_processor(model, argument="model"), backbone.config
     _check_end_of_text(model, processor.tokenizer, config.text_config)
     # Everything that may raise comes before the folder is created.
@@ -84,7 +89,7 @@ def _describe_export(model: str | Path, config: Any) -> dict[str, Any]:
         "the Hub id of this folder, otherwise open_clip uses CLIP's own tokenizer"
     )
     return {
-        "source": str(model) if not Path(model).exists() else Path(model).resolve().name,
+        "source": source_name(model),
         "layout": "open_clip",
         "activation": {
             "image": config.vision_config.hidden_act,
@@ -92,7 +97,7 @@ def _describe_export(model: str | Path, config: Any) -> dict[str, Any]:
             "source": "config.json (hidden_act)",
         },
         "note": note,
-        "versions": {"hfcomp": __version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "versions": library_versions(),
     }
 
 
@@ -128,9 +133,7 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
             shapes (the message names the differences), or the folder contains other files.
     """
     check_folder(folder)
-    backbone = load_backbone(model, dtype="auto")
-    if hasattr(backbone, "peft_config"):
-        raise ValueError(f"{model}: found an adapter. Merge it first (hfcomp.merge_adapter).")
+    backbone = load_merged(model)
     reader = _load(llava)
     tower = getattr(reader.model, "vision_tower", None) if hasattr(reader, "model") else None
     if tower is None:
@@ -203,17 +206,17 @@ def _differences(processor: Any, other: Any) -> dict[str, list[Any]]:
 
 def _describe_replacement(model: str | Path, llava: str | Path, backbone: Any, reader: Any) -> Mapping[str, Any]:
     return {
-        "source": _source_name(model),
-        "llava": _source_name(llava),
+        "source": source_name(model),
+        "llava": source_name(llava),
         "layout": "image tower of a LLaVA",
         "model": type(reader).__name__,
         "vision_tower": type(backbone).__name__,
         "dtype": str(reader.dtype).removeprefix("torch."),
         "note": NOTE,
-        "versions": {"hfcomp": __version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "versions": library_versions(),
     }
 
 
-def _source_name(source: str | Path) -> str:
+def source_name(source: str | Path) -> str:
     """Returns a Hub id unchanged, or only the last component of a folder's path."""
     return Path(source).resolve().name if Path(source).exists() else str(source)

@@ -118,11 +118,14 @@ def test_a_point_or_a_sweep(advice):
 
 
 @pytest.mark.follows("hfcomp/convert/command.py", "--to llava needs --llava MODEL")
-@pytest.mark.follows("hfcomp/convert/command.py", "not to --to {options.to}. Remove it.")
+@pytest.mark.follows("hfcomp/convert/command.py", "only applies to open_clip checkpoints, not to {goal}. Remove it.")
+@pytest.mark.follows("hfcomp/convert/command.py", "--stretch_positions writes a transformers folder. Remove --to")
 def test_convert(advice, old_clip, tmp_path, monkeypatch):
     words = ["convert", str(old_clip), "--output", str(tmp_path / "out"), "--to"]
     advice.command(*words, "open_clip", "--pretrained", "openai")
     cli.main([*words, "open_clip"])
+    advice.command(*words, "onnx", "--stretch_positions", "36")
+    cli.main([*words[:-1], "--stretch_positions", "36"])
     replaced = []
     monkeypatch.setattr(
         conversion, "export_llava", lambda *given: replaced.append(given) or {"source": "", "layout": "LLaVA"}

@@ -59,6 +59,8 @@ def test_mistakes_are_one_line(tmp_path, negclip, clip):
             "--pretrained only applies to open_clip",
         ),
         ([tmp_path / "none.pt"], "no file .*none.pt"),
+        ([clip, "--int8"], "--int8 only applies to ONNX. Add --to onnx"),
+        ([clip, "--stretch_positions", 36, "--prefix", "a"], "--prefix .*not to --stretch_positions. Remove it"),
     ):
         with pytest.raises(SystemExit, match=f"^error: .*{what}"):
             cli.main(["convert", *map(str, words), "--output", str(tmp_path / "clip")])

@@ -132,6 +132,23 @@ def test_files_of_methods(tmp_path, old_clip, words, layout):
     assert record["prefix"] == {"negclip": "module.", "student": "student."}.get(layout, "")
 
 
+def test_the_two_tables_of_long_clip_become_one(tmp_path, old_clip, words):
+    network = worlds.model(PLAIN, words)
+    weights = worlds.state(network)
+    table = weights["positional_embedding"]
+    noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(1))
+    begins = (torch.arange(len(table)) < 20)[:, None]
+    tables = {
+        "positional_embedding": torch.where(begins, table, noise),
+        "positional_embedding_res": torch.where(begins, noise, table),
+    }
+    record = convert(tmp_path, {**weights, **tables}, pretrained="openai", processor=str(old_clip))
+    model = assert_same_embeddings(tmp_path / "clip", network, PLAIN, old_clip)
+    tokenizer = AutoProcessor.from_pretrained(tmp_path / "clip").tokenizer
+    assert model.config.text_config.max_position_embeddings == tokenizer.model_max_length == len(table)
+    assert record["unused"] == [] and "Long-CLIP" in record["layout"]
+
+
 def test_several_models_in_a_file_are_named(tmp_path, words):
     network = worlds.state(worlds.model(PLAIN, words))
     for name, content, said in (
@@ -213,7 +230,10 @@ def change_weights(weights, **changes):
         ({"text_decoder__text_projection": torch.ones(1)}, "is a CoCa"),
         ({"visual__transformer__resblocks__0__ls_1__gamma": torch.ones(1)}, "layer scales"),
         ({"transformer__resblocks__0__attn__q_proj__lora_A": torch.ones(1)}, "LoRA.*[Mm]erge"),
-        ({"positional_embedding_res": torch.ones(1)}, "Long-CLIP"),
+        (
+            {"positional_embedding_res": torch.ones(1)},
+            r"embedding_res: found shape \[1\], expected \[24, 64\]",
+        ),
         ({"visual__ln_pre__weight": None}, "CLIPA"),
         ({"visual__adapter__weight": torch.ones(1)}, r"unexpected \['visual.adapter.weight'\]"),
         ({"visual__positional_embedding": torch.ones(7, 64)}, "positions for 6 patches.*square"),

@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from transformers import CLIPModel
 
 import hfcomp
-from hfcomp import CompositionalConfig, CompositionalTrainer, cement_loss, info_nce_loss
+from hfcomp import CompositionalConfig, CompositionalTrainer, Embedder, cement_loss, info_nce_loss
+from hfcomp.convert import export_onnx
 from hfcomp.data.collators import too_few_negatives
 from hfcomp.data.loading import load_training_set
 from tests import tiny
@@ -147,6 +149,14 @@ def test_conversion(old_clip, capsys):
         changes={'pretrained="openai"': f'pretrained="openai", head_width=64, processor="{old_clip}"'},
     )
     assert "quick_gelu" in capsys.readouterr().out
+
+
+def test_onnx(clip):
+    pytest.importorskip("onnxruntime")
+    export_onnx(clip, Path("models/onnx"))
+    tiny.image(0).save("photo.jpg")
+    names = run("docs/conversion.md", 1)
+    np.testing.assert_allclose(names["texts"], Embedder(clip).texts(names["words"]).vectors, atol=2e-6)
 
 
 def test_trackers():
