@@ -18,11 +18,15 @@ from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.identity import identity, pipeline_identity
 from hfcomp.evaluation.encoding.objects import ObjectEncoder, can_encode
 from hfcomp.evaluation.encoding.other_folders import (
+    LIBRARY,
     MODULES,
-    convert_open_clip,
+    OPEN_CLIP,
+    OPEN_CLIP_LIBRARY,
+    OPEN_CLIP_PREFIX,
     describe_library,
     is_sentence_transformer,
     load_sentence_transformer,
+    open_open_clip,
 )
 from hfcomp.evaluation.pairs.heads import Blip2Matcher, ViltMatcher
 from hfcomp.evaluation.pairs.items import PairScorer
@@ -69,19 +73,12 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
     change. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
-        check_place(model)
-        if is_sentence_transformer(model):
-            return _open_sentence_transformer(model, **settings)
-        folder = convert_open_clip(model)
-        encoder = _open(folder or model, pair_model, cache=cache, **settings)
-        if folder is not None:
-            encoder.facts = {"library": "open_clip, converted", "weights": identity(folder)}
-        return encoder
+        return _open_place(str(model).removeprefix(OPEN_CLIP_PREFIX), cache=cache, **settings)
     # Recognized by its methods, because a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
     if can_encode(model):
-        return ObjectEncoder(model, batch_size=settings["batch_size"], split=settings["split"])
+        return _open_object(model, settings)
     module, processor = model if isinstance(model, tuple) else (model, None)
     if not isinstance(module, nn.Module):
         raise ValueError(
@@ -93,11 +90,26 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 
-def _open_sentence_transformer(place: str | Path, **settings: Any) -> ObjectEncoder:
+def _open_place(place: str, *, cache: EmbeddingCache, **settings: Any) -> Encoder | PairScorer:
     check_device(settings["device"])
-    model = load_sentence_transformer(place, settings["device"])
+    check_place(place)
+    if is_sentence_transformer(place):
+        model = load_sentence_transformer(place, settings["device"])
+        return _open_object(model, settings, library=LIBRARY, weights=pipeline_identity(place, MODULES))
+    opened = open_open_clip(place, settings["device"])
+    if isinstance(opened, tuple):
+        identifier = pipeline_identity(place, OPEN_CLIP)
+        return _open_object(opened, settings, library=OPEN_CLIP_LIBRARY, weights=identifier)
+    encoder = _open(opened or place, pair_model, cache=cache, **settings)
+    if opened is not None:
+        encoder.facts = {"library": "open_clip, converted", "weights": identity(opened)}
+    return encoder
+
+
+def _open_object(model: Any, settings: Mapping[str, Any], *, library: str = "", weights: str = "") -> ObjectEncoder:
     encoder = ObjectEncoder(model, batch_size=settings["batch_size"], split=settings["split"])
-    encoder.facts = {"library": describe_library(), "weights": pipeline_identity(place, MODULES)}
+    if library:
+        encoder.facts = {"library": describe_library(library), "weights": weights}
     return encoder
 
 
@@ -125,7 +137,8 @@ def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
     texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
     weights = facts.get("weights")
     if weights is None:
-        weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
+        place = place_of(model).removeprefix(OPEN_CLIP_PREFIX)
+        weights = identity(place) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
     return {"path": place_of(model), "weights": weights, **texts, **facts}
 
 
