@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,11 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
 def _open_place(place: str, *, cache: EmbeddingCache, **settings: Any) -> Encoder | PairScorer:
     check_device(settings["device"])
     check_place(place)
-    if is_sentence_transformer(place):
-        model = load_sentence_transformer(place, settings["device"])
-        return _open_object(model, settings, library=LIBRARY, weights=pipeline_identity(place, MODULES))
-    opened = open_open_clip(place, settings["device"])
+    with _name_place(place):
+        if is_sentence_transformer(place):
+            model = load_sentence_transformer(place, settings["device"])
+            return _open_object(model, settings, library=LIBRARY, weights=pipeline_identity(place, MODULES))
+        opened = open_open_clip(place, settings["device"])
     if isinstance(opened, tuple):
         identifier = pipeline_identity(place, OPEN_CLIP)
         return _open_object(opened, settings, library=OPEN_CLIP_LIBRARY, weights=identifier)
@@ -124,11 +126,25 @@ def open_embedder(place: str | Path, **settings: Any) -> Embedder:
 def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None], **settings: Any) -> Any:
     check_device(settings.get("device"))
     check_place(place)
-    try:
+    with _name_place(place):
         return (kind(place) or Embedder)(place, **settings)
+
+
+@contextmanager
+def _name_place(place: str | Path) -> Iterator[None]:
+    """Turns the errors of libraries about a place's files into `ValueError` with its name."""
+    try:
+        yield
     except OSError as error:  # transformers explains ids that are not on the Hub or gated, and folders without a model
         where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
         raise ValueError(f"{place} {where}{error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{place}: one of its JSON files is nested too deeply to read.") from error
+    except Exception as error:
+        # The tokenizers library has no type of its own for damaged files.
+        if type(error) is not Exception:
+            raise
+        raise ValueError(f"{place}: {error}") from error
 
 
 def describe_model(model: Any, encoder: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from hfcomp.devices import default_device
 from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.modeling import read_config
 from hfcomp.modeling.backbones import is_dual_encoder
-from hfcomp.modeling.weight_checks import OtherNetwork
+from hfcomp.modeling.weight_checks import OtherNetwork, name_damaged_weights
 from hfcomp.reading import read_json
 from hfcomp.store import cache_folder, digest
 
@@ -51,6 +51,8 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
     if find_spec("sentence_transformers") is None:
         raise ImportError(f"{place} has {MODULES}, so it needs {LIBRARY}: pip install {LIBRARY}")
     modules = read_json(_find(place, MODULES))
+    if not isinstance(modules, list) or not all(_is_module(module) for module in modules):
+        raise ValueError(f"{place}: expected a list in {MODULES}, each entry with idx, type and a path inside.")
     for module in modules:
         if not str(module["type"]).startswith(_OURS):
             raise ValueError(
@@ -67,7 +69,8 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
     from sentence_transformers import SentenceTransformer
 
     settings = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
-    return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
+    with name_damaged_weights(place):
+        return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
 
 
 def open_open_clip(place: str | Path, device: Any = None) -> Path | tuple[Any, Any, Any] | None:
@@ -110,14 +113,11 @@ def _safetensors(place: str | Path) -> Path:
 
 
 def _load_with_open_clip(place: str | Path, weights: Path, device: Any, reason: OtherNetwork) -> tuple[Any, Any, Any]:
-    if find_spec("open_clip") is None:
-        raise ImportError(
-            f"{place}: {reason} Install open_clip, which may have the network, and evaluate again: pip install "
-            "open_clip_torch"
-        ) from reason
-    # In `tokenizer_kwargs`, open_clip passes it to transformers.
+    # As a part of `tokenizer_kwargs`, open_clip would pass it to transformers.
     if "trust_remote_code" in json.dumps(read_json(weights.parent / OPEN_CLIP)):
-        raise ValueError(f"{place}: {OPEN_CLIP} sets trust_remote_code. Delete the setting, if you trust the model.")
+        raise ValueError(f"{place}: {OPEN_CLIP} sets trust_remote_code. No code from the repository is run.")
+    if find_spec("open_clip") is None:
+        raise ImportError(f"{place}: {reason} Only open_clip may have it: pip install {OPEN_CLIP_LIBRARY}") from reason
     import open_clip
 
     local = f"local-dir:{weights.parent}"
@@ -140,6 +140,13 @@ def _load_with_open_clip(place: str | Path, weights: Path, device: Any, reason: 
 def describe_library(library: str) -> str:
     """Returns a library with its version."""
     return f"{library} {version(library)}"
+
+
+def _is_module(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not {"idx", "type", "path"} <= set(entry):
+        return False
+    path = PurePosixPath(str(entry["path"]))
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def _is_pickled(name: str, folders: Iterable[str]) -> bool:
