@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from hfcomp.evaluation.encoding.other_folders import (
     OPEN_CLIP,
     OPEN_CLIP_LIBRARY,
     OPEN_CLIP_PREFIX,
-    describe_library,
     is_sentence_transformer,
     load_sentence_transformer,
     open_open_clip,
@@ -100,8 +100,7 @@ def _open_place(place: str, *, cache: EmbeddingCache, **settings: Any) -> Encode
             return _open_object(model, settings, library=LIBRARY, weights=pipeline_identity(place, MODULES))
         opened = open_open_clip(place, settings["device"])
     if isinstance(opened, tuple):
-        identifier = pipeline_identity(place, OPEN_CLIP)
-        return _open_object(opened, settings, library=OPEN_CLIP_LIBRARY, weights=identifier)
+        return _open_object(opened, settings, library=OPEN_CLIP_LIBRARY, weights=pipeline_identity(place, OPEN_CLIP))
     encoder = _open(opened or place, pair_model, cache=cache, **settings)
     if opened is not None:
         encoder.facts = {"library": "open_clip, converted", "weights": identity(opened)}
@@ -111,7 +110,7 @@ def _open_place(place: str, *, cache: EmbeddingCache, **settings: Any) -> Encode
 def _open_object(model: Any, settings: Mapping[str, Any], *, library: str = "", weights: str = "") -> ObjectEncoder:
     encoder = ObjectEncoder(model, batch_size=settings["batch_size"], split=settings["split"])
     if library:
-        encoder.facts = {"library": describe_library(library), "weights": weights}
+        encoder.facts = {"library": f"{library} {version(library)}", "weights": weights}
     return encoder
 
 

@@ -18,11 +18,13 @@ from transformers import AutoModel, AutoProcessor
 import hfcomp
 from hfcomp import Embedder, cli
 from hfcomp.convert import export_open_clip
-from tests import tiny
+from hfcomp.evaluation.encoding.objects import ObjectEncoder
+from tests import tiny, tolerances
 from tests.convert import reference
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 FOLDERS = "hfcomp/evaluation/encoding/other_folders.py"
+OBJECTS = "hfcomp/evaluation/encoding/objects.py"
 
 
 class Mine:
@@ -150,14 +152,58 @@ def doors(old_clip, tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("door", [*FOLDER_DOORS, *OBJECT_DOORS])
-def test_every_door_gives_the_same_scores(doors, door, rows, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+@pytest.fixture(scope="module")
+def plain(old_clip, rows):
+    return evaluate(str(old_clip), rows)
+
+
+@pytest.fixture
+def mteb_tasks(monkeypatch):
+    """The part of MTEB that hfcomp calls."""
     task = SimpleNamespace(metadata="metadata of SugarCrepe")
     monkeypatch.setitem(sys.modules, "mteb", SimpleNamespace(get_task={"SugarCrepe": task}.get))
+
+
+@pytest.mark.parametrize("door", [*FOLDER_DOORS, *OBJECT_DOORS])
+def test_every_door_gives_the_same_scores(doors, door, plain, rows, mteb_tasks, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     results = evaluate(doors[door], rows)
-    check(results.to_pandas(), scores(doors["folder"], rows))
+    check(results.to_pandas(), plain.to_pandas())
+    for actual, expected in zip(*(each.scores["cosines"].to_pylist() for each in (results, plain)), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=tolerances.cosine())
     assert FOLDER_DOORS.get(door, "") in results.models["model"].get("library", "")
+
+
+@pytest.mark.follows(OBJECTS, "and `open_clip.get_tokenizer(NAME)` make them.")
+def test_a_model_of_open_clip_needs_its_tokenizer(doors, rows):
+    model, preprocess, tokenizer = doors["open_clip model"]
+    for parts in (model, (model, preprocess), (model, preprocess, SimpleNamespace(transforms=[]))):
+        with pytest.raises(ValueError, match="OpenClip: found OpenClip.*get_tokenizer"):
+            evaluate(parts, rows)
+
+
+@pytest.mark.follows(OBJECTS, "set mteb_model_meta.modalities = ['image', 'text'] on the model.")
+def test_a_model_of_mteb_declares_what_it_embeds(doors, plain, rows, mteb_tasks):
+    model = Mteb(doors["SentenceTransformer"])
+    model.mteb_model_meta = SimpleNamespace(modalities=["text"])
+    with pytest.raises(ValueError, match="Mteb: its mteb_model_meta.modalities are text"):
+        evaluate(model, rows)
+    model.mteb_model_meta.modalities = ["image", "text"]
+    check(scores(model, rows), plain.to_pandas())
+
+
+def test_a_model_that_mteb_loads(doors, plain, rows):
+    """With MTEB installed, which is not among the development tools because it takes 270 MB."""
+    meta = pytest.importorskip("mteb").get_model_meta("openai/clip-vit-base-patch32")
+    model = meta.model_copy(update={"name": doors["folder"], "revision": None}).load_model(device="cpu")
+    check(scores(model, rows), plain.to_pandas())
+
+
+def test_a_module_in_training_mode_is_not_changed():
+    norm = torch.nn.BatchNorm1d(3)
+    norm.encode_images = norm.encode_texts = lambda inputs: norm(torch.ones(len(inputs), 3))
+    ObjectEncoder(norm)
+    assert norm.training and norm.num_batches_tracked == 0
 
 
 @pytest.mark.follows(FOLDERS, "whose weights are a pickle. Convert it first: hfcomp convert {place} ")

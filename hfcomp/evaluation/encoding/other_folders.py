@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -123,23 +122,18 @@ def _load_with_open_clip(place: str | Path, weights: Path, device: Any, reason: 
     local = f"local-dir:{weights.parent}"
     # Neither a pickle next to the weights nor pretrained weights of a single tower are read.
     unread = {"load_weights": False, "pretrained_image": False, "pretrained_text": False}
+    level = logging.root.manager.disable
     logging.disable(logging.WARNING)  # it warns that the weights are random
     try:
-        model, _, preprocess = open_clip.create_model_and_transforms(
-            local, device=device or default_device(), **unread
-        )
+        where = device or default_device()
+        model, _, preprocess = open_clip.create_model_and_transforms(local, device=where, **unread)
         open_clip.load_checkpoint(model, str(weights))
         tokenizer = open_clip.get_tokenizer(local if Path(place).is_dir() else f"{OPEN_CLIP_PREFIX}{place}")
     except Exception as error:  # of any type, because the configuration is someone else's
         raise ValueError(f"{place}: {reason} open_clip cannot load it either: {error}") from error
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(level)
     return model.eval(), preprocess, tokenizer
-
-
-def describe_library(library: str) -> str:
-    """Returns a library with its version."""
-    return f"{library} {version(library)}"
 
 
 def _is_module(entry: Any) -> bool:
