@@ -163,7 +163,7 @@ def _open_clip_functions(model: Any, preprocess: Callable[[Image.Image], torch.T
 def _mteb_encode(model: Any, kind: str, batch: list[Any]) -> Any:
     import mteb
 
-    # Of the task, a model reads its prompt only. A caption is a document here, not a query.
+    # Models read only a task's prompt. As in MTEB's own SugarCrepe, neither images nor captions are queries.
     task = mteb.get_task("SugarCrepe").metadata
     known = getattr(model.mteb_model_meta, "modalities", (kind,))
     if kind not in known:

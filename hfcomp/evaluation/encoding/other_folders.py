@@ -116,7 +116,7 @@ def _load_with_open_clip(place: str | Path, weights: Path, device: Any, reason: 
     if "trust_remote_code" in json.dumps(read_json(weights.parent / OPEN_CLIP)):
         raise ValueError(f"{place}: {OPEN_CLIP} sets trust_remote_code. No code from the repository is run.")
     if find_spec("open_clip") is None:
-        raise ImportError(f"{place}: {reason} Only open_clip may have it: pip install {OPEN_CLIP_LIBRARY}") from reason
+        raise ImportError(f"{place}: {reason} Evaluation needs open_clip: pip install {OPEN_CLIP_LIBRARY}") from reason
     import open_clip
 
     local = f"local-dir:{weights.parent}"
