@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hfcomp.modeling.weight_checks import COPY_AGAIN, read_tensors
+from hfcomp.modeling.weight_checks import COPY_AGAIN, OtherNetwork, read_tensors
 from hfcomp.reading import may_be_hub_id, nearest, read_json
 
 CONFIG_FILE, WEIGHTS_FILE = "open_clip_config.json", "open_clip_model.safetensors"
@@ -69,7 +69,7 @@ def find_file(source: str) -> Path:
     if path.is_file():
         return path
     if path.is_dir():
-        return path / _name_among((file.name for file in path.iterdir()), str(path))
+        return path / choose_weights((file.name for file in path.iterdir()), str(path))
     if not may_be_hub_id(source) or source.endswith(ENDINGS):
         raise ValueError(f"{source}: no such file or folder.")
     return _download(source)
@@ -82,10 +82,10 @@ def _download(name: str) -> Path:
     # The configuration is stored in the snapshot folder of the weights, where `read_checkpoint` expects it.
     if CONFIG_FILE in files:
         hf_hub_download(name, CONFIG_FILE)
-    return Path(hf_hub_download(name, _name_among(files, name)))
+    return Path(hf_hub_download(name, choose_weights(files, name)))
 
 
-def _name_among(names: Iterable[str], source: str) -> str:
+def choose_weights(names: Iterable[str], source: str) -> str:
     """Chooses the weights file among the files of a folder."""
     candidates = sorted(name for name in names if name.endswith(ENDINGS) and "/" not in name)
     # If there are several files with other names, such as the epochs of a training run, the user must choose.
@@ -161,7 +161,7 @@ def _weights_of(path: Path, content: Mapping[str, Any], wanted: str | None) -> t
         raise ValueError(
             f"{path} contains several models: {models}. Choose one, such as --state {next(iter(nested))}."
         )
-    raise ValueError(f"{path}: {_not_a_model(content)}")
+    raise OtherNetwork(f"{path}: {_not_a_model(content)}")
 
 
 def _tensors(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ from transformers import CLIPConfig
 
 from hfcomp.convert.activations import GELU, GELU_TANH, QUICK_GELU, Activation
 from hfcomp.convert.weight_table import Weight, pair, source_names
-from hfcomp.modeling.weight_checks import COPY_AGAIN
+from hfcomp.modeling.weight_checks import COPY_AGAIN, OtherNetwork
 
 # Fields that also follow from the weights, that the conversion reads, or that do not affect evaluation.
 _READ = {
@@ -38,22 +38,22 @@ _SUPPORTED_SETTINGS = {
 
 
 def reject_other_networks(config: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]] | None = None) -> None:
-    """Raises ValueError for network settings that the target model does not support."""
+    """Raises OtherNetwork for network settings that the target model does not support."""
     # Some settings, such as pooling, change what a model computes without changing any weight. An unknown setting may
     # be one of them, so it raises an error instead of being guessed.
     for name in sorted(set(config) - _MODEL_FIELDS):
-        raise ValueError(f"{_place(name, config[name])}: not a known setting of CLIP or SigLIP. {_ADVICE}")
+        raise OtherNetwork(f"{_place(name, config[name])}: not a known setting of CLIP or SigLIP. {_ADVICE}")
     allowed = {**_SUPPORTED_SETTINGS, **(supported or {})}
     for part in ("vision_cfg", "text_cfg"):
         tower = config.get(part, {})
         # A ResNet has a list of layers for its four stages, a transformer a single number.
         if isinstance(tower.get("layers"), list):
-            raise ValueError(f"{part}: found a ResNet, but no CLIP model in transformers has one. {_ADVICE}")
+            raise OtherNetwork(f"{part}: found a ResNet, but no CLIP model in transformers has one. {_ADVICE}")
         for name in sorted(set(tower) - _READ):
             value = tower[name]
             if value not in (None, False, *allowed.get(name, ())):
                 place = _place(f"{part}.{name}", value)
-                raise ValueError(f"{place}: this network has no counterpart in transformers. {_ADVICE}")
+                raise OtherNetwork(f"{place}: this network has no counterpart in transformers. {_ADVICE}")
 
 
 def norm_epsilon(tower: Mapping[str, Any], default: float) -> float:
@@ -148,7 +148,7 @@ def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
 
 
 def reject_other_towers(names: set[str]) -> None:
-    """Raises ValueError for networks that have no model in transformers, naming the network."""
+    """Raises OtherNetwork for networks that have no model in transformers, naming the network."""
     # Without this check, these names would merely be left over, and the error would say "damaged" instead of naming a
     # different network.
     kinds = {
@@ -163,9 +163,9 @@ def reject_other_towers(names: set[str]) -> None:
     }
     for mark, problem in kinds.items():
         if any(mark in name for name in names):
-            raise ValueError(f"the checkpoint {problem}")
+            raise (ValueError if mark == "lora_" else OtherNetwork)(f"the checkpoint {problem}")
     if "visual.ln_pre.weight" not in names:
-        raise ValueError("the image tower has no visual.ln_pre (CLIPA), but `CLIPModel` always has it.")
+        raise OtherNetwork("the image tower has no visual.ln_pre (CLIPA), but `CLIPModel` always has it.")
 
 
 def clip_sizes(

@@ -11,6 +11,7 @@ from PIL.Image import Resampling
 from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPTokenizer, SiglipImageProcessorPil
 from transformers.image_utils import IMAGENET_STANDARD_MEAN, IMAGENET_STANDARD_STD, OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
+from hfcomp.modeling.weight_checks import OtherNetwork
 from hfcomp.reading import check_place
 
 RESAMPLING = {"bicubic": Resampling.BICUBIC, "bilinear": Resampling.BILINEAR}
@@ -66,7 +67,7 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
     # "random" means that training draws an interpolation per image; open_clip then evaluates with bicubic.
     interpolation = "bicubic" if interpolation == "random" else interpolation
     if interpolation not in RESAMPLING or mode not in (SHORTEST, SQUASH):
-        raise ValueError(
+        raise OtherNetwork(
             f"open_clip_config.json: interpolation={interpolation!r} with resize_mode={mode!r} has no counterpart in "
             f"transformers. Expected interpolation {' or '.join(RESAMPLING)}, and resize_mode {SHORTEST} or {SQUASH}."
         )
@@ -139,7 +140,7 @@ def clip_tokenizer(source: str | None, *, own_name: str | None, vocabulary: int,
         length: Maximum number of tokens of a text.
     """
     if own_name and source is None:
-        raise ValueError(
+        raise OtherNetwork(
             f"open_clip_config.json: hf_tokenizer_name={own_name!r}, so the model does not use CLIP's tokens. Pass "
             "--processor with a folder or Hub id that has this tokenizer."
         )

@@ -17,6 +17,7 @@ from hfcomp.convert.clip_layout import (
     text_blocks,
 )
 from hfcomp.convert.weight_table import Weight, pair
+from hfcomp.modeling.weight_checks import OtherNetwork
 
 TRUNK = "visual.trunk."
 EPSILON = 1e-6
@@ -67,7 +68,7 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
 
 
 def reject_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> None:
-    """Raises ValueError for timm image towers that are not SigLIP's, and for SigLIP without its configuration."""
+    """Raises OtherNetwork for other timm image towers, and ValueError for a SigLIP without its configuration."""
     if config is None:
         raise ValueError(
             "open_clip_config.json is missing: the weights of a timm image tower do not reveal its number of "
@@ -75,7 +76,9 @@ def reject_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> No
         )
     tower = config.get("vision_cfg", {}).get("timm_model_name")
     if f"{TRUNK}attn_pool.latent" not in names or not _NAME.fullmatch(str(tower)):
-        raise ValueError(f"the image tower is timm's {tower}, not SigLIP's; transformers has no CLIP with this tower.")
+        raise OtherNetwork(
+            f"the image tower is timm's {tower}, not SigLIP's; transformers has no CLIP with this tower."
+        )
 
 
 def siglip_sizes(
@@ -86,7 +89,7 @@ def siglip_sizes(
     vision, text = config["vision_cfg"], config.get("text_cfg", {})
     # The weights do not reveal whether a causal mask is used. SigLIP uses none: every token attends to every other.
     if (vision.get("timm_pool"), vision.get("timm_proj")) != ("map", "none") or not text.get("no_causal_mask"):
-        raise ValueError(
+        raise OtherNetwork(
             "open_clip_config.json: expected timm_pool=map, timm_proj=none and no_causal_mask=true for SigLIP."
         )
     vocabulary, words = tensors["text.token_embedding.weight"].shape

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,14 @@ from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.identity import identity, pipeline_identity
 from hfcomp.evaluation.encoding.objects import ObjectEncoder, can_encode
 from hfcomp.evaluation.encoding.other_folders import (
+    LIBRARY,
     MODULES,
-    convert_open_clip,
-    describe_library,
+    OPEN_CLIP,
+    OPEN_CLIP_LIBRARY,
+    OPEN_CLIP_PREFIX,
     is_sentence_transformer,
     load_sentence_transformer,
+    open_open_clip,
 )
 from hfcomp.evaluation.pairs.heads import Blip2Matcher, FlavaMatcher, ViltMatcher
 from hfcomp.evaluation.pairs.items import PairScorer
@@ -94,19 +99,12 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **
     its weights may change. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
-        check_place(model)
-        if is_sentence_transformer(model):
-            return _open_sentence_transformer(model, **settings)
-        folder = convert_open_clip(model)
-        encoder = _open(folder or model, partial(pair_model, by_head=by_head), cache=cache, **settings)
-        if folder is not None:
-            encoder.facts = {"library": "open_clip, converted", "weights": identity(folder)}
-        return encoder
+        return _open_place(str(model).removeprefix(OPEN_CLIP_PREFIX), cache=cache, by_head=by_head, **settings)
     # Recognized by its methods, because a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
     if can_encode(model):
-        return ObjectEncoder(model, batch_size=settings["batch_size"], split=settings["split"])
+        return _open_object(model, settings)
     module, processor = model if isinstance(model, tuple) else (model, None)
     if not isinstance(module, nn.Module):
         raise ValueError(
@@ -120,11 +118,26 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 
-def _open_sentence_transformer(place: str | Path, **settings: Any) -> ObjectEncoder:
+def _open_place(place: str, *, cache: EmbeddingCache, by_head: bool, **settings: Any) -> Encoder | PairScorer:
     check_device(settings["device"])
-    model = load_sentence_transformer(place, settings["device"])
+    check_place(place)
+    with _name_place(place):
+        if is_sentence_transformer(place):
+            model = load_sentence_transformer(place, settings["device"])
+            return _open_object(model, settings, library=LIBRARY, weights=pipeline_identity(place, MODULES))
+        opened = open_open_clip(place, settings["device"])
+    if isinstance(opened, tuple):
+        return _open_object(opened, settings, library=OPEN_CLIP_LIBRARY, weights=pipeline_identity(place, OPEN_CLIP))
+    encoder = _open(opened or place, partial(pair_model, by_head=by_head), cache=cache, **settings)
+    if opened is not None:
+        encoder.facts = {"library": "open_clip, converted", "weights": identity(opened)}
+    return encoder
+
+
+def _open_object(model: Any, settings: Mapping[str, Any], *, library: str = "", weights: str = "") -> ObjectEncoder:
     encoder = ObjectEncoder(model, batch_size=settings["batch_size"], split=settings["split"])
-    encoder.facts = {"library": describe_library(), "weights": pipeline_identity(place, MODULES)}
+    if library:
+        encoder.facts = {"library": f"{library} {version(library)}", "weights": weights}
     return encoder
 
 
@@ -139,11 +152,25 @@ def open_embedder(place: str | Path, **settings: Any) -> Embedder:
 def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None], **settings: Any) -> Any:
     check_device(settings.get("device"))
     check_place(place)
-    try:
+    with _name_place(place):
         return (kind(place) or Embedder)(place, **settings)
+
+
+@contextmanager
+def _name_place(place: str | Path) -> Iterator[None]:
+    """Turns the errors of libraries about a place's files into `ValueError` with its name."""
+    try:
+        yield
     except OSError as error:  # transformers explains ids that are not on the Hub or gated, and folders without a model
         where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
         raise ValueError(f"{place} {where}{error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{place}: one of its JSON files is nested too deeply to read.") from error
+    except Exception as error:
+        # The tokenizers library has no type of its own for damaged files.
+        if type(error) is not Exception:
+            raise
+        raise ValueError(f"{place}: {error}") from error
 
 
 def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
@@ -152,7 +179,8 @@ def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
     texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
     weights = facts.get("weights")
     if weights is None:
-        weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
+        place = place_of(model).removeprefix(OPEN_CLIP_PREFIX)
+        weights = identity(place) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
     return {"path": place_of(model), "weights": weights, **texts, **facts}
 
 

@@ -17,6 +17,10 @@ SHOWN = 3
 COPY_AGAIN = "Download or copy it again, or save the model again with save_pretrained."
 
 
+class OtherNetwork(ValueError):
+    """Raised for a checkpoint of a network that transformers does not have."""
+
+
 def check_same(where: str | Path, actual: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
     """Checks that two sets of tensors have the same names and shapes."""
     shapes = [

@@ -75,9 +75,11 @@ def test_published_numbers(capsys):
     ]
 
 
-def test_an_object_with_two_methods_is_evaluated(capsys):
-    run("docs/models.md")
-    assert "mean color" in capsys.readouterr().out
+@pytest.mark.parametrize(("place", "model"), [(0, "mean color"), (1, "colors of patches")])
+def test_the_objects_of_a_user_are_evaluated(place, model, capsys):
+    tiny.pairs(24).to_parquet("rows.parquet")  # the sandbox's images take a minute
+    run("docs/models.md", place, changes={'"sandbox"': '["rows.parquet"]'})
+    assert model in capsys.readouterr().out
 
 
 def test_parsing():

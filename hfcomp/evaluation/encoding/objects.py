@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from hfcomp.evaluation.cells import check_text, distinct
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Indexed, index_images
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, eval_mode
 
 Encode = Callable[[list[Any]], Any]
 """Maps a batch of RGB images or of texts to vectors `[B, D]`, in any type that NumPy or PyTorch reads."""
@@ -43,7 +43,7 @@ class ObjectEncoder(EvaluatedModel):
         split: As in [`hfcomp.Embedder`].
 
     Raises:
-        ValueError: If the object's vectors of images and texts have different widths.
+        ValueError: If the object does not give one vector per image and text, all of the same width.
     """
 
     def __init__(self, model: Any, *, batch_size: int = 128, split: bool = False) -> None:
@@ -52,12 +52,16 @@ class ObjectEncoder(EvaluatedModel):
         super().__init__(_Owner(owner), device=None, batch_size=batch_size, cache=EmbeddingCache(), split=split)
         self.facts: dict[str, Any] = {}
         self._fingerprints = {kind: {"weights": self.weights} for kind in ("images", "texts")}
-        image, text = self._images([Image.new("RGB", (64, 64), "gray")]), self._texts(["a"])
-        self._width = _vectors(text).shape[-1]
-        if _vectors(image).shape != (1, self._width) or _vectors(text).shape != (1, self._width):
+        # In training mode, batch norms would learn from the gray image.
+        with eval_mode(self.backbone), torch.inference_mode():
+            image = _vectors(self._images([Image.new("RGB", (64, 64), "gray")])).shape
+            text = _vectors(self._texts(["a"])).shape
+        self._width = text[-1]
+        if image != (1, self._width) or text != (1, self._width):
             raise ValueError(
-                f"{type(owner).__name__}: one image gives vectors {list(_vectors(image).shape)} and one text "
-                f"{list(_vectors(text).shape)}, expected [1, D] for both. Use a model that embeds both in one space."
+                f"{type(owner).__name__}: one image gives vectors {list(image)} and one text {list(text)}, expected "
+                "[1, D] for both. Use a model that embeds both in one space, or a pair scorer with MaxSim (see "
+                "docs/models.md) if it has a vector per token."
             )
 
     def load(self) -> nn.Module:
@@ -122,12 +126,20 @@ def _functions(model: Any) -> tuple[Encode, Encode] | None:
     """Returns the functions that encode images and texts; `None` for an object of an unknown kind."""
     if all(callable(getattr(model, name, None)) for name in ENCODES):
         return model.encode_images, model.encode_texts
-    if isinstance(model, tuple) and len(model) == 3 and all(hasattr(model[0], name) for name in OPEN_CLIP):
-        return _open_clip_functions(*model)
-    package = type(model).__module__.partition(".")[0]
+    parts = model if isinstance(model, tuple) and model else (model,)
+    if all(hasattr(parts[0], name) for name in OPEN_CLIP) and not hasattr(parts[0], "get_image_features"):
+        # The third value of open_clip.create_model_and_transforms is not a tokenizer, but a second transform.
+        if len(parts) != 3 or hasattr(parts[2], "transforms"):
+            raise ValueError(
+                f"{type(parts[0]).__name__}: found {', '.join(type(part).__name__ for part in parts)}, expected "
+                "(model, preprocess, tokenizer). `model, _, preprocess = open_clip.create_model_and_transforms(NAME)` "
+                "and `open_clip.get_tokenizer(NAME)` make them."
+            )
+        return _open_clip_functions(*parts)
+    packages = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
     if hasattr(model, "mteb_model_meta"):
         return partial(_mteb_encode, model, "image"), partial(_mteb_encode, model, "text")
-    if package == "sentence_transformers" or hasattr(model, "get_sentence_embedding_dimension"):
+    if hasattr(model, "encode") and "sentence_transformers" in packages:
         encode = partial(model.encode, convert_to_numpy=True, show_progress_bar=False)
         return encode, encode
     return None
@@ -135,9 +147,12 @@ def _functions(model: Any) -> tuple[Encode, Encode] | None:
 
 def _open_clip_functions(model: Any, preprocess: Callable[[Image.Image], torch.Tensor], tokenizer: Any) -> Any:
     device = next(model.parameters()).device
+    # In fp16, some weights stay in fp32; the first convolution has the dtype of images.
+    first = next((part for part in model.modules() if isinstance(part, nn.Conv2d)), None)
+    dtype = None if first is None else first.weight.dtype
 
     def images(batch: list[Image.Image]) -> torch.Tensor:
-        return model.encode_image(torch.stack([preprocess(image) for image in batch]).to(device))
+        return model.encode_image(torch.stack([preprocess(image) for image in batch]).to(device, dtype))
 
     def texts(batch: list[str]) -> torch.Tensor:
         return model.encode_text(tokenizer(batch).to(device))
@@ -148,16 +163,24 @@ def _open_clip_functions(model: Any, preprocess: Callable[[Image.Image], torch.T
 def _mteb_encode(model: Any, kind: str, batch: list[Any]) -> Any:
     import mteb
 
-    # Of the task, a model reads its prompt only. A caption is a document here, not a query.
+    # Models read only a task's prompt. As in MTEB's own SugarCrepe, neither images nor captions are queries.
     task = mteb.get_task("SugarCrepe").metadata
-    rows = DataLoader(_Rows(kind, batch), batch_size=len(batch), collate_fn=lambda cells: {kind: cells})
+    known = getattr(model.mteb_model_meta, "modalities", (kind,))
+    if kind not in known:
+        raise ValueError(
+            f"{type(model).__name__}: its mteb_model_meta.modalities are {', '.join(known)}, expected image and text. "
+            "If it embeds both, set mteb_model_meta.modalities = ['image', 'text'] on the model."
+        )
+    rows = DataLoader(
+        _Rows(kind, batch), batch_size=len(batch), collate_fn=lambda rows: {kind: [row[kind] for row in rows]}
+    )
     settings = {"batch_size": len(batch), "show_progress_bar": False}
     return model.encode(rows, task_metadata=task, hf_split="test", hf_subset="default", **settings)
 
 
 class _Rows(list):
-    """A batch as MTEB's models read it: a dataset with the name of its only column in `features`."""
+    """A batch as MTEB's models read it: a dataset of rows, with the name of its only column in `features`."""
 
     def __init__(self, kind: str, cells: Sequence[Any]) -> None:
-        super().__init__(cells)
+        super().__init__({kind: cell} for cell in cells)
         self.features = {kind: None}

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from hfcomp.evaluation.cells import distinct, image_key
+from hfcomp.evaluation.cells import decoded, distinct, image_key
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextColumn, TextTable
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable, column_values
@@ -60,6 +61,10 @@ class PairList:
     def cell(self, image: int) -> Any:
         return self.items.cells(self.first[image].column)[self.first[image].row]
 
+    def load_image(self, image: int) -> Image.Image:
+        """Returns the distinct image with a number, in RGB."""
+        return decoded(self.cell(image), str(self.first[image]))
+
 
 class PairScores(NamedTuple):
     """Scores of a [`PairList`].
@@ -86,8 +91,8 @@ class PairScorer(Protocol):
 
     most_pairs: int
 
-    def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
-        """Scores each pair, higher if the text fits the image better."""
+    def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores | Sequence[float]:
+        """Scores each pair, higher if the text fits the image better; numbers alone suffice, in the pairs' order."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +138,17 @@ def score_pairs(
     """Returns the rows with their scores, and the counts of [`hfcomp.evaluation.engine.Report`]."""
     pairs, with_scores = _request(benchmark, items, scorer.most_pairs)
     scores = scorer.score_pairs(pairs, progress=progress)
+    if not isinstance(scores, PairScores):
+        scores = PairScores(scores, len(pairs))
+    values = np.asarray(scores.values, dtype=np.float64)
+    if values.shape != (len(pairs),) or not np.isfinite(values).all():
+        raise ValueError(
+            f"{type(scorer).__name__}.score_pairs: found an array {list(values.shape)} with {np.isnan(values).sum()} "
+            f"NaN and {np.isinf(values).sum()} infinite numbers, expected [{len(pairs)}] finite ones, one per pair."
+        )
     counts = {"images": len(pairs.keys), "texts": len(np.unique(pairs.text)), "pairs": len(pairs)}
     counts |= {"truncated": scores.truncated, "merged": 0, "tiny": scores.tiny, "computed": scores.computed}
-    return with_scores(np.asarray(scores.values, dtype=np.float64)), counts
+    return with_scores(values), counts
 
 
 WithScores = Callable[[NDArray[np.float64]], ScoredItems]

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import AutoModelForImageTextToText, BlipForImageTextRetrieval
 
 from hfcomp.data.images import is_tiny
-from hfcomp.evaluation.cells import decoded, distinct, text_key
+from hfcomp.evaluation.cells import distinct, text_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
@@ -137,7 +137,7 @@ class PairModel(EvaluatedModel, ABC):
 
         @lru_cache(maxsize=_DECODED)
         def decode(number: int) -> Image.Image:
-            return decoded(pairs.cell(number), str(pairs.first[number]))
+            return pairs.load_image(number)
 
         def image_of(number: int) -> Image.Image:
             with locks[number % _DECODED]:  # threads that request the same image get the same object

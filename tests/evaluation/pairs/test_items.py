@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import datasets
 import numpy as np
 import pandas as pd
@@ -145,6 +147,14 @@ def test_too_many_pairs_are_refused_before_an_image_is_read():
     broken = BenchmarkData(data.rows, data.origin, images={"image": [b"not an image"] * ROWS})
     with pytest.raises(Unavailable):
         list_pairs(benchmark(Retrieval()), broken, 10)
+
+
+@pytest.mark.parametrize("scores", [[0.5] * 3, [[0.5]], [float("nan")] * ROWS**2])
+def test_scores_are_one_finite_number_per_pair(scores):
+    data = rows(PairRetrieval())
+    scorer = SimpleNamespace(most_pairs=10_000, score_pairs=lambda pairs, *, progress: scores)
+    with pytest.raises(ValueError, match=r"SimpleNamespace.score_pairs: found an array .*expected \[\d+\] finite"):
+        run_benchmark(benchmark(PairRetrieval()), data, scorer)
 
 
 def test_scores_keep_their_precision_as_vectors():
