@@ -21,7 +21,6 @@ from hfcomp.options import (
     AllowUrls,
     BatchSize,
     Device,
-    Options,
     Spelling,
     UrlTimeout,
     check_models,
@@ -29,13 +28,14 @@ from hfcomp.options import (
     make_options,
     named_models,
 )
+from hfcomp.remote_code import RevisionOptions
 from hfcomp.store import DEFAULT_LIMIT, LIMIT_VARIABLE, cache_folder
 
 LONGEST_NAME = 100
 
 
 @dataclass(kw_only=True)
-class EvaluateOptions(Options):
+class EvaluateOptions(RevisionOptions):
     """Models and benchmarks."""
 
     models: Annotated[
@@ -45,15 +45,12 @@ class EvaluateOptions(Options):
     ] = ()
     suite: Annotated[Literal[*SUITES, "all"] | None, "Run all benchmarks of this suite."] = None
     benchmarks: Annotated[
-        tuple[str, ...],
-        "Benchmark names (see --list), package.module:NAME, or your own file or folder.",
+        tuple[str, ...], "Benchmark names (see --list), package.module:NAME, or your own file or folder."
     ] = ()
     column_names: Annotated[
         str, Spelling("OURS=YOURS"), "Column mapping for your own files, for example image=filepath,caption=title."
     ] = ""
-    split: Annotated[
-        str | None, "Split of your own files, for example train[90%:] (default: test, or the only one)."
-    ] = None
+    split: Annotated[str | None, "Split of your own files, such as train[90%:] (default: test, or the only)."] = None
     data_dir: Annotated[Path | None, "Folder with one subfolder of data per benchmark."] = None
     data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder with one benchmark's data."] = ()
     blind: Annotated[
@@ -69,9 +66,7 @@ class EvaluateOptions(Options):
     scores: Annotated[
         tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores file of another system, compared like a model."
     ] = ()
-    reference: Annotated[
-        str | None, Spelling("MODEL"), "Model to compare the others with. Defaults to the first one."
-    ] = None
+    reference: Annotated[str | None, Spelling("MODEL"), "Model to compare others with (default: the first)."] = None
     tie: Annotated[Tie, "How to count a tie."] = "wrong"
     published: Annotated[bool, "Show the models' published numbers next to the measured ones."] = False
     cache: Annotated[Path | None, f"Cache folder for embeddings (default: {cache_folder('embeddings')})."] = None
@@ -83,9 +78,9 @@ class EvaluateOptions(Options):
     ] = None
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT
-    skip_damaged: Annotated[
-        bool, "Leave out and count items with a damaged image. Otherwise such an image is an error."
-    ] = False
+    skip_damaged: Annotated[bool, "Leave out and count items with a damaged image, instead of raising an error."] = (
+        False
+    )
     batch_size: BatchSize = 128
     device: Device = None
 

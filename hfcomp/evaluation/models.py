@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
@@ -27,7 +26,7 @@ from hfcomp.evaluation.encoding.other_folders import (
 from hfcomp.evaluation.pairs.heads import Blip2Matcher, ViltMatcher
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
-from hfcomp.modeling import base_of_adapter
+from hfcomp.modeling import base_of_adapter, read_config
 from hfcomp.options import place_of
 from hfcomp.reading import check_place
 
@@ -41,13 +40,13 @@ _MATCHERS: Mapping[str, type[PairModel]] = {
 def pair_model(place: str | Path) -> type[PairModel] | None:
     """Returns the class that scores a Hub id or folder pair by pair; `None` for other models, such as dual encoders.
 
-    Only the configuration is read: `architectures`, or `model_type` if it lists none. Remote code is never run.
+    Only the configuration is read: `architectures`, or `model_type` if it lists none.
     """
     folder = Path(place)
     # A folder without a configuration fails with its own error when it is loaded.
     if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
         return None
-    return pair_model_class(AutoConfig.from_pretrained(place, trust_remote_code=False))
+    return pair_model_class(read_config(place))
 
 
 def pair_model_class(config: Any) -> type[PairModel] | None:
@@ -126,7 +125,7 @@ def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
     weights = facts.get("weights")
     if weights is None:
         weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
-    return {"path": place_of(model), "weights": weights, **texts, **facts}
+    return {"path": place_of(model), "weights": weights, **texts, **facts, **getattr(model, "facts", {})}
 
 
 def check_device(device: Any) -> None:

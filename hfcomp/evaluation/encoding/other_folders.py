@@ -16,6 +16,7 @@ from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.modeling import read_config
 from hfcomp.modeling.backbones import is_dual_encoder
 from hfcomp.reading import read_json
+from hfcomp.remote_code import how_to_trust, is_trusted
 from hfcomp.store import cache_folder, digest
 
 LIBRARY = "sentence-transformers"
@@ -33,7 +34,7 @@ def is_sentence_transformer(place: str | Path) -> bool:
     """
     if _find(place, MODULES) is None:
         return False
-    return _find(place, "config.json") is None or not is_dual_encoder(read_config(place))
+    return _find(place, "config.json") is None or not is_dual_encoder(place, read_config(place))
 
 
 def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
@@ -47,10 +48,11 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
         raise ImportError(f"{place} has {MODULES}, so it needs {LIBRARY}: pip install {LIBRARY}")
     modules = read_json(_find(place, MODULES))
     for module in modules:
-        if not str(module["type"]).startswith(_OURS):
+        if not (is_trusted(place) or str(module["type"]).startswith(_OURS)):
             raise ValueError(
                 f"{place}: module {module['idx']} in {MODULES} has the type {module['type']!r}, which is code from "
-                f"outside {LIBRARY}. It is not run. Load the model yourself and pass the object to hfcomp.evaluate()."
+                f"outside {LIBRARY}. It is not run. Load the model yourself and pass the object to hfcomp.evaluate(). "
+                f"{how_to_trust(place)}"
             )
     folders = {str(module["path"]) for module in modules}
     pickled = [name for name in _files(place) if _is_pickled(name, folders)]
@@ -61,7 +63,7 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
         )
     from sentence_transformers import SentenceTransformer
 
-    settings = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
+    settings = {"trust_remote_code": is_trusted(place), "model_kwargs": {"use_safetensors": True}}
     return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
 
 
