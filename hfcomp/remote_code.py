@@ -90,9 +90,9 @@ def pin(models: Sequence[Any], revision: str | None = None, *, trust: bool = Fal
     for source, commit in hub if trust else ():
         if not _COMMIT.fullmatch(commit or ""):
             raise ValueError(
-                f"revision of {source}: found {commit!r}, expected a commit of 40 digits with --trust_remote_code, "
-                f"because a branch or tag may get other code later. Read the code, and write {source}@"
-                f"{_commit(source, commit)}"
+                f"{source}: found {f'the revision {commit!r}' if commit else 'no revision'}, expected a commit of 40 "
+                "digits with --trust_remote_code, because a branch or tag may get other code later. Read the code, "
+                f"then write {source}@{_commit(source, commit)}"
             )
     return [_pin(model, *part, trust) if part[0] else model for model, part in zip(models, asked, strict=True)]
 
@@ -208,8 +208,10 @@ def _classes(content: Any, key: str, *, named: bool = False) -> list[str]:
 def _find(source: str, name: str, revision: str | None = None) -> str | None:
     from transformers.utils import cached_file
 
-    missing = ("missing_entries", "gated_repo", "connection_errors")
-    return cached_file(source, name, revision=revision, **{f"_raise_exceptions_for_{what}": False for what in missing})
+    try:
+        return cached_file(source, name, revision=revision, _raise_exceptions_for_missing_entries=False)
+    except OSError:  # no such model or revision, gated, or no connection
+        return None
 
 
 def _python_files(folder: str) -> dict[str, str]:

@@ -55,7 +55,8 @@ def pair_model_class(config: Any) -> type[PairModel] | None:
     known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     for name in names & set(_MATCHERS):
         return _MATCHERS[name]
-    if names & set(known.values()) or (not names and known.get(getattr(config, "model_type", "")) is not None):
+    own = "AutoModelForImageTextToText" in (getattr(config, "auto_map", None) or ())  # a class of the repository
+    if own or names & set(known.values()) or (not names and known.get(getattr(config, "model_type", "")) is not None):
         return VQAScorer
     return None
 
