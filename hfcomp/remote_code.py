@@ -20,13 +20,10 @@ from hfcomp.checksums import file_hash
 from hfcomp.options import Options
 from hfcomp.reading import read_json, split_revision
 
-_COMMIT = re.compile("[0-9a-f]{40}")
-# Key under which a file of a repository names classes that are code.
+# Key under which a file of a model names classes that are code.
 _NAMED_BY = {
-    "config.json": "auto_map",
-    "tokenizer_config.json": "auto_map",
-    "processor_config.json": "auto_map",
-    "preprocessor_config.json": "auto_map",
+    **dict.fromkeys(("config.json", "tokenizer_config.json"), "auto_map"),
+    **dict.fromkeys(("processor_config.json", "preprocessor_config.json"), "auto_map"),
     "modules.json": "type",
 }
 # Weights that nothing here reads, and that double a download.
@@ -35,7 +32,7 @@ _UNREAD = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt", "*.h5", "*.msgpack", "*.
 
 @dataclass(kw_only=True)
 class RevisionOptions(Options):
-    """Revision and code of Hub models."""
+    """Revision and code of models."""
 
     revision: Annotated[
         str | None, "Branch, tag or commit of the Hub model. With several Hub models, write each as ID@REVISION."
@@ -46,13 +43,7 @@ class RevisionOptions(Options):
 
 
 class Pinned(str):
-    """Local folder of a model.
-
-    Attributes:
-        source: Hub id or folder that the user named.
-        revision: Commit of a Hub model, 40 digits; empty for a folder.
-        trusted: Whether its code may run.
-    """
+    """Local folder of a model that the user named as `source`, at a commit `revision` (empty for a folder)."""
 
     source: str
     revision: str
@@ -62,9 +53,9 @@ class Pinned(str):
     def facts(self) -> dict[str, Any]:
         """The entries of `results.json`: the commit, and the SHA-256 of each Python file that has run."""
         modules = [module for name, module in list(sys.modules.items()) if name.startswith("transformers_modules.")]
-        # transformers runs a copy, so files are compared by content: this is what ran, whatever the copy is called.
+        # transformers runs a copy. Compared by content, a file counts only if the copy that ran is equal to it.
         ran = {file_hash(Path(module.__file__)) for module in modules if getattr(module, "__file__", None)}
-        code = {name: sha256 for name, sha256 in _python_files(self).items() if sha256 in ran} if self.trusted else {}
+        code = {name: sha256 for name, sha256 in _python_files(self).items() if self.trusted and sha256 in ran}
         return ({"revision": self.revision} if self.revision else {}) | ({"remote_code": code} if code else {})
 
 
@@ -82,26 +73,26 @@ def pin(models: Sequence[Any], revision: str | None = None, *, trust: bool = Fal
         ValueError: If a revision has no effect, is not a commit or cannot be downloaded, or names code in another
             repository.
     """
-    asked = [split_revision(str(model)) if isinstance(model, str | Path) else ("", "") for model in models]
-    asked = [(source, own or revision) for source, own in asked]
-    hub = [part for part in asked if part[0] and not os.path.exists(part[0])]
+    split = [split_revision(str(model)) if isinstance(model, str | Path) else ("", "") for model in models]
+    split = [(source, own or revision) for source, own in split]
+    hub = [(source, commit) for source, commit in split if source and not os.path.exists(source)]
     if revision and not hub:
         raise ValueError(f"revision: found {revision!r}, but no Hub model: a folder has no revision. Remove it.")
     for source, commit in hub if trust else ():
-        if not _COMMIT.fullmatch(commit or ""):
+        if not re.fullmatch("[0-9a-f]{40}", commit or ""):
             raise ValueError(
                 f"{source}: found {f'the revision {commit!r}' if commit else 'no revision'}, expected a commit of 40 "
                 "digits with --trust_remote_code, because a branch or tag may get other code later. Read the code, "
                 f"then write {source}@{_commit(source, commit)}"
             )
-    return [_pin(model, *part, trust) if part[0] else model for model, part in zip(models, asked, strict=True)]
+    return [_pin(model, *place, trust) if place[0] else model for model, place in zip(models, split, strict=True)]
 
 
 def load_pretrained(kind: Any, place: str | Path, **settings: Any) -> Any:
     """Calls `kind.from_pretrained`; the code of a repository runs only for a trusted [`Pinned`].
 
     Raises:
-        ValueError: In the same cases, and if other code would be needed; the message says how to run it.
+        ValueError: If other code would be needed; the message says how to run it.
     """
     try:
         return kind.from_pretrained(place, trust_remote_code=is_trusted(place), **settings)
@@ -121,23 +112,22 @@ def is_trusted(place: Any) -> bool:
 
 def how_to_trust(place: str | Path) -> str:
     """Returns the command that runs the code of a repository, with the commit of its files."""
-    source, commit = getattr(place, "source", place), getattr(place, "revision", "")
-    commit = commit or ("" if os.path.isdir(place) else _commit(str(place), None))
+    commit = getattr(place, "revision", "") or ("" if os.path.isdir(place) else _commit(str(place), None))
     pinned = f" --revision {commit}" if commit else ""
+    source = getattr(place, "source", place)
     return f"If you have read and trust the code: hfcomp evaluate {source} --trust_remote_code{pinned}"
 
 
 def code_notes(models: Sequence[Any]) -> list[str]:
     """Returns a note for each model whose own code runs."""
-    return [
-        f"{model.source}{f' at {model.revision}' if model.revision else ''}: its own code runs (--trust_remote_code)"
-        for model in models
-        if code_identity(model)
-    ]
+    places = {
+        f"{model.source}{model.revision and f' at {model.revision}'}" for model in models if code_identity(model)
+    }
+    return [f"{place}: its own code runs (--trust_remote_code)" for place in sorted(places)]
 
 
 def code_identity(place: Any) -> str:
-    """Returns a hash of the trusted code of a model, or nothing: other code may give other embeddings."""
+    """Returns a hash of a model's trusted code, or nothing. Embeddings of other code are stored separately."""
     files = _python_files(place) if is_trusted(place) else {}
     return f" code sha256:{hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]}" if files else ""
 
@@ -147,10 +137,9 @@ def model_class(place: str | Path, config: Any) -> Any:
     from transformers import MODEL_MAPPING
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-    reference = (getattr(config, "auto_map", None) or {}).get("AutoModel")
-    if is_trusted(place) and reference:
-        return get_class_from_dynamic_module(reference, str(place))
-    return MODEL_MAPPING.get(type(config), None)
+    name = (getattr(config, "auto_map", None) or {}).get("AutoModel")
+    trusted = name and is_trusted(place)
+    return get_class_from_dynamic_module(name, str(place)) if trusted else MODEL_MAPPING.get(type(config), None)
 
 
 def _pin(model: Any, source: str, revision: str | None, trust: bool) -> Any:
@@ -159,11 +148,13 @@ def _pin(model: Any, source: str, revision: str | None, trust: bool) -> Any:
         return model
     pinned = Pinned(source if is_folder else _download(source, revision))
     pinned.source, pinned.revision, pinned.trusted = source, "" if is_folder else Path(pinned).name, trust
-    others = [(name, code) for name, codes in _code(pinned).items() for code in codes if "--" in code]
+    others = [f"{name} names {code}" for name, codes in _code(pinned).items() for code in codes if "--" in code]
+    if (Path(pinned) / "modules.json").is_file():  # sentence-transformers would extend the trust to an adapter's base
+        others += [f"{path.name} names a base model" for path in Path(pinned).rglob("adapter_config.json")]
     if trust and others:
         raise ValueError(
-            f"{source}: {others[0][0]} names {others[0][1]}, which is code in another repository, so no revision pins "
-            "it. It is not run. Load the model yourself and pass the object to hfcomp.evaluate()."
+            f"{source}: {others[0]}, which is in another repository, so no revision pins its code. It is not run. "
+            "Load the model yourself and pass the object to hfcomp.evaluate()."
         )
     return pinned
 
@@ -186,23 +177,19 @@ def _commit(source: str, revision: str | None) -> str:
 
 def _code(place: str | Path) -> dict[str, list[str]]:
     """Returns the classes outside of libraries that the files of a model name, by file; in a folder at any depth."""
-    names: dict[str, list[str]] = {}
-    for name, key in _NAMED_BY.items():
-        paths = sorted(Path(place).rglob(name)) if os.path.isdir(place) else [_find(str(place), name)]
-        for path in filter(None, paths):
-            label = path.relative_to(place).as_posix() if isinstance(path, Path) else name
-            if classes := list(dict.fromkeys(_classes(read_json(path), key))):
-                names[label] = classes
-    return names
+    if os.path.isdir(place):
+        paths = {path.relative_to(place).as_posix(): path for name in _NAMED_BY for path in Path(place).rglob(name)}
+    else:
+        paths = {name: path for name in _NAMED_BY if (path := _find(str(place), name))}
+    classes = {name: _classes(read_json(path), _NAMED_BY[Path(path).name]) for name, path in paths.items()}
+    return {name: list(dict.fromkeys(names)) for name, names in classes.items() if names}
 
 
-def _classes(content: Any, key: str, *, named: bool = False) -> list[str]:
+def _classes(content: Any, key: str, named: bool = False) -> list[str]:
     if isinstance(content, str):
         return [content] if named and not content.startswith("sentence_transformers.") else []
-    if isinstance(content, list):
-        return [name for part in content for name in _classes(part, key, named=named)]
-    parts = content.items() if isinstance(content, dict) else ()
-    return [name for own, part in parts for name in _classes(part, key, named=named or own == key)]
+    parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    return [name for own, part in parts for name in _classes(part, key, named or own == key)]
 
 
 def _find(source: str, name: str, revision: str | None = None) -> str | None:
@@ -215,6 +202,5 @@ def _find(source: str, name: str, revision: str | None = None) -> str | None:
 
 
 def _python_files(folder: str) -> dict[str, str]:
-    """Returns the SHA-256 of each Python file in a folder, by relative path."""
     files = sorted(Path(folder).rglob("*.py"))
     return {path.relative_to(folder).as_posix(): file_hash(path) for path in files}

@@ -9,9 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from huggingface_hub import constants
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModel, AutoProcessor, CLIPVisionConfig
+from safetensors.torch import save_file
+from transformers import AutoModel, AutoModelForImageTextToText, AutoProcessor, CLIPVisionConfig
 
 import hfcomp
 from hfcomp import CementConfig, CementTrainer, Embedder, cli
@@ -23,7 +25,7 @@ from tests.hub.running import connect as connect
 from tests.hub.running import hub as hub
 from tests.hub.running import only_hub as only_hub
 
-FILE = "hfcomp/remote_code.py"
+FILE, FIELDS = "hfcomp/remote_code.py", "hfcomp/experiments/recipe_fields.py"
 WRITE_MARK = """
 import os
 with open(os.environ["TINY_MARK"], "a") as file:
@@ -45,13 +47,22 @@ class TinyModel(ChineseCLIPModel):
 CLASSES = {"AutoConfig": "configuration_tiny.TinyConfig", "AutoModel": "modeling_tiny.TinyModel"}
 
 
-def add_code(folder, **classes):
+def set_classes(folder, model_type, **classes):
     file = folder / "config.json"
-    settings = {"model_type": "tiny_dual", "architectures": ["TinyModel"], "auto_map": CLASSES | classes}
+    settings = {"model_type": model_type, "architectures": ["Own"], "auto_map": classes}
     file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+
+
+def add_code(folder, **classes):
+    set_classes(folder, "tiny_dual", **(CLASSES | classes))
     for name, text in CODE.items():
         (folder / name).write_text(f"{text}# {folder}")  # transformers imports equal code once
     return folder
+
+
+def change(model):
+    file = model / "modeling_tiny.py"
+    file.write_text(file.read_text().replace("ran ", "changed "))
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +108,13 @@ def scores(model, rows, **settings):
         "attention {model} --image {image} --text word --output {out}.png",
         "audit {rows} --model {model} --output_dir {out}",
         "push {model} --repo me/tiny",
+        "audit {rows} --language_model {model} --output_dir {out}",
     ],
 )
 def test_without_trust_no_command_runs_code(words, model, plain, rows, mark, tmp_path, hub):
     image, out = tmp_path / "image.png", tmp_path / "out"
     tiny.image(0).save(image)
-    with pytest.raises(SystemExit, match=r"not run: config.json names configuration_tiny.TinyConfig, modeling_tiny"):
+    with pytest.raises(SystemExit, match=r"not run(: config.json names configuration_tiny.TinyConfig, model| here\.)"):
         cli.main(words.format(model=model, plain=plain, rows=rows, image=image, out=out).split())
     assert not mark.exists()
 
@@ -115,28 +127,23 @@ def test_with_trust_a_folder_scores_like_the_object_and_its_code_is_recorded(mod
     cli.main([*command.split(), "--benchmarks", str(rows), "--blind", "none", "--output_dir", str(tmp_path / "out")])
     assert mark.read_text() == "ran "
     facts = json.loads((tmp_path / "out/results.json").read_text())["models"]["tiny"]
-    assert facts["remote_code"] == {
-        name: hashlib.sha256((model / name).read_bytes()).hexdigest() for name in CODE
-    }
+    assert facts["remote_code"] == {name: hashlib.sha256((model / name).read_bytes()).hexdigest() for name in CODE}
     assert facts["path"] == str(model) and "revision" not in facts
     for text in (capsys.readouterr().out, (tmp_path / "out/report.md").read_text()):
         assert "its own code runs (--trust_remote_code)" in " ".join(text.split())
     expected = scores(loaded(model), rows)
     assert scores(str(model), rows, trust_remote_code=True) == expected
-    texts = Embedder(str(model), trust_remote_code=True).texts(["a red cube"]).vectors
-    assert (texts == Embedder(*loaded(model)).texts(["a red cube"]).vectors).all()
-
-
-def test_changed_code_runs_in_place_of_the_copy_and_of_stored_embeddings(model, rows, mark, tmp_path):
-    settings = {"benchmarks": [str(rows)], "cache": tmp_path / "cache", "blind": "none", "trust_remote_code": True}
-    first = hfcomp.evaluate(str(model), **settings).models["tiny"]
-    (model / "modeling_tiny.py").write_text(CODE["modeling_tiny.py"].replace("ran ", "changed "))
-    second = hfcomp.evaluate(str(model), **settings).models["tiny"]
-    assert "changed" in mark.read_text()
-    assert first["weights"] != second["weights"] and first["remote_code"] != second["remote_code"]
+    embedder = Embedder(str(model), trust_remote_code=True)
+    assert (embedder.texts(["a red cube"]).vectors == Embedder(*loaded(model)).texts(["a red cube"]).vectors).all()
+    weights = embedder.weights
+    change(model)
+    assert Embedder(str(model), trust_remote_code=True).weights != weights and "changed" in mark.read_text()
 
 
 @pytest.mark.follows(FILE, "or load the model yourself and pass the object. Only an object can be trained")
+@pytest.mark.follows(
+    "hfcomp/experiments/recipe_fields.py", "load the model in Python and pass the object to the trainer."
+)
 def test_an_object_is_trained(model, mark, tmp_path):
     backbone, processor = loaded(model)
     args = CementConfig(tmp_path / "run", max_steps=1, per_device_train_batch_size=4, report_to="none", use_cpu=True)
@@ -156,7 +163,7 @@ def test_trust_does_not_extend_to_other_places(model, plain, rows, mark, tmp_pat
     with pytest.raises(ValueError, match=f"{model} needs Python code.*base of an adapter"):
         scores(str(adapter), rows, trust_remote_code=True)
     other = add_code(shutil.copytree(plain, tmp_path / "other"), AutoModel="evil/code--modeling.Evil")
-    with pytest.raises(ValueError, match="config.json names evil/code--modeling.Evil, which is code in another"):
+    with pytest.raises(ValueError, match="config.json names evil/code--modeling.Evil, which is in another repository"):
         scores(str(other), rows, trust_remote_code=True)
     assert not mark.exists()
     assert scores(AutoModel.from_pretrained(plain), rows) == scores(str(plain), rows)
@@ -179,12 +186,13 @@ def test_a_module_of_sentence_transformers_is_run_with_trust(clip, rows, mark, t
 def test_a_pair_model_is_run_with_trust(rows, mark, tmp_path):
     vision = CLIPVisionConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
     folder = readers.llava(tmp_path / "llava", vision)
-    expected = scores(str(folder), rows)
-    code = f"{WRITE_MARK}from transformers import LlavaConfig, LlavaForConditionalGeneration as OwnModel\n"
-    (folder / "own.py").write_text(f"{code}class OwnConfig(LlavaConfig):\n    model_type = 'own_llava'\n")
-    classes = {"AutoConfig": "own.OwnConfig", "AutoModelForImageTextToText": "own.OwnModel"}
-    settings = {"model_type": "own_llava", "architectures": ["OwnModel"], "auto_map": classes}
-    (folder / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | settings))
+    expected, weights = scores(str(folder), rows), AutoModelForImageTextToText.from_pretrained(folder).state_dict()
+    save_file({name: weight.clone() for name, weight in weights.items()}, folder / "model.safetensors")
+    code = f"{WRITE_MARK}from transformers import LlavaConfig, LlavaForConditionalGeneration\n"
+    code += "class OwnConfig(LlavaConfig):\n    model_type = 'own_llava'\n"
+    code += "class OwnModel(LlavaForConditionalGeneration):\n    config_class = OwnConfig\n"
+    (folder / "own.py").write_text(code)
+    set_classes(folder, "own_llava", AutoConfig="own.OwnConfig", AutoModelForImageTextToText="own.OwnModel")
     with pytest.raises(ValueError, match="not run: config.json names own.OwnConfig, own.OwnModel"):
         scores(str(folder), rows)
     assert not mark.exists()
@@ -192,11 +200,14 @@ def test_a_pair_model_is_run_with_trust(rows, mark, tmp_path):
 
 
 def test_no_file_sets_it(tmp_path):
-    for name, change in (("sandbox", "trust_remote_code: true\n"), ("regime", "  own: {trust_remote_code: true}\n")):
-        file = tmp_path / f"{name}.yaml"
-        file.write_text(f"{(Path('recipes/slipform') / file.name).read_text().rstrip()}\n{change}")
-        words = ["train", "slipform", "--report", str(file)] if name == "regime" else ["train", str(file)]
-        with pytest.raises(SystemExit, match=rf"{name}.yaml.*trust_remote_code is an option of `hfcomp evaluate`, only on"):
+    recipe, sweep = (tmp_path / name for name in ("recipe.yaml", "sweep.yaml"))
+    recipe.write_text(Path("recipes/slipform/sandbox.yaml").read_text() + "\ntrust_remote_code: true\n")
+    plan = yaml.safe_load(Path("recipes/slipform/regime.yaml").read_text())
+    next(iter(plan["variants"].values()))["trust_remote_code"] = True
+    sweep.write_text(yaml.safe_dump(plan))
+    for words in (["train", str(recipe)], ["train", "slipform", "--report", str(sweep)]):
+        where = Path(words[-1]).name
+        with pytest.raises(SystemExit, match=f"{where}.*trust_remote_code is an option of `hfcomp evaluate`, on its"):
             cli.main(words)
 
 
@@ -204,19 +215,51 @@ def test_no_file_sets_it(tmp_path):
 def online(connect, hub, monkeypatch):
     connect(False)
     monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}")
+    template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hub.home / "cache"))
 
 
-def test_hub(hub, online, model, plain, rows, mark):
-    def files(folder):
-        return {path.relative_to(folder).as_posix(): File(path.read_bytes()) for path in folder.rglob("*.*")}
+def upload(hub, name, folder):
+    files = {path.relative_to(folder).as_posix(): File(path.read_bytes()) for path in folder.rglob("*.*")}
+    return hub.create("models", name).commit("files", files).oid
 
-    tiny_model = hub.create("models", "me/tiny")
-    first = tiny_model.commit("first", files(model)).oid
-    with pytest.raises(ValueError) as e:
+
+@pytest.mark.follows(FILE, "Read the code, then write {}@{}")
+def test_a_hub_model_runs_the_code_of_its_pinned_commit(hub, online, model, rows, mark, monkeypatch, tmp_path):
+    first = upload(hub, "me/tiny", model)
+    change(model)
+    second = upload(hub, "me/tiny", model)
+    with pytest.raises(ValueError, match="not run: config.json names") as caught:
         scores("me/tiny", rows)
-    print(e.value)
-    scores("me/tiny", rows, revision=first, trust_remote_code=True)
-    print(hub.requests)
-    assert 0
+    assert f"hfcomp evaluate me/tiny --trust_remote_code --revision {second}," in str(caught.value)
+    for branch in ("main", first[:8], None):
+        with pytest.raises(ValueError, match="me/tiny: found .*expected a commit of 40 digits") as caught:
+            scores("me/tiny", rows, revision=branch, trust_remote_code=True)
+    assert not mark.exists()
+    newest = str(caught.value).rpartition("write ")[2]
+    assert newest == f"me/tiny@{second}"
+    settings = {"benchmarks": [str(rows)], "cache": False, "blind": "none", "trust_remote_code": True}
+    results = hfcomp.evaluate([f"old=me/tiny@{first}", f"new={newest}"], **settings)
+    assert mark.read_text() == "ran changed "
+    assert [facts["revision"] for facts in results.models.values()] == [first, second]
+    old, new = (facts["remote_code"]["modeling_tiny.py"] for facts in results.models.values())
+    assert old != new == hashlib.sha256((model / "modeling_tiny.py").read_bytes()).hexdigest()
+    # Offline, the downloaded commit is found again.
+    requests = len(hub.requests)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    words = f"evaluate me/tiny --trust_remote_code --revision {first} --benchmarks {rows} --output_dir {tmp_path}/out"
+    cli.main(words.split())
+    assert f'"revision": "{first}"' in (tmp_path / "out/results.json").read_text() and len(hub.requests) == requests
+
+
+@pytest.mark.follows(FILE, "a folder has no revision. Remove it.")
+def test_a_revision_belongs_to_a_hub_model_and_may_be_a_branch_without_trust(hub, online, plain, rows):
+    commit = upload(hub, "me/plain", plain)
+    with pytest.raises(ValueError, match="found 'main', but no Hub model"):
+        scores(str(plain), rows, revision="main")
+    with pytest.raises(ValueError, match="me/plain at 0{40} cannot be downloaded"):
+        scores(f"me/plain@{'0' * 40}", rows)
+    results = hfcomp.evaluate("me/plain@main", benchmarks=[str(rows)], cache=False, blind="none")
+    assert results.models["plain"]["revision"] == commit and results.models["plain"]["path"] == "me/plain"
+    assert results.to_pandas()["value"].tolist() == scores(str(plain), rows)

@@ -26,8 +26,8 @@ REJECTED = {
     ),
     **dict.fromkeys(
         ("trust_remote_code", "revision"),
-        "is an option of `hfcomp evaluate`, only on its command line: hfcomp evaluate MODEL --trust_remote_code --revision "
-        "COMMIT. Training runs no code of a model: load it in Python and pass the object to the trainer.",
+        "is an option of `hfcomp evaluate`, on its command line only. Training runs no code of a model's repository: "
+        "load the model in Python and pass the object to the trainer.",
     ),
     **dict.fromkeys(
         ("hub_strategy", "hub_always_push"), "has no effect: a run is pushed once, when it is finished. Leave it out."
