@@ -39,9 +39,7 @@ class EvaluateOptions(RevisionOptions):
     """Models and benchmarks."""
 
     models: Annotated[
-        tuple[str, ...],
-        Spelling("MODEL", positional=True),
-        "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or BLIP.",
+        tuple[str, ...], Spelling("MODEL", positional=True), "Hub id or folder, or name=ID; see docs/models.md."
     ] = ()
     suite: Annotated[Literal[*SUITES, "all"] | None, "Run all benchmarks of this suite."] = None
     benchmarks: Annotated[

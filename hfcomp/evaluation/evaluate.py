@@ -87,8 +87,7 @@ def evaluate(
         models: Hub ids, `ID@REVISION`, folders or `name=PLACE`; or objects of any kind in docs/models.md. A list, a
             mapping by name, or a single model. Dual encoders embed; others (docs/other_models.md) score pair by pair.
         suite: `compositional`, `general` or `all`.
-        benchmarks: Further benchmarks: names (`hfcomp evaluate --list`), `package.module:NAME`, your own files or
-            folders, or `Benchmark` objects.
+        benchmarks: Further ones: names (`hfcomp evaluate --list`), `module:NAME`, files, folders, `Benchmark` objects.
         data: Folders by name of a benchmark or image set, for example `{"val2017": "coco/val2017"}`.
         data_dir: Folder with one subfolder for each of the others. Data in neither comes from the Hub.
         column_names: Column mapping for your own files and folders among the benchmarks, hfcomp's name first.
@@ -131,10 +130,10 @@ def evaluate(
     access = UrlAccess.from_settings(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
         # opened before any data is read, so an unsupported model ends the run immediately
-        places = pin(list(request.models.values()), revision, trust=trust_remote_code)
+        places = pin([*request.models.values()], revision, trust=trust_remote_code)
         models = dict(zip(request.models, places, strict=True))
         encoders = {name: open_encoder(model, **settings) for name, model in models.items()}
-        notes = [*code_notes(places), *_text_notes(encoders)]
+        notes = code_notes(places) + _text_notes(encoders)
         evaluator = load_benchmarks(chosen, folders, log, notes, skip_damaged=skip_damaged)
         for note in (note for file in request.files.values() for note in file.check(evaluator.loaded)):
             evaluator.note(note)

@@ -6,7 +6,7 @@
 |---|---|
 | `schema_version` | `RESULTS_SCHEMA_VERSION`; raised when a key changes its meaning |
 | `versions` | versions of hfcomp and its environment, see `versions` |
-| `models` | name to `{"path", "weights", "revision"}`, for the first seed; `weights` as in `weights_hash`; also `remote_code`, below |
+| `models` | name to `{"path", "weights", "revision"}`, for the first seed; `weights` as in `weights_hash` |
 | `further_models` | `weights` of the models of further seeds, by seed and name, such as `43/plain` |
 | `data` | `training` (dataset, rows, hash of its captions), `evaluation`, `items` (`items_hash` of the outcomes) |
 | `benchmarks` | name to `{"title", "version", "data", "items", "left_out"}`, see below |
@@ -27,7 +27,7 @@
 | `blind` | for an evaluation, the results of blind rules on the same items, see below |
 | `general_average` | for a recipe's run, the mean of its lines of general abilities |
 
-`remote_code` of a model maps each Python file of its repository that was run to its SHA-256.
+A model with code of its own that was run also has `remote_code`: the SHA-256 of each Python file.
 
 A recipe's run adds, for its cards, `verdict` (sentences), `meanings` (name of the base or a control to its meaning),
 `published_effects` (published differences between its models), `command`, `processes` and `recipe`, `sources` (field

@@ -10,13 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from huggingface_hub import HfApi
-from transformers.utils import cached_file
 
 from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.modeling import read_config
 from hfcomp.modeling.backbones import is_dual_encoder
 from hfcomp.reading import read_json
-from hfcomp.remote_code import how_to_trust, is_trusted
+from hfcomp.remote_code import find_file, how_to_trust, is_trusted
 from hfcomp.store import cache_folder, digest
 
 LIBRARY = "sentence-transformers"
@@ -32,9 +31,9 @@ def is_sentence_transformer(place: str | Path) -> bool:
 
     Other dual encoders may have its files too, and are loaded by transformers, which hfcomp trains and caches.
     """
-    if _find(place, MODULES) is None:
+    if find_file(place, MODULES) is None:
         return False
-    return _find(place, "config.json") is None or not is_dual_encoder(place, read_config(place))
+    return find_file(place, "config.json") is None or not is_dual_encoder(place, read_config(place))
 
 
 def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
@@ -46,7 +45,7 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
     """
     if find_spec("sentence_transformers") is None:
         raise ImportError(f"{place} has {MODULES}, so it needs {LIBRARY}: pip install {LIBRARY}")
-    modules = read_json(_find(place, MODULES))
+    modules = read_json(find_file(place, MODULES))
     for module in modules:
         if not (is_trusted(place) or str(module["type"]).startswith(_OURS)):
             raise ValueError(
@@ -74,7 +73,7 @@ def convert_open_clip(place: str | Path) -> Path | None:
         ValueError: If its weights are pickled, or transformers does not have its network.
     """
     place = str(place).removeprefix(OPEN_CLIP_PREFIX)
-    if _find(place, "config.json") is not None or _find(place, OPEN_CLIP) is None:
+    if find_file(place, "config.json") is not None or find_file(place, OPEN_CLIP) is None:
         return None
     if not any(name.endswith(".safetensors") for name in _files(place)):
         raise ValueError(
@@ -102,13 +101,3 @@ def _files(place: str | Path) -> list[str]:
     if Path(place).is_dir():
         return [path.relative_to(place).as_posix() for path in Path(place).rglob("*") if path.is_file()]
     return HfApi().list_repo_files(str(place))
-
-
-def _find(place: str | Path, name: str) -> str | None:
-    return cached_file(
-        str(place),
-        name,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
