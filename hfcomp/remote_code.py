@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,9 +100,16 @@ def _pin(source: str, is_remote: bool, revision: str | None, trust: bool) -> Pin
 
 
 def load_pretrained(kind: Any, place: str | Path, **settings: Any) -> Any:
-    """Calls `kind.from_pretrained`. If it needs code that is not trusted, the error says how to run it."""
-    try:
+    """Calls `kind.from_pretrained`; code runs only if it is trusted."""
+    with explain_code(place):
         return kind.from_pretrained(place, trust_remote_code=is_trusted(place), **settings)
+
+
+@contextmanager
+def explain_code(place: str | Path) -> Iterator[None]:
+    """Says in the error of a library that needs code which is not trusted, what the code is and how to run it."""
+    try:
+        yield
     except ValueError as error:
         if is_trusted(place) or "trust_remote_code" not in str(error):
             raise

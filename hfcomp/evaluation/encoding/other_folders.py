@@ -15,7 +15,7 @@ from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.modeling import read_config
 from hfcomp.modeling.backbones import is_dual_encoder
 from hfcomp.reading import read_json
-from hfcomp.remote_code import find_file, how_to_trust, is_trusted
+from hfcomp.remote_code import explain_code, find_file, how_to_trust, is_trusted
 from hfcomp.store import cache_folder, digest
 
 LIBRARY = "sentence-transformers"
@@ -63,7 +63,8 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
     from sentence_transformers import SentenceTransformer
 
     settings = {"trust_remote_code": is_trusted(place), "model_kwargs": {"use_safetensors": True}}
-    return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
+    with explain_code(place):
+        return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
 
 
 def convert_open_clip(place: str | Path) -> Path | None:
