@@ -8,29 +8,21 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from hfcomp.checksums import file_hash
-from hfcomp.options import Options
 from hfcomp.reading import read_json, split_revision
 
 # Files of a model that name classes, and the key under which they do.
 _CONFIGS = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
 _NAMED_BY = {**dict.fromkeys(_CONFIGS, "auto_map"), "modules.json": "type"}
+_RUN_AS = "transformers_modules."  # package of the copies that transformers runs
 # Weights that nothing here reads, and that double a download.
 _UNREAD = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt", "*.h5", "*.msgpack", "*.onnx*", "*.gguf")
 
-
-@dataclass(kw_only=True)
-class RevisionOptions(Options):
-    """Revision and code of models."""
-
-    revision: Annotated[str | None, "Branch, tag or commit of the Hub model; for several, use ID@REVISION."] = None
-    trust_remote_code: Annotated[bool, "Run the models' own Python code. Hub models need a commit of 40 digits."] = (
-        False
-    )
+Revision = Annotated[str | None, "Branch, tag or commit of the Hub model; for several, use ID@REVISION."]
+TrustRemoteCode = Annotated[bool, "Run the models' own Python code. Hub models need a commit of 40 digits."]
 
 
 class Pinned(str):
@@ -43,7 +35,7 @@ class Pinned(str):
     @property
     def facts(self) -> dict[str, Any]:
         """The entries of `results.json`: the commit, and the SHA-256 of each Python file that has run."""
-        modules = [module for name, module in list(sys.modules.items()) if name.startswith("transformers_modules.")]
+        modules = [module for name, module in list(sys.modules.items()) if name.startswith(_RUN_AS)]
         # transformers runs a copy. Compared by content, a file counts only if the copy that ran is equal to it.
         ran = {file_hash(Path(module.__file__)) for module in modules if getattr(module, "__file__", None)}
         code = {name: sha256 for name, sha256 in _trusted_files(self).items() if sha256 in ran}
@@ -138,6 +130,13 @@ def code_notes(models: Sequence[Any]) -> list[str]:
         f"{model.source}{model.revision and f' at {model.revision}'}" for model in models if _trusted_files(model)
     ]
     return [f"{place}: its own code runs (--trust_remote_code)" for place in places]
+
+
+def run_code(model: Any) -> str | None:
+    """Returns the file with a loaded model's own code and its SHA-256, for cards; None for a class of a library."""
+    name = type(model).__module__
+    file = Path(sys.modules[name].__file__ or "") if name.startswith(_RUN_AS) else None
+    return file and f"{file.name}, run with trust_remote_code (sha256:{file_hash(file)})"
 
 
 def code_identity(place: Any) -> str:

@@ -88,6 +88,10 @@ def rows(tmp_path_factory):
     return file
 
 
+def sha256(model, name="modeling_tiny.py"):
+    return hashlib.sha256((model / name).read_bytes()).hexdigest()
+
+
 def loaded(model):
     backbone = AutoModel.from_pretrained(model, trust_remote_code=True)
     return backbone, AutoProcessor.from_pretrained(model, trust_remote_code=True)
@@ -126,7 +130,7 @@ def test_with_trust_a_folder_scores_like_the_object_and_its_code_is_recorded(mod
     command = re.search(r"hfcomp (evaluate \S+ --trust_remote_code),", str(caught.value))[1]
     cli.main(f"{command} --benchmarks {rows} --blind none --no_page --output_dir {tmp_path}/out".split())
     facts = json.loads((tmp_path / "out/results.json").read_text())["models"]["tiny"]
-    assert facts["remote_code"] == {name: hashlib.sha256((model / name).read_bytes()).hexdigest() for name in CODE}
+    assert facts["remote_code"] == {name: sha256(model, name) for name in CODE}
     assert facts["path"] == str(model) and "revision" not in facts
     for text in (capsys.readouterr().out, (tmp_path / "out/report.md").read_text()):
         assert "its own code runs (--trust_remote_code)" in " ".join(text.split())
@@ -147,6 +151,9 @@ def test_an_object_is_trained(model, mark, tmp_path):
     trainer = CementTrainer(model=backbone, args=args, train_dataset=tiny.pairs(8), processing_class=processor)
     trainer.train()
     trainer.save_model()
+    trainer.create_model_card()
+    code = f"modeling_tiny.py, run with trust_remote_code (sha256:{sha256(model)})"
+    assert code in (tmp_path / "run/README.md").read_text()
     assert Embedder(str(tmp_path / "run"), trust_remote_code=True).texts(["a"]).vectors.shape == (1, 24)
     with pytest.raises(ValueError, match="not run"):
         load_backbone(tmp_path / "run")
@@ -242,11 +249,12 @@ def test_a_hub_model_runs_the_code_of_its_pinned_commit(hub, online, model, rows
     newest = str(caught.value).rpartition("write ")[2]
     assert newest == f"me/tiny@{second}"
     settings = {"benchmarks": [str(rows)], "cache": False, "blind": "none", "trust_remote_code": True}
-    results = hfcomp.evaluate([f"old=me/tiny@{first}", f"new={newest}"], **settings)
+    results = hfcomp.evaluate([f"old=me/tiny@{first}", f"new={newest}"], reference=newest, **settings)
+    assert results.reference == "new"
     assert {*mark.read_text().split()} == {"ran", "changed"}
     assert [facts["revision"] for facts in results.models.values()] == [first, second]
     old, new = (facts["remote_code"]["modeling_tiny.py"] for facts in results.models.values())
-    assert old != new == hashlib.sha256((model / "modeling_tiny.py").read_bytes()).hexdigest()
+    assert old != new == sha256(model)
     # Offline, the downloaded commit is found again.
     requests = len(hub.requests)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

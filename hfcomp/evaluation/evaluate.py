@@ -309,7 +309,7 @@ def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
 
 def _reference(given: str | None, models: Mapping[str, Any]) -> str:
     for name, model in models.items():
-        if given in (None, name, place_of(model)):
+        if given in (None, name, model, place_of(model)):
             return name
     raise ValueError(f"reference: found {given!r}, expected one of the models {', '.join(models)}.")
 
