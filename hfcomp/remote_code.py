@@ -52,38 +52,42 @@ def pin(models: Sequence[Any], revision: str | None = None, *, trust: bool = Fal
             downloaded, or names code in another repository.
     """
     split = [split_revision(str(model)) if isinstance(model, str | Path) else ("", "") for model in models]
-    places = [(source, not os.path.exists(source), own or revision) for source, own in split]
-    hub = [(source, commit) for source, is_remote, commit in places if source and is_remote]
-    if revision and not hub:
-        raise ValueError(f"revision: found {revision!r}, but no Hub model: a folder has no revision. Remove it.")
-    for source, commit in hub if trust else ():
+    hub = [(source, own) for source, own in split if source and not os.path.exists(source)]
+    bare = [source for source, own in hub if not own]
+    if revision and len(bare) != 1:
+        raise ValueError(
+            f"revision: found {revision!r} for {len(bare)} Hub models, expected one. Write ID@REVISION for each of "
+            "several. A folder has no revision."
+        )
+    for source, commit in ((source, own or revision) for source, own in hub if trust):
         if not re.fullmatch("[0-9a-f]{40}", commit or ""):
             raise ValueError(
                 f"{source}: found {f'the revision {commit!r}' if commit else 'no revision'}, expected a commit of 40 "
                 "digits with --trust_remote_code, because a branch or tag may get other code later. Read the code, "
                 f"then write {source}@{_commit(source, commit)}"
             )
-    return [
-        _pin(*place, trust) if place[0] and (place[2] if place[1] else trust) else model
-        for model, place in zip(models, places, strict=True)
-    ]
+    return [_pin(model, source, own or revision, trust) for model, (source, own) in zip(models, split, strict=True)]
 
 
-def _pin(source: str, is_remote: bool, revision: str | None, trust: bool) -> Pinned:
+def _pin(model: Any, source: str, revision: str | None, trust: bool) -> Any:
     from huggingface_hub import snapshot_download
 
-    folder = source
-    if is_remote:
+    folder, is_folder = source, os.path.exists(source)
+    if not source or not (trust if is_folder else revision):
+        return model
+    if not is_folder:
         try:
             folder = snapshot_download(source.rpartition(":")[2], revision=revision, ignore_patterns=_UNREAD)
         except (OSError, ValueError) as error:  # no such model or revision, gated, or no connection
             raise ValueError(f"{source} at {revision} cannot be downloaded: {' '.join(str(error).split())}") from error
     pinned = Pinned(folder)
-    pinned.source, pinned.revision, pinned.trusted = source, Path(folder).name if is_remote else "", trust
+    pinned.source, pinned.revision, pinned.trusted = source, "" if is_folder else Path(folder).name, trust
+    if not trust:
+        return pinned
     others = [f"{name} names {code}" for name, codes in _classes(pinned).items() for code in codes if "--" in code]
     if (Path(folder) / "modules.json").is_file():  # sentence-transformers would extend the trust to an adapter's base
         others += [f"{path.name} names a base model" for path in Path(folder).rglob("adapter_config.json")]
-    if trust and others:
+    if others:
         raise ValueError(
             f"{source}: {others[0]}, which is in another repository, so no revision pins its code. It is not run. "
             "Load the model yourself and pass the object to hfcomp.evaluate()."
@@ -107,8 +111,9 @@ def explain_code(place: str | Path) -> Iterator[None]:
             raise
         code = "; ".join(f"{name} names {', '.join(classes)}" for name, classes in _classes(place).items())
         raise ValueError(
-            f"{place} needs Python code from its repository, which is not run: {code}. {how_to_trust(place)}, or load "
-            "the model yourself and pass the object. Only an object can be trained, or be the base of an adapter."
+            f"{getattr(place, 'source', place)} needs Python code from its repository, which is not run: {code}. "
+            f"{how_to_trust(place)}, or load the model yourself and pass the object. Only an object can be trained, or "
+            "be the base of an adapter."
         ) from error
 
 

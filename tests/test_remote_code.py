@@ -263,11 +263,12 @@ def test_a_hub_model_runs_the_code_of_its_pinned_commit(hub, online, model, rows
     assert f'"revision": "{first}"' in (tmp_path / "out/results.json").read_text() and len(hub.requests) == requests
 
 
-@pytest.mark.follows(FILE, "a folder has no revision. Remove it.")
+@pytest.mark.follows(FILE, "Write ID@REVISION for each of several. A folder has no revision.")
 def test_a_revision_belongs_to_a_hub_model_and_may_be_a_branch_without_trust(hub, online, plain, rows):
     commit = upload(hub, "me/plain", plain)
-    with pytest.raises(ValueError, match="found 'main', but no Hub model"):
-        scores(str(plain), rows, revision="main")
+    for number, models in ((0, [str(plain)]), (2, ["me/plain", "me/other", str(plain)])):
+        with pytest.raises(ValueError, match=f"revision: found 'main' for {number} Hub models"):
+            hfcomp.evaluate(models, benchmarks=[str(rows)], revision="main")
     with pytest.raises(ValueError, match="me/plain at 0{40} cannot be downloaded"):
         scores(f"me/plain@{'0' * 40}", rows)
     results = hfcomp.evaluate("me/plain@main", benchmarks=[str(rows)], cache=False, blind="none")
