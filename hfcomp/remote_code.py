@@ -112,8 +112,8 @@ def explain_code(place: str | Path) -> Iterator[None]:
         code = "; ".join(f"{name} names {', '.join(classes)}" for name, classes in _classes(place).items())
         raise ValueError(
             f"{getattr(place, 'source', place)} needs Python code from its repository, which is not run: {code}. "
-            f"{how_to_trust(place)}, or load the model yourself and pass the object. Only an object can be trained, or "
-            "be the base of an adapter."
+            f"{how_to_trust(place)}, or load the model yourself and pass the object. Only an object can be trained, "
+            "or be the base of an adapter."
         ) from error
 
 
@@ -141,7 +141,7 @@ def run_code(model: Any) -> str | None:
     """Returns the file with a loaded model's own code and its SHA-256, for cards; None for a class of a library."""
     name = type(model).__module__
     file = Path(sys.modules[name].__file__ or "") if name.startswith(_RUN_AS) else None
-    return file and f"{file.name}, run with trust_remote_code (sha256:{file_hash(file)})"
+    return file and f"its own {file.name} (sha256:{file_hash(file)})"
 
 
 def code_identity(place: Any) -> str:
