@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions", "wandb.errors")
 # These libraries log every attempt to reach the Hub and every damaged file, which the final error repeats.
 REPEATED = {"huggingface_hub.utils._http": logging.ERROR, "datasets.packaged_modules": logging.CRITICAL}
+# The advice of transformers and its peers for a model with code of its own. No option of hfcomp passes this argument.
+_REMOTE_CODE = re.compile(r"Please \w+ the \w+ `trust_remote_code=True`[^.]*\.")
 _PACKAGE = Path(__file__).parent
 _within: ContextVar[bool] = ContextVar("within", default=False)
 
@@ -64,6 +67,7 @@ def _line(error: Exception) -> str:
     if isinstance(error, UnicodeEncodeError):
         return f"{_surrounding_text(error)!a:.200} is not valid Unicode. Rename the file, or correct the text."
     message = " ".join(str(error).split()) or type(error).__name__
+    message = _REMOTE_CODE.sub("It is not run here. Use a model without code of its own.", message)
     # A ValueError raised by numpy may be a bug in hfcomp that a user's file triggers. The line then also names the
     # place and the option that shows the traceback.
     frames = traceback.extract_tb(error.__traceback__)

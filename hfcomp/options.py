@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_o
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from hfcomp.reading import check_place, nearest
+from hfcomp.reading import check_place, nearest, split_revision
 from hfcomp.schemas import conversion_error, convert, members
 
 T = TypeVar("T")
@@ -325,7 +325,7 @@ def check_models(words: Iterable[str]) -> None:
 def place_of(model: Any) -> str:
     """Returns a model's Hub id or folder: for a module where it was loaded from, for another object its class."""
     if isinstance(model, str | Path):
-        return str(model)
+        return split_revision(str(getattr(model, "source", model)))[0]
     model = model[0] if isinstance(model, tuple) else model
     return str(getattr(model, "name_or_path", "") or type(model).__name__)
 

@@ -87,6 +87,12 @@ def may_be_hub_id(name: str) -> bool:
     return name.count("/") <= 1 and not name.startswith((".", "/", "~")) and not name.endswith(FILE_ENDINGS)
 
 
+def split_revision(place: str) -> tuple[str, str]:
+    """Splits `ID@REVISION` of a Hub model; the revision is empty for a plain id, and a path may contain `@`."""
+    name, _, revision = place.partition("@")
+    return (place, "") if os.path.exists(place) or os.path.exists(name) else (name, revision)
+
+
 def check_place(place: str | PathLike[str], needed_by: str = "") -> None:
     """Raises `ValueError` for a place that is not a file, folder or possible Hub id; `needed_by` says who needs it."""
     if not os.path.exists(place) and not may_be_hub_id(os.fspath(place)):

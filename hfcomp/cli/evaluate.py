@@ -30,6 +30,7 @@ from hfcomp.options import (
     make_options,
     named_models,
 )
+from hfcomp.remote_code import Revision, TrustRemoteCode
 from hfcomp.store import DEFAULT_LIMIT, LIMIT_VARIABLE, cache_folder
 
 LONGEST_NAME = 100
@@ -40,14 +41,13 @@ class EvaluateOptions(Options):
     """Models and benchmarks."""
 
     models: Annotated[
-        tuple[str, ...],
-        Spelling("MODEL", positional=True),
-        "Hub id or folder, or name=ID, of a dual encoder, an adapter, or a model that scores pairs.",
+        tuple[str, ...], Spelling("MODEL", positional=True), "Hub id or folder, or name=ID; see docs/models.md."
     ] = ()
+    revision: Revision = None
+    trust_remote_code: TrustRemoteCode = False
     suite: Annotated[Literal[*SUITES, "all"] | None, "Run all benchmarks of this suite."] = None
     benchmarks: Annotated[
-        tuple[str, ...],
-        "Benchmark names (see --list), package.module:NAME, or your own file or folder.",
+        tuple[str, ...], "Benchmark names (see --list), package.module:NAME, or your own file or folder."
     ] = ()
     column_names: Annotated[
         str, Spelling("OURS=YOURS"), "Column mapping for your own files, for example image=filepath,caption=title."
@@ -56,8 +56,7 @@ class EvaluateOptions(Options):
     data_dir: Annotated[Path | None, "Folder with one subfolder of data per benchmark."] = None
     data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder with one benchmark's data."] = ()
     blind: Annotated[
-        tuple[str, ...],
-        f"Blind scorers to add as models: {', '.join(BLIND)}. Pass none to omit the section on blind rules.",
+        tuple[str, ...], f"Blind scorers to add as models: {', '.join(BLIND)}. Pass none to omit the blind rules."
     ] = ()
     blind_captions: Annotated[
         str | None,
@@ -74,15 +73,11 @@ class EvaluateOptions(Options):
     cache: Annotated[Path | None, f"Cache folder for embeddings (default: {cache_folder('embeddings')})."] = None
     no_cache: Annotated[bool, "Recompute all embeddings and do not cache them."] = False
     cache_limit: Annotated[
-        str | None,
-        Spelling("SIZE"),
-        f"Size limit of the cache, such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT}).",
+        str | None, Spelling("SIZE"), f"Cache size, such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})."
     ] = None
     allow_urls: AllowUrls = False
     url_timeout: UrlTimeout = DEFAULT_TIMEOUT
-    skip_damaged: Annotated[
-        bool, "Leave out and count items with a damaged image. Otherwise such an image is an error."
-    ] = False
+    skip_damaged: Annotated[bool, "Leave out and count items with a damaged image, instead of failing."] = False
     batch_size: BatchSize = 128
     device: Device = None
 

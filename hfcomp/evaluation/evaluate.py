@@ -35,6 +35,7 @@ from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
 from hfcomp.options import named_models, place_of
+from hfcomp.remote_code import code_notes, pin
 from hfcomp.statistics.outcomes import label_items
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
@@ -63,6 +64,8 @@ def evaluate(
     published: bool = False,
     cache: str | Path | bool = True,
     cache_limit: str | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
     batch_size: int = 128,
     device: str | None = None,
     progress: bool | None = None,
@@ -83,12 +86,10 @@ def evaluate(
     Only the first process has the outcomes; the results of the others are empty.
 
     Args:
-        models: Hub ids, folders or `name=PLACE`; transformers models, alone or paired with their processor; encoders
-            (`hfcomp.evaluation.engine.Encoder`). A list, a mapping by name, or a single model. In addition to dual
-            encoders, image-text-to-text models (VQAScore) and image-text matching, which score pair by pair.
+        models: Hub ids, `ID@REVISION`, folders or `name=PLACE`; or objects of any kind in docs/models.md. A list, a
+            mapping by name, or a single model. Dual encoders embed; others (docs/other_models.md) score pair by pair.
         suite: `compositional`, `general` or `all`.
-        benchmarks: Further benchmarks: names (`hfcomp evaluate --list`), `package.module:NAME`, your own files or
-            folders, or `Benchmark` objects.
+        benchmarks: Further ones: names (`hfcomp evaluate --list`), `module:NAME`, files, folders, `Benchmark` objects.
         data: Folders by name of a benchmark or image set, for example `{"val2017": "coco/val2017"}`.
         data_dir: Folder with one subfolder for each of the others. Data in neither comes from the Hub.
         column_names: Column mapping for your own files and folders among the benchmarks, hfcomp's name first.
@@ -103,6 +104,8 @@ def evaluate(
         published: Show the models' published numbers, with source and protocol, next to the measured ones.
         cache: Whether to keep embeddings for later runs, or the folder for them.
         cache_limit: Size limit of that folder, such as `5GB`; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB.
+        revision: Branch, tag or commit of a Hub id. For several, give each as `ID@REVISION` among the `models`.
+        trust_remote_code: Run the Python code in model repositories and folders. Hub ids then need a commit.
         batch_size: Images or texts per encoding batch.
         device: Device such as `cpu` or `cuda:1`; by default a GPU if available.
         progress: Whether to show progress bars; by default only if standard error is a terminal.
@@ -131,9 +134,12 @@ def evaluate(
     access = UrlAccess.from_settings(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
         # opened before any data is read, so an unsupported model ends the run immediately
-        opened = open_encoders(request.models.values(), [name in heads for name in request.models], pairs, **settings)
-        encoders = dict(zip(request.models, opened, strict=True))
-        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
+        places = pin([*request.models.values()], revision, trust=trust_remote_code)
+        models = dict(zip(request.models, places, strict=True))
+        opened = open_encoders(places, [name in heads for name in models], pairs, **settings)
+        encoders = dict(zip(models, opened, strict=True))
+        notes = code_notes(places) + _text_notes(encoders)
+        evaluator = load_benchmarks(chosen, folders, log, notes, skip_damaged=skip_damaged)
         for note in (note for file in request.files.values() for note in file.check(evaluator.loaded)):
             evaluator.note(note)
         # blind rules are scored first, before any work could be lost
@@ -146,7 +152,7 @@ def evaluate(
             evaluator.note(note)
         return EvaluationResults(
             scored.items,
-            {name: _facts(name, request.models.get(name), encoder) for name, encoder in every.items()},
+            {name: _facts(name, models.get(name), encoder) for name, encoder in every.items()},
             {loaded.title: loaded.benchmark.averages for loaded in evaluator.loaded} | MEANS,
             request.reference,
             tie,
@@ -303,7 +309,7 @@ def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
 
 def _find_model(option: str, given: str | None, models: Mapping[str, Any]) -> str:
     for name, model in models.items():
-        if given in (None, name, place_of(model)):
+        if given in (None, name, model, place_of(model)):
             return name
     raise ValueError(f"{option}: found {given!r}, expected one of the models {', '.join(models)}.")
 

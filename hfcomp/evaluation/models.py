@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as _KNOWN
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
@@ -35,7 +34,7 @@ from hfcomp.evaluation.pairs.heads import Blip2Matcher, FlavaMatcher, ViltMatche
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
 from hfcomp.evaluation.pairs.options import PAPER, PairOptions
-from hfcomp.modeling import base_of_adapter
+from hfcomp.modeling import base_of_adapter, read_config
 from hfcomp.options import place_of
 from hfcomp.reading import check_place
 
@@ -51,15 +50,17 @@ _ALSO_ENCODERS = ("FlavaForPreTraining",)  # their checkpoints are dual encoders
 def pair_model(place: str | Path, *, by_head: bool = False) -> type[PairModel] | None:
     """Returns the class that scores a Hub id or folder pair by pair; `None` for other models, such as dual encoders.
 
-    Only the configuration is read: `architectures`, or `model_type` if it lists none. Remote code is never run.
+    Only the configuration is read: `architectures`, or `model_type` if it lists none.
     """
     folder = Path(place)
     # A folder without a configuration fails with its own error when it is loaded.
     if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
         return None
-    config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+    config = read_config(place)
+    if "AutoModelForImageTextToText" in (getattr(config, "auto_map", None) or ()):  # a class of the repository
+        return VQAScorer
     # Architectures take precedence because one `model_type`, such as blip, has heads for several tasks.
-    return _pair_class(config.architectures or [_KNOWN.get(config.model_type)], by_head)
+    return _pair_class(getattr(config, "architectures", None) or [_KNOWN.get(config.model_type)], by_head)
 
 
 def _pair_class(names: Iterable[str | None], by_head: bool) -> type[PairModel] | None:
@@ -99,7 +100,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **
     its weights may change. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
-        return _open_place(str(model).removeprefix(OPEN_CLIP_PREFIX), cache=cache, by_head=by_head, **settings)
+        return _open_place(_plain(model), cache=cache, by_head=by_head, **settings)
     # Recognized by its methods, because a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
@@ -118,7 +119,12 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 
-def _open_place(place: str, *, cache: EmbeddingCache, by_head: bool, **settings: Any) -> Encoder | PairScorer:
+def _plain(place: str | Path) -> str | Path:
+    # A pinned place stays as it is: a copy would not be trusted.
+    return str(place).removeprefix(OPEN_CLIP_PREFIX) if str(place).startswith(OPEN_CLIP_PREFIX) else place
+
+
+def _open_place(place: str | Path, *, cache: EmbeddingCache, by_head: bool, **settings: Any) -> Encoder | PairScorer:
     check_device(settings["device"])
     check_place(place)
     with _name_place(place):
@@ -179,9 +185,9 @@ def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
     texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
     weights = facts.get("weights")
     if weights is None:
-        place = place_of(model).removeprefix(OPEN_CLIP_PREFIX)
-        weights = identity(place) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
-    return {"path": place_of(model), "weights": weights, **texts, **facts}
+        in_memory = not isinstance(model, str | Path)
+        weights = f"of a {type(model).__name__} in memory" if in_memory else identity(_plain(model))
+    return {"path": place_of(model), "weights": weights, **texts, **facts, **getattr(model, "facts", {})}
 
 
 def check_device(device: Any) -> None:

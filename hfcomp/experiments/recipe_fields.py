@@ -25,6 +25,11 @@ REJECTED = {
         "is derived from batch_size (the rows of the contrastive batch over all processes). Set batch_size instead."
     ),
     **dict.fromkeys(
+        ("trust_remote_code", "revision"),
+        "is an option of `hfcomp evaluate`, on its command line only. Training runs no code of a model's repository: "
+        "load the model in Python and pass the object to the trainer.",
+    ),
+    **dict.fromkeys(
         ("hub_strategy", "hub_always_push"), "has no effect: a run is pushed once, when it is finished. Leave it out."
     ),
 }
@@ -71,10 +76,10 @@ def convert_fields(
 def check_known(names: Iterable[str], hints: Mapping[str, Any], where: str) -> None:
     """Raises for unknown fields, suggesting the nearest one, and for fields that no recipe may set."""
     for name in names:
-        if name not in hints:
-            raise ValueError(f"{where}: unknown field {name!r}.{nearest(str(name), hints)}")
         if name in REJECTED:
             raise ValueError(f"{where}: {name} {REJECTED[name]}")
+        if name not in hints:
+            raise ValueError(f"{where}: unknown field {name!r}.{nearest(str(name), hints)}")
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:

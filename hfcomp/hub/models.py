@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from transformers import AutoConfig
 from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME
 
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.data.publishing import TOKEN, is_absolute, is_on_hub, without_local_paths
 from hfcomp.hub.options import ModelPushOptions
 from hfcomp.hub.repositories import ADVICE, Repository, check_replaceable, record_push
-from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_config, load_processor
+from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_config, load_processor, read_config
 from hfcomp.modeling.checkpoints import ADAPTER_FILE, MODULE_CONFIG_FILE, MODULES_FILE, sentence_transformers_files
 from hfcomp.modeling.weight_checks import name_damaged_weights, read_tensors
 from hfcomp.reading import parse_json, read_yaml
@@ -142,7 +141,7 @@ def model_files(model: ModelFolder, card: str) -> dict[str, Path | bytes]:
     files: dict[str, Path | bytes] = {name: model.folder / name for name in model.names()}
     if not model.is_adapter:
         # The model's own files take precedence; only files that a model saved by another tool lacks are added.
-        config = AutoConfig.from_pretrained(model.folder, trust_remote_code=False)
+        config = read_config(model.folder)
         files = {name: text.encode() for name, text in sentence_transformers_files(config).items()} | files
     files[CARD] = card.encode()
     if model.run is not None:
@@ -288,7 +287,7 @@ def _record(place: Path, repository: Repository, commit: str, log: Log) -> None:
 def _log_pipeline(model: ModelFolder, log: Log) -> None:
     if model.is_adapter:
         return
-    config = AutoConfig.from_pretrained(model.folder, trust_remote_code=False)
+    config = read_config(model.folder)
     length = config.text_config.max_position_embeddings
     if config.model_type == "siglip" and length < PIPELINE_LENGTH:
         log(

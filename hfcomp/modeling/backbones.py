@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoProcessor
+from transformers import AutoConfig, AutoModel, AutoProcessor
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
 from hfcomp.modeling.checkpoints import ADAPTER_FILE, OBJECTIVE_STATE_FILE, unfrozen_names
@@ -19,6 +19,7 @@ from hfcomp.modeling.weight_checks import (
     silence_library,
 )
 from hfcomp.reading import may_be_hub_id
+from hfcomp.remote_code import load_pretrained, model_class
 
 logger = logging.get_logger(__name__)
 
@@ -44,8 +45,8 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
     fixed = sorted({"ignore_mismatched_sizes", "trust_remote_code", "output_loading_info"} & set(kwargs))
     if fixed:
         raise ValueError(
-            f"load_backbone does not accept {', '.join(fixed)}: all weights must match the model, and remote code is "
-            "never run. Remove the argument."
+            f"load_backbone does not accept {', '.join(fixed)}: all weights must match the model, and code from its "
+            "repository runs only with `hfcomp evaluate --trust_remote_code`. Remove the argument."
         )
     if isinstance(model, nn.parallel.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
@@ -79,8 +80,8 @@ def load_config(model: str | Path) -> Any:
         if (folder / "open_clip_config.json").is_file():
             hint = f" It is an open_clip folder. Convert it: hfcomp convert {source} --output {source}-transformers"
         raise ValueError(f"{source} has no config.json.{hint}")
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
-    if not is_dual_encoder(config):
+    config = load_pretrained(AutoConfig, source, **options)
+    if not is_dual_encoder(source, config):
         raise ValueError(f"model type {config.model_type!r} is not a dual encoder. {_EXPECTED}")
     # On the meta device, transformers compares names and shapes without reading values.
     load_backbone(model, device_map="meta")
@@ -88,13 +89,13 @@ def load_config(model: str | Path) -> Any:
 
 
 def read_config(source: str | Path) -> Any:
-    """Reads a model's configuration by Hub id or folder; never runs its code."""
-    return AutoConfig.from_pretrained(source, trust_remote_code=False)
+    """Reads a model's configuration by Hub id or folder; its code runs only if it is trusted."""
+    return load_pretrained(AutoConfig, source)
 
 
-def is_dual_encoder(config: Any) -> bool:
-    """Returns whether `AutoModel` loads a configuration's model as one with image and text features."""
-    model = MODEL_MAPPING.get(type(config), None)
+def is_dual_encoder(source: str | Path, config: Any) -> bool:
+    """Returns whether `AutoModel` loads a Hub id or folder as a model with image and text features."""
+    model = model_class(source, config)
     return all(hasattr(model, name) for name in FEATURES)
 
 
@@ -175,8 +176,8 @@ def _base_of(model: str | Path, adapter: Any, kwargs: dict[str, Any]) -> nn.Modu
 def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
     """Loads a model and checks that its files contain every weight; transformers only warns about missing weights."""
     with name_damaged_weights(model), silence_library():
-        backbone, info = AutoModel.from_pretrained(
-            model, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+        backbone, info = load_pretrained(
+            AutoModel, model, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
         )
     check_dual_encoder(backbone)
     # Old CLIP checkpoints contain position_ids, a buffer that transformers no longer stores.
@@ -233,7 +234,7 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
     if not name:
         raise ValueError(f"the module has no name_or_path, so its processor is unknown. {advice}")
     try:
-        return AutoProcessor.from_pretrained(name, trust_remote_code=False)
+        return load_pretrained(AutoProcessor, name)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"the module comes from {name!r}, from which no processor can be loaded: {error} {advice}"
@@ -242,9 +243,9 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
 
 def _load_processor(source: str | Path) -> Any:
     try:
-        return AutoProcessor.from_pretrained(source, trust_remote_code=False)
+        return load_pretrained(AutoProcessor, source)
     except (OSError, ValueError):
         base = base_of_adapter(source)
         if base is None:
             raise
-        return AutoProcessor.from_pretrained(base.source, revision=base.revision, trust_remote_code=False)
+        return load_pretrained(AutoProcessor, base.source, revision=base.revision)

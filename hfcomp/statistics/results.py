@@ -27,6 +27,8 @@
 | `blind` | for an evaluation, the results of blind rules on the same items, see below |
 | `general_average` | for a recipe's run, the mean of its lines of general abilities |
 
+A model with code of its own that was run also has `remote_code`: the SHA-256 of each Python file.
+
 A recipe's run adds, for its cards, `verdict` (sentences), `meanings` (name of the base or a control to its meaning),
 `published_effects` (published differences between its models), `command`, `processes` and `recipe`, `sources` (field
 to the recipe's comment on its value), `defaults` (fields of the objective that were not set) with `default_sources`,

@@ -25,6 +25,7 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, eval_mode, processor_facts
 from hfcomp.families import embedding_width, family_of
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
+from hfcomp.remote_code import pin
 
 ENCODING_VERSION = 3
 """Version that is raised when the same model, image or text would get another vector, which invalidates the cache."""
@@ -82,6 +83,9 @@ class Embedder(EvaluatedModel):
             after the last change of its weights.
         split: Whether the processes of `torchrun` or `accelerate launch` share the work. All of them must then make
             the same calls, and all get every embedding. Batches do not depend on the number of processes.
+        revision: Branch, tag or commit of a Hub id.
+        trust_remote_code: Whether to run the Python code in the model's repository or folder. A Hub id then needs a
+            commit of 40 digits.
 
     Attributes:
         encoded_images: Number of images encoded by this process so far.
@@ -101,7 +105,10 @@ class Embedder(EvaluatedModel):
         device: str | torch.device | None = None,
         cache: EmbeddingCache | None = None,
         split: bool = False,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
     ) -> None:
+        model = pin([model], revision, trust=trust_remote_code)[0]
         super().__init__(model, device=device, batch_size=batch_size, cache=cache, split=split)
         self.config = load_config(model) if self._backbone is None else self._backbone.config
         processor = processor or load_processor(model, argument="processor")

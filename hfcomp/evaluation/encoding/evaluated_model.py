@@ -23,6 +23,7 @@ from hfcomp.devices import default_device
 from hfcomp.distributed import fail_together, gather_objects, rank, world_size
 from hfcomp.evaluation.encoding.cache import VECTORS, EmbeddingCache
 from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.options import place_of
 from hfcomp.store import Table, digest
 
 NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
@@ -127,7 +128,7 @@ class EvaluatedModel(ABC):
         if self.cache is None:
             store = Table(VECTORS)
         else:
-            name = str(self._model) if self.cache.folder else ""
+            name = place_of(self._model) if self.cache.folder else ""
             store = self.cache.store(self._fingerprints[kind], name, unit=unit)
         vectors, flags, present = store.look_up(keys, width)
         absent = {keys[number] for number in np.flatnonzero(~present)}

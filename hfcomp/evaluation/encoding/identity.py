@@ -11,6 +11,7 @@ from transformers.utils.hub import extract_commit_hash
 
 from hfcomp.checksums import file_hash
 from hfcomp.modeling import base_of_adapter
+from hfcomp.remote_code import code_identity
 
 PIPELINE_CONFIG = "model_index.json"
 """Configuration file of a diffusers pipeline, with its class and its parts."""
@@ -42,7 +43,7 @@ def pipeline_identity(place: str | Path, config: str = PIPELINE_CONFIG) -> str:
         return f"revision {extract_commit_hash(cached_file(str(place), config), None)}"
     if not (folder / config).is_file():
         raise FileNotFoundError(f"{folder} has no {config}.")
-    parts = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt"))
+    parts = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt", ".py"))
     # Relative paths are included, because the parts of a pipeline may have files with equal names.
     lines = "".join(f"{path.relative_to(folder).as_posix()} {file_hash(path)}\n" for path in parts)
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()[:16]}"
@@ -72,13 +73,15 @@ def weights_hash(place: str | Path) -> str:
 
 
 def _own(place: str | Path, config: str, revision: str | None) -> str:
-    folder = Path(place)
+    folder, code = Path(place), code_identity(place)
     if not folder.is_dir():
         return f"revision {extract_commit_hash(cached_file(str(place), config, revision=revision), None)}"
+    if commit := getattr(place, "revision", ""):
+        return f"revision {commit}{code}"
     # transformers loads pickled weights only if there are no safetensors.
     pickled = folder / WEIGHTS_NAME
     weights = weights_hash(pickled if pickled.is_file() and not any(folder.glob("*.safetensors")) else folder)
-    return f"{weights} config {_settings(folder / config)}"
+    return f"{weights} config {_settings(folder / config)}{code}"
 
 
 def _settings(path: Path) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from huggingface_hub import HfApi, constants, snapshot_download
-from transformers.utils import cached_file
 
 from hfcomp.devices import default_device
 from hfcomp.evaluation.encoding.identity import pipeline_identity
@@ -19,6 +18,7 @@ from hfcomp.modeling import read_config
 from hfcomp.modeling.backbones import is_dual_encoder
 from hfcomp.modeling.weight_checks import OtherNetwork, name_damaged_weights
 from hfcomp.reading import read_json
+from hfcomp.remote_code import explain_code, find_file, how_to_trust, is_trusted
 from hfcomp.store import cache_folder, digest
 
 LIBRARY = "sentence-transformers"
@@ -35,9 +35,9 @@ def is_sentence_transformer(place: str | Path) -> bool:
 
     Other dual encoders may have its files too, and are loaded by transformers, which hfcomp trains and caches.
     """
-    if _find(place, MODULES) is None:
+    if find_file(place, MODULES) is None:
         return False
-    return _find(place, "config.json") is None or not is_dual_encoder(read_config(place))
+    return find_file(place, "config.json") is None or not is_dual_encoder(place, read_config(place))
 
 
 def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
@@ -49,14 +49,15 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
     """
     if find_spec("sentence_transformers") is None:
         raise ImportError(f"{place} has {MODULES}, so it needs {LIBRARY}: pip install {LIBRARY}")
-    modules = read_json(_find(place, MODULES))
+    modules = read_json(find_file(place, MODULES))
     if not isinstance(modules, list) or not all(_is_module(module) for module in modules):
         raise ValueError(f"{place}: expected a list in {MODULES}, each entry with idx, type and a path inside.")
     for module in modules:
-        if not str(module["type"]).startswith(_OURS):
+        if not (is_trusted(place) or str(module["type"]).startswith(_OURS)):
             raise ValueError(
                 f"{place}: module {module['idx']} in {MODULES} has the type {module['type']!r}, which is code from "
-                f"outside {LIBRARY}. It is not run. Load the model yourself and pass the object to hfcomp.evaluate()."
+                f"outside {LIBRARY}. It is not run. Load the model yourself and pass the object to hfcomp.evaluate(). "
+                f"{how_to_trust(place)}"
             )
     folders = {str(module["path"]) for module in modules}
     pickled = [name for name in _files(place) if _is_pickled(name, folders)]
@@ -67,8 +68,8 @@ def load_sentence_transformer(place: str | Path, device: Any = None) -> Any:
         )
     from sentence_transformers import SentenceTransformer
 
-    settings = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
-    with name_damaged_weights(place):
+    settings = {"trust_remote_code": is_trusted(place), "model_kwargs": {"use_safetensors": True}}
+    with name_damaged_weights(place), explain_code(place):
         return SentenceTransformer(str(place), device=None if device is None else str(device), **settings)
 
 
@@ -83,7 +84,7 @@ def open_open_clip(place: str | Path, device: Any = None) -> Path | tuple[Any, A
         ImportError: If only open_clip has the network, and it is not installed.
         ValueError: If the weights are pickled, or do not fit the network.
     """
-    if _find(place, "config.json") is not None or _find(place, OPEN_CLIP) is None:
+    if find_file(place, "config.json") is not None or find_file(place, OPEN_CLIP) is None:
         return None
     folder = cache_folder("converted") / digest(pipeline_identity(place, OPEN_CLIP).encode()).hex()
     if (folder / "config.json").is_file():
@@ -154,13 +155,3 @@ def _files(place: str | Path) -> list[str]:
     if constants.HF_HUB_OFFLINE:  # only what is in the cache can be loaded
         return _files(snapshot_download(str(place)))
     return HfApi().list_repo_files(str(place))
-
-
-def _find(place: str | Path, name: str) -> str | None:
-    return cached_file(
-        str(place),
-        name,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_connection_errors=False,
-    )

@@ -25,9 +25,10 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.evaluation.pairs.options import PAPER, TEXT, PairOptions
-from hfcomp.modeling import load_processor
+from hfcomp.modeling import load_processor, read_config
 from hfcomp.modeling.weight_checks import name_damaged_weights, raise_on_mismatch, silence_library
 from hfcomp.options import place_of
+from hfcomp.remote_code import load_pretrained
 from hfcomp.store import digest
 
 SCORING_VERSION = 1
@@ -84,7 +85,7 @@ class PairModel(EvaluatedModel, ABC):
     def config(self) -> Any:
         if self._backbone is not None:
             return self._backbone.config
-        return transformers.AutoConfig.from_pretrained(self._model, trust_remote_code=False)
+        return read_config(self._model)
 
     @property
     @abstractmethod
@@ -109,10 +110,10 @@ class PairModel(EvaluatedModel, ABC):
 
     def load(self) -> nn.Module:
         with name_damaged_weights(self._model), silence_library():
-            backbone, info = self.auto_class.from_pretrained(
+            backbone, info = load_pretrained(
+                self.auto_class,
                 self._model,
                 dtype=self.dtype(),
-                trust_remote_code=False,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
                 **self.overrides,

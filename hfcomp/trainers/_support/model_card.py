@@ -10,6 +10,7 @@ from typing import Any
 
 from hfcomp.data.loading import read_from_hub
 from hfcomp.data.publishing import is_on_hub, without_local_paths
+from hfcomp.remote_code import run_code
 from hfcomp.reporting.cards.card import BASE_PLACE, PLACE, TERMS, Card, evaluate_command
 from hfcomp.reporting.cards.metadata import card_metadata
 from hfcomp.reporting.cards.methods import SET, class_names, find_method, is_secret, values_table
@@ -142,6 +143,7 @@ def _provenance(trainer: Any, source: _Source) -> dict[str, str]:
     facts = {
         "base": source.base,
         "base revision": source.revision,
+        "model code": run_code(trainer.model.plain),
         "training data": ", ".join(f"{name}{value}" for name, value in data.items() if value) if rows else None,
         "batch": f"{batch}, {trainer.state.global_step:,} steps",
         "replay": replay_line(trainer),
