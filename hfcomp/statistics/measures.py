@@ -301,7 +301,7 @@ def primary_measure(
 
 
 ROLES = ("primary", COMPOSITION, GENERAL)
-"""What a plan may name instead of titles: the primary endpoint's benchmark, or all benchmarks of an aspect."""
+"""Names for benchmarks by their role: the primary endpoint's benchmark, or all benchmarks of an aspect."""
 
 
 def headline_measures(
