@@ -36,6 +36,7 @@ SMALL = {
     "project_dim": 32,
     "projection_size": 32,
     "max_position_embeddings": tiny.TEXT_LENGTH,
+    "initializer_range": 0.02,  # BLIP's 1e-10 leaves nothing of an image
     # GroupViT and ALIGN's EfficientNet
     "depths": [1, 1, 1],
     "num_group_tokens": [8, 4, 0],

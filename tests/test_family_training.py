@@ -1,0 +1,132 @@
+"""Training of every family of dual encoders: objectives, mini-batches, freezing, interpolation and conversions."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel
+
+from hfcomp.convert import export_llava, export_open_clip
+from hfcomp.families import FAMILIES, Family
+from hfcomp.modeling import encode_images, encode_texts, load_backbone
+from hfcomp.modeling.embedding import blank_images
+from hfcomp.modeling.interpolation import COUNTER, Interpolation
+from hfcomp.trainers import CementTrainer, InfoNCETrainer
+from tests import families, tiny
+from tests.trainers.group_rows import add_groups
+from tests.trainers.objectives import SETTINGS, trainer_class
+from tests.trainers.runs import batch_of, build
+
+FAMILY_NAMES = [name for name in families.model_types() if name not in families.WITHOUT_EMBEDDINGS]
+NEGATIVES = {"num_negatives": 2, "sigmoid": False}
+NEGCLIP = NEGATIVES | {"num_negatives": 1, "draw_negatives": True, "num_neighbors": 1}
+OBJECTIVES = {name: settings for name, settings in SETTINGS.items() if name != "C2LIPTrainer"} | {
+    "InfoNCETrainer, negatives": NEGATIVES,
+    "InfoNCETrainer, NegCLIP": NEGCLIP,
+    "TripletClipTrainer, crops": {"random_crop": 0.5, "mini_batch_size": 3},
+}
+# each family and each objective at least once; crops where only the processor prepares images
+SAMPLE = {(family, list(OBJECTIVES)[n % len(OBJECTIVES)]) for n, family in enumerate(FAMILY_NAMES)}
+SAMPLE |= {("siglip2", "TripletClipTrainer, crops"), ("siglip2", "CementTrainer")}
+# One tensor per image or several, batch norms, one vector per token, a causal tower.
+DEFAULT = ("align", "clip", "flava", "siglip2")
+GRID = [(family, name) for family in FAMILY_NAMES for name in OBJECTIVES]
+TEXT_OBJECTIVES = ("HierarCapsTrainer", "TextAlignmentTrainer")
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory):
+    """Returns the folder of a family's tiny model, by name."""
+    root = tmp_path_factory.mktemp("families")
+    return functools.cache(lambda name: families.write_family(root / name, name))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rows = add_groups(tiny.pairs(16))
+    return rows.add_column("neighbor_ids", [[f"tiny-{(number + 1) % 16}"] for number in range(16)])
+
+
+def parameters_of(folder, kind: str) -> set[str]:
+    """Returns the parameters on which the embeddings of a tower depend, by their gradients."""
+    backbone = load_backbone(folder)
+    if kind == "text":
+        output = encode_texts(backbone, torch.ones((2, 3), dtype=torch.long))
+    else:
+        output = encode_images(backbone, blank_images(backbone.config, 2))
+    names, parameters = zip(*backbone.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(output.sum(), parameters, allow_unused=True)
+    return {name for name, gradient in zip(names, gradients, strict=True) if gradient is not None}
+
+
+@pytest.mark.parametrize(
+    ("family", "objective"),
+    [pytest.param(*pair, marks=[] if pair in SAMPLE else pytest.mark.slow) for pair in GRID],
+)
+def test_every_objective_of_pooled_embeddings_trains(family, objective, folder_of, rows, tmp_path):
+    kind = trainer_class(objective.partition(",")[0])
+    settings = {"max_steps": 1, "adam_epsilon": 1e-12, **OBJECTIVES[objective]}
+    trainer = build(kind, str(folder_of(family)), rows, tmp_path, **settings)
+    before = {name: x.detach().clone() for name, x in trainer.model.named_parameters()}
+    trainer.train()
+    after = dict(trainer.model.named_parameters())
+    assert all(x.isfinite().all() for x in after.values())
+    moved = {name for name, x in after.items() if not torch.equal(x, before[name])}
+    assert moved == {name for name, x in after.items() if x.requires_grad}
+    towers = ("text",) if objective in TEXT_OBJECTIVES else ("image", "text")
+    expected = {f"backbone.{name}" for tower in towers for name in parameters_of(folder_of(family), tower)}
+    assert expected <= moved
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in FAMILY_NAMES]
+)
+def test_mini_batches_have_the_gradient_of_the_whole_batch(family, folder_of, rows, tmp_path):
+    """With negatives and negative images; in float64, though SigLIP 2 resizes its positions in float32."""
+    gradients = []
+    for size in (None, 3):
+        trainer = build(CementTrainer, str(folder_of(family)), rows, tmp_path, mini_batch_size=size)
+        trainer.model.double().eval()  # dropout would differ
+        trainer.compute_loss(trainer.model, batch_of(trainer, range(8))).backward()
+        gradients.append({name: x.grad for name, x in trainer.model.named_parameters() if x.grad is not None})
+    whole, parts = gradients
+    assert whole.keys() == parts.keys()
+    largest = max(x.abs().max().item() for x in whole.values())
+    for name, x in whole.items():
+        torch.testing.assert_close(parts[name], x, rtol=0, atol=1e-9 * largest)
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize("tower", ["image", "text"])
+def test_a_frozen_tower_stays_and_everything_else_moves(tower, family, folder_of, rows, tmp_path):
+    settings = {"freeze_towers": [tower], "max_steps": 1, "adam_epsilon": 1e-12}
+    trainer = build(InfoNCETrainer, str(folder_of(family)), rows, tmp_path, **settings)
+    before = {name: x.clone() for name, x in trainer.model.plain.state_dict().items()}
+    trainer.train()
+    moved = {name for name, x in trainer.model.plain.state_dict().items() if not torch.equal(x, before[name])}
+    towers = {kind: parameters_of(folder_of(family), kind) for kind in ("image", "text")}
+    scalars = moved & {"logit_scale", "logit_bias", "temperature"}
+    assert scalars
+    assert moved == towers["text" if tower == "image" else "image"] - towers[tower] | scalars
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_interpolated_weights_lie_between_the_ends(family, folder_of, tmp_path):
+    base, tuned = (load_backbone(folder_of(family)) for _ in range(2))
+    torch.manual_seed(0)
+    for name, x in tuned.state_dict().items():
+        assert x.is_floating_point() or name.endswith(COUNTER)
+        # ChineseCLIP sets the padding token's embedding to 0 when it is loaded, which a factor keeps.
+        x.mul_(1 + torch.rand_like(x)) if x.is_floating_point() else x.add_(7)
+    interpolation = Interpolation(base, tuned)
+    ours, theirs = base.state_dict(), tuned.state_dict()
+    for alpha, ends in {0.0: ours, 1.0: theirs}.items():
+        for name, x in interpolation.set(alpha).state_dict().items():
+            assert torch.equal(x, ends[name]), (name, alpha)
+    interpolation.save(tmp_path, 0.5)
+    for name, x in AutoModel.from_pretrained(tmp_path).state_dict().items():
+        expected = theirs[name] if name.endswith(COUNTER) else (ours[name] + theirs[name]) / 2
+        torch.testing.assert_close(x, expected, msg=lambda text, name=name: f"{name}: {text}")
