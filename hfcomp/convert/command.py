@@ -23,17 +23,26 @@ class ConvertOptions(Options):
         "Weights file (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id.",
     ]
     output: Annotated[Path, "Output folder; replaced if a previous conversion wrote it."]
-    to: Annotated[Literal["transformers", "open_clip", "llava"], "Output layout."] = "transformers"
+    to: Annotated[
+        Literal["transformers", "open_clip", "llava", "dual_encoder"],
+        "Output layout. 'dual_encoder' joins the image tower of SOURCE and a text model.",
+    ] = "transformers"
     llava: Annotated[
         str | None,
         Spelling("MODEL"),
         "Hub id or folder of the LLaVA whose image tower SOURCE replaces, with --to llava.",
     ] = None
 
+    text: Annotated[
+        str | None, Spelling("MODEL"), "Hub id or folder of the text model to join, with --to dual_encoder."
+    ] = None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.llava is None) == (self.to == "llava"):
             raise ValueError("--to llava needs --llava MODEL (whose image tower is replaced), and vice versa.")
+        if (self.text is None) == (self.to == "dual_encoder"):
+            raise ValueError("--to dual_encoder needs --text MODEL (whose text tower is used), and vice versa.")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     options = make_options(ConvertOptions, given)
     check_datasets([options.source])
-    from hfcomp.convert import convert_checkpoint, export_llava, export_open_clip
+    from hfcomp.convert import convert_checkpoint, export_llava, export_open_clip, join_towers
 
     source, folder = options.source, options.output
     if options.to == "transformers":
@@ -50,8 +59,10 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(
             f"--{next(iter(given))} only applies to open_clip checkpoints, not to --to {options.to}. Remove it."
         )
+    elif options.llava:
+        record = export_llava(source, options.llava, folder)
     else:
-        record = export_llava(source, options.llava, folder) if options.llava else export_open_clip(source, folder)
+        record = join_towers(source, options.text, folder) if options.text else export_open_clip(source, folder)
     for line in summary_lines(record, folder):
         print(line)
 
@@ -61,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         "convert",
         "Convert a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a folder that "
         "CLIPModel (SiglipModel) loads. With --to open_clip, convert in the other direction. With --to llava, put the "
-        "image tower of a CLIP or SigLIP into a LLaVA.",
+        "image tower of a CLIP or SigLIP into a LLaVA. With --to dual_encoder, join the towers of two models.",
         ConvertOptions,
         ConversionOptions,
     )
@@ -81,6 +92,8 @@ def summary_lines(record: dict[str, Any], folder: Path) -> list[str]:
         )
         for name, (own, kept) in record["pixels"].items():
             lines.append(f"images: {name} is {kept} in {record['llava']}, but {own} in {record['source']}")
+    if "new" in record:
+        lines.append(f"new, to be trained: {', '.join(record['new'])}")
     if record.get("state") or record.get("prefix"):
         place = f"under {record['state']!r}" if record["state"] else "at the top level"
         lines.append(f"weights: {place}, prefix {record['prefix']!r} removed")

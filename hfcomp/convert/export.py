@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoModelForImageTextToText, AutoProcessor, CLIPModel
+from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from hfcomp import __version__
 from hfcomp.convert.checkpoint_file import CONFIG_FILE, WEIGHTS_FILE
@@ -18,7 +18,10 @@ from hfcomp.convert.clip_layout import clip_table, model_config
 from hfcomp.convert.convert import RECORD_FILE, check_folder
 from hfcomp.convert.processors import preprocess_config
 from hfcomp.convert.weight_table import from_transformers
+from hfcomp.families import family_of
+from hfcomp.modeling import tower_parts
 from hfcomp.modeling.backbones import load_backbone, load_processor
+from hfcomp.modeling.embedding import vision_config
 from hfcomp.modeling.weight_checks import check_same, name_damaged_weights, raise_on_mismatch, silence_library
 from hfcomp.writing import replacing, replacing_folder, write_json, write_text
 
@@ -43,7 +46,7 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
     """
     check_folder(folder)
     backbone = load_backbone(model, dtype="auto")
-    if not isinstance(backbone, CLIPModel):
+    if hasattr(backbone, "peft_config") or "to" not in family_of(backbone.config).open_clip:
         kind = type(backbone).__name__
         hint = " Merge the adapter first (hfcomp.merge_adapter)." if hasattr(backbone, "peft_config") else ""
         raise ValueError(f"{model}: found a {kind}, but only a CLIPModel can be exported to open_clip.{hint}")
@@ -137,9 +140,9 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
         raise ValueError(
             f"{llava}: found a {type(reader).__name__}, expected a model with a vision_tower, such as LLaVA."
         )
-    _check_configurations(model, backbone.config.vision_config, llava, tower.config)
+    _check_configurations(model, vision_config(backbone.config), llava, tower.config)
     record = _describe_replacement(model, llava, backbone, reader) | {
-        "replaced": _replace(model, backbone.vision_model, tower)
+        "replaced": _replace(model, getattr(backbone, tower_parts(backbone, "image")[0]), tower)
     }
     processor = AutoProcessor.from_pretrained(llava, trust_remote_code=False)
     record["pixels"] = _differences(load_processor(model, argument="model"), processor)
