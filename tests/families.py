@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
 from hfcomp.families import FAMILIES, Family
+from hfcomp.modeling.adapters import TARGETS, lora_config
 from tests import tiny
 
 FEATURES = ("get_image_features", "get_text_features")
@@ -70,7 +72,7 @@ def write_family(folder: Path, model_type: str, *, seed: int = 0) -> Path:
     """Writes a tiny model of a family and its processor, as `save_pretrained` writes them."""
     if model_type == "siglip":
         return tiny.siglip(folder, seed=seed)
-    tokenizer = _tokenizer(model_type)
+    tokenizer = make_tokenizer(model_type)
     config = _small(CONFIG_MAPPING[model_type], tokenizer)
     torch.manual_seed(seed)
     model = MODEL_MAPPING[type(config)](config)
@@ -102,7 +104,7 @@ def _small(kind: type, tokenizer: Any) -> Any:
     return kind(**settings)
 
 
-def _tokenizer(model_type: str) -> Any:
+def make_tokenizer(model_type: str) -> Any:
     name = TOKENIZERS.get(model_type) or TOKENIZER_MAPPING_NAMES[model_type]
     kind = getattr(transformers, name)
     tokenizer = kind().train_new_from_iterator(tiny.captions(), 700)
@@ -126,7 +128,7 @@ def _with_end_last(tokenizer: Any) -> Any:
     return type(tokenizer)(vocab=vocabulary, merges=[tuple(merge) for merge in model["merges"]])
 
 
-def _image_processor(model_type: str) -> Any:
+def make_image_processor(model_type: str) -> Any:
     names = IMAGE_PROCESSOR_MAPPING_NAMES.get(model_type) or {}
     kind = getattr(transformers, names["pil"]) if "pil" in names else CLIPImageProcessorPil
     side = {"height": tiny.IMAGE_SIZE, "width": tiny.IMAGE_SIZE}
@@ -143,22 +145,36 @@ def _image_processor(model_type: str) -> Any:
 
 def _processor(model_type: str, tokenizer: Any) -> ProcessorMixin:
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[model_type])
-    return kind(image_processor=_image_processor(model_type), tokenizer=tokenizer)
+    return kind(image_processor=make_image_processor(model_type), tokenizer=tokenizer)
 
 
 def table() -> str:
     """Returns the families as docs/models.md lists them; `python -m tests.families` prints it."""
-    head = "| `model_type` | class | evaluate | train | C2LIP's tokens and `attention` | text length |"
+    head = "| `model_type` | class | evaluate | train | C2LIP's tokens and `attention` | adapters | open_clip | texts |"
     rows = [head, "|" + "---|" * head.count(" | ") + "---|"]
     for name in model_types():
-        model = MODEL_MAPPING[CONFIG_MAPPING[name]].__name__
+        model = MODEL_MAPPING[CONFIG_MAPPING[name]]
         if name in WITHOUT_EMBEDDINGS:
-            rows.append(f"| {name} | `{model}` | no: {WITHOUT_EMBEDDINGS[name]} | no | no | |")
+            rows.append(f"| {name} | `{model.__name__}` | no: {WITHOUT_EMBEDDINGS[name]} | no | no | no | no | |")
             continue
         family = FAMILIES.get(name, Family())
         length = f"{family.length} tokens" if family.length else "the tower's positions"
-        rows.append(f"| {name} | `{model}` | yes | yes | {'yes' if family.tokens else 'no'} | {length} |")
+        tokens, converts = "yes" if family.tokens else "no", " and ".join(family.open_clip) or "no"
+        cells = [name, f"`{model.__name__}`", "yes", "yes", tokens, ", ".join(adapter_targets(name)), converts, length]
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def adapter_targets(model_type: str) -> list[str]:
+    """Returns the named targets of adapters that match modules of a family, as its default configuration builds it."""
+    kind, targets = CONFIG_MAPPING[model_type], []
+    with torch.device("meta"):
+        model = MODEL_MAPPING[kind](kind())
+    for target in TARGETS:
+        with contextlib.suppress(ValueError):
+            lora_config(model, targets=[target])
+            targets.append(target)
+    return targets
 
 
 if __name__ == "__main__":

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
 import pytest
 import torch
-from transformers import AutoModel
+from transformers import AutoModel, CLIPConfig
 
-from hfcomp.convert import export_llava, export_open_clip
-from hfcomp.families import FAMILIES, Family
+from hfcomp.convert import convert_checkpoint, export_llava, export_open_clip
+from hfcomp.families import family_of
 from hfcomp.modeling import encode_images, encode_texts, load_backbone
 from hfcomp.modeling.embedding import blank_images
 from hfcomp.modeling.interpolation import COUNTER, Interpolation
 from hfcomp.trainers import CementTrainer, InfoNCETrainer
 from tests import families, tiny
+from tests.evaluation.pairs import readers
 from tests.trainers.group_rows import add_groups
 from tests.trainers.objectives import SETTINGS, trainer_class
 from tests.trainers.runs import batch_of, build
@@ -113,6 +113,16 @@ def test_a_frozen_tower_stays_and_everything_else_moves(tower, family, folder_of
     assert moved == towers["text" if tower == "image" else "image"] - towers[tower] | scalars
 
 
+@pytest.mark.parametrize(("family", "target"), [("groupvit", "head"), ("siglip2", "pooling"), ("align", "head")])
+def test_every_adapter_of_a_named_target_is_trained(family, target, folder_of, rows, tmp_path):
+    settings = {"peft": "lora", "lora_targets": [target], "max_steps": 1, "adam_epsilon": 1e-12}
+    trainer = build(InfoNCETrainer, str(folder_of(family)), rows, tmp_path, **settings)
+    trainer.train()
+    # B starts at zero.
+    updates = [x for name, x in trainer.model.named_parameters() if ".lora_B" in name]
+    assert updates and all(x.any() for x in updates)
+
+
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_interpolated_weights_lie_between_the_ends(family, folder_of, tmp_path):
     base, tuned = (load_backbone(folder_of(family)) for _ in range(2))
@@ -130,3 +140,21 @@ def test_interpolated_weights_lie_between_the_ends(family, folder_of, tmp_path):
     for name, x in AutoModel.from_pretrained(tmp_path).state_dict().items():
         expected = theirs[name] if name.endswith(COUNTER) else (ours[name] + theirs[name]) / 2
         torch.testing.assert_close(x, expected, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in FAMILY_NAMES]
+)
+def test_other_layouts_are_written_or_refused_by_name(family, folder_of, clip, tmp_path):
+    backbone = load_backbone(folder_of(family))
+    if "to" in family_of(backbone.config).open_clip:
+        export_open_clip(folder_of(family), tmp_path / "open_clip")
+        convert_checkpoint(tmp_path / "open_clip", tmp_path / "back")
+        state = load_backbone(tmp_path / "back").state_dict()
+        assert all(torch.equal(state[name], x) for name, x in backbone.state_dict().items())
+    else:
+        with pytest.raises(ValueError, match=f"{type(backbone).__name__}, but only a CLIPModel"):
+            export_open_clip(folder_of(family), tmp_path / "open_clip")
+    llava = readers.llava(tmp_path / "llava", CLIPConfig.from_pretrained(clip).vision_config)
+    with pytest.raises(ValueError, match="its image tower does not match"):
+        export_llava(folder_of(family), llava, tmp_path / "out")
