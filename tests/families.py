@@ -150,7 +150,7 @@ def _processor(model_type: str, tokenizer: Any) -> ProcessorMixin:
 
 def table() -> str:
     """Returns the families as docs/models.md lists them; `python -m tests.families` prints it."""
-    head = "| `model_type` | class | evaluate | train | C2LIP's tokens and `attention` | adapters | open_clip | texts |"
+    head = "| `model_type` | class | evaluate | train | C2LIP and `attention` | adapters | open_clip | texts |"
     rows = [head, "|" + "---|" * head.count(" | ") + "---|"]
     for name in model_types():
         model = MODEL_MAPPING[CONFIG_MAPPING[name]]

@@ -81,6 +81,19 @@ def test_every_objective_of_pooled_embeddings_trains(family, objective, folder_o
     assert expected <= moved
 
 
+@pytest.mark.follows("hfcomp/data/pixels/store.py", "Return PIL images from the dataset's transform.")
+def test_images_are_cropped_before_their_own_processor(folder_of, rows, tmp_path):
+    trainer = build(CementTrainer, str(folder_of("siglip2")), rows, tmp_path, random_crop=0.3)
+    row = trainer.train_dataset[0] | {"crop_box": (0.25, 0.0, 0.75, 0.5)}
+    side = tiny.IMAGE_SIZE
+    crops = [rows[0][name].crop((side // 4, 0, 3 * side // 4, side // 2)) for name in ("image", "negative_image")]
+    expected = trainer.processing_class.image_processor(crops, return_tensors="pt")
+    for name, values in trainer.data_collator([row])["pixels"].pixels.items():
+        assert torch.equal(values, expected[name])
+    with pytest.raises(TypeError, match="row 0: found a tensor, .*Siglip2ImageProcessor"):
+        trainer.data_collator([row | {"image": torch.zeros(3, side, side)}])
+
+
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in FAMILY_NAMES]
 )

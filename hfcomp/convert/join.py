@@ -107,7 +107,7 @@ def _join(image: str | Path, vision: nn.Module, text: str | Path, words: nn.Modu
             projection_dim=vision.config.hidden_size,
             logit_scale_init_value=_SCALE,
         )
-        # Built anew and then filled, because this is the class that the folder will be loaded with.
+        # A new model is filled, because its class is the one with which the folder will be loaded.
         model = VisionTextDualEncoderModel(config).eval()
         model.vision_model.load_state_dict(vision.state_dict())
         model.text_model.load_state_dict(words.state_dict())

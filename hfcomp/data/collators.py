@@ -55,8 +55,8 @@ class CompositionalCollator:
     `shortened_concepts [B]` (with `concept_tokens`) and, for a stream, `left_out_rows [B]` (rows left out just before
     this one). Pixels are uint8, resized and cropped as the model's own processor does; the model normalizes them. If
     rows have a `crop_box`, which `hfcomp.data.sampling.draws.DrawnCrops` adds for the option `random_crop`, their
-    images are cropped to it, on the model's device unless only the processor can prepare an image. There is no other augmentation, and no flip, because it would turn
-    "left" into "right".
+    images are cropped to it: on the model's device, or here if only the processor itself can prepare images. There is
+    no other augmentation, and no flip, because it would turn "left" into "right".
 
     Raises:
         ValueError: Raised by a call, if a caption is empty, a list or not encodable, if a row has too few negatives,

@@ -118,19 +118,22 @@ def test_a_point_or_a_sweep(advice):
 
 
 @pytest.mark.follows("hfcomp/convert/command.py", "--to llava needs --llava MODEL")
+@pytest.mark.follows("hfcomp/convert/command.py", "--to dual_encoder needs --text MODEL")
 @pytest.mark.follows("hfcomp/convert/command.py", "not to --to {options.to}. Remove it.")
 def test_convert(advice, old_clip, tmp_path, monkeypatch):
     words = ["convert", str(old_clip), "--output", str(tmp_path / "out"), "--to"]
     advice.command(*words, "open_clip", "--pretrained", "openai")
     cli.main([*words, "open_clip"])
     replaced = []
-    monkeypatch.setattr(
-        conversion, "export_llava", lambda *given: replaced.append(given) or {"source": "", "layout": "LLaVA"}
-    )  # done with a whole LLaVA in tests/convert
-    advice.command(*words, "llava")
-    advice.command(*words, "open_clip", "--llava", "big")
-    cli.main([*words, "llava", "--llava", "big"])
-    assert replaced[0][:2] == (str(old_clip), "big")
+    for name in ("export_llava", "join_towers"):  # done with whole models in tests/convert
+        monkeypatch.setattr(
+            conversion, name, lambda *given: replaced.append(given) or {"source": "", "layout": "LLaVA"}
+        )
+    for layout, option in {"llava": "--llava", "dual_encoder": "--text"}.items():
+        advice.command(*words, layout)
+        advice.command(*words, "open_clip", option, "big")
+        cli.main([*words, layout, option, "big"])
+        assert replaced[-1][:2] == (str(old_clip), "big")
 
 
 @pytest.mark.follows("hfcomp/cli/evaluate.py", "--write_pairs only lists pairs and scores no model. Remove MODEL and")

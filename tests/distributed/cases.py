@@ -895,6 +895,7 @@ def embeddings(models: Path, folder: Path) -> Found:
         failure = str(error)
     return tensors, {"encoded": counts, "failure": failure}
 
+
 def family_case(name: str, models: Path, folder: Path) -> Found:
     """Two steps of a family with negatives and negative images, in mini-batches on several processes only."""
     size = 3 if world_size() > 1 else None

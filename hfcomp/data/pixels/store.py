@@ -256,9 +256,7 @@ class ImageReader:
     store: PixelStore | None = None
     shortest_side: int | None = None
 
-    def __call__(
-        self, values: Sequence[Any], where: Sequence[str], boxes: torch.Tensor | None = None
-    ) -> ReadImages:
+    def __call__(self, values: Sequence[Any], where: Sequence[str], boxes: torch.Tensor | None = None) -> ReadImages:
         """Reads image values as `decode_image` does, or accepts pixels `[3, H, W]` of the model's size.
 
         `where` contains the place of each value, for error messages. If the processor itself prepares the images, they
