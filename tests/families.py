@@ -59,6 +59,11 @@ def model_types() -> list[str]:
     return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING and _has_features(name))
 
 
+def dual_encoders() -> list[str]:
+    """Returns the families whose image and text features can be compared."""
+    return [name for name in model_types() if name not in WITHOUT_EMBEDDINGS]
+
+
 def _has_features(model_type: str) -> bool:
     # The source is searched first, because importing every model of transformers takes minutes.
     folder = Path(transformers.__file__).parent / "models" / model_type_to_module_name(model_type)

@@ -20,7 +20,7 @@ from tests.trainers.group_rows import add_groups
 from tests.trainers.objectives import SETTINGS, trainer_class
 from tests.trainers.runs import batch_of, build
 
-FAMILY_NAMES = [name for name in families.model_types() if name not in families.WITHOUT_EMBEDDINGS]
+NAMES = families.dual_encoders()
 NEGATIVES = {"num_negatives": 2, "sigmoid": False}
 NEGCLIP = NEGATIVES | {"num_negatives": 1, "draw_negatives": True, "num_neighbors": 1}
 OBJECTIVES = {name: settings for name, settings in SETTINGS.items() if name != "C2LIPTrainer"} | {
@@ -28,12 +28,14 @@ OBJECTIVES = {name: settings for name, settings in SETTINGS.items() if name != "
     "InfoNCETrainer, NegCLIP": NEGCLIP,
     "TripletClipTrainer, crops": {"random_crop": 0.5, "mini_batch_size": 3},
 }
-# each family and each objective at least once; crops where only the processor prepares images
-SAMPLE = {(family, list(OBJECTIVES)[n % len(OBJECTIVES)]) for n, family in enumerate(FAMILY_NAMES)}
+# Each family and each objective at least once; crops where only the processor prepares images.
+LONGEST = range(max(len(NAMES), len(OBJECTIVES)))
+SAMPLE = {(NAMES[n % len(NAMES)], list(OBJECTIVES)[n % len(OBJECTIVES)]) for n in LONGEST}
 SAMPLE |= {("siglip2", "TripletClipTrainer, crops"), ("siglip2", "CementTrainer")}
-# One tensor per image or several, batch norms, one vector per token, a causal tower.
+GRID = [(family, name) for family in NAMES for name in OBJECTIVES]
+# By default families with one tensor per image or several, batch norms, one vector per token, a causal tower.
 DEFAULT = ("align", "clip", "flava", "siglip2")
-GRID = [(family, name) for family in FAMILY_NAMES for name in OBJECTIVES]
+SOME = [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in NAMES]
 TEXT_OBJECTIVES = ("HierarCapsTrainer", "TextAlignmentTrainer")
 
 
@@ -94,9 +96,7 @@ def test_images_are_cropped_before_their_own_processor(folder_of, rows, tmp_path
         trainer.data_collator([row | {"image": torch.zeros(3, side, side)}])
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in FAMILY_NAMES]
-)
+@pytest.mark.parametrize("family", SOME)
 def test_mini_batches_have_the_gradient_of_the_whole_batch(family, folder_of, rows, tmp_path):
     """With negatives and negative images; in float64, though SigLIP 2 resizes its positions in float32."""
     gradients = []
@@ -112,8 +112,8 @@ def test_mini_batches_have_the_gradient_of_the_whole_batch(family, folder_of, ro
         torch.testing.assert_close(parts[name], x, rtol=0, atol=1e-7 * largest)
 
 
-@pytest.mark.parametrize("family", FAMILY_NAMES)
-@pytest.mark.parametrize("tower", ["image", "text"])
+@pytest.mark.parametrize("family", NAMES)
+@pytest.mark.parametrize("tower", ["image", pytest.param("text", marks=pytest.mark.slow)])
 def test_a_frozen_tower_stays_and_everything_else_moves(tower, family, folder_of, rows, tmp_path):
     settings = {"freeze_towers": [tower], "max_steps": 1, "adam_epsilon": 1e-12}
     trainer = build(InfoNCETrainer, str(folder_of(family)), rows, tmp_path, **settings)
@@ -136,7 +136,7 @@ def test_every_adapter_of_a_named_target_is_trained(family, target, folder_of, r
     assert updates and all(x.any() for x in updates)
 
 
-@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize("family", NAMES)
 def test_interpolated_weights_lie_between_the_ends(family, folder_of, tmp_path):
     base, tuned = (load_backbone(folder_of(family)) for _ in range(2))
     torch.manual_seed(0)
@@ -155,9 +155,7 @@ def test_interpolated_weights_lie_between_the_ends(family, folder_of, tmp_path):
         torch.testing.assert_close(x, expected, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in FAMILY_NAMES]
-)
+@pytest.mark.parametrize("family", SOME)
 def test_other_layouts_are_written_or_refused_by_name(family, folder_of, clip, tmp_path):
     backbone = load_backbone(folder_of(family))
     if "to" in family_of(backbone.config).open_clip:

@@ -10,7 +10,7 @@ from tests.distributed.test_sharded_weights import assert_split
 from tests.distributed.test_two_processes import assert_same_training
 from tests.recipes.accelerate_files import fsdp_environment
 
-NAMES = [name for name in families.model_types() if name not in families.WITHOUT_EMBEDDINGS]
+NAMES = families.dual_encoders()
 KINDS = {"whole": {}, "sharded": fsdp_environment()}
 
 
