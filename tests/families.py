@@ -164,7 +164,7 @@ def table() -> str:
             continue
         family = FAMILIES.get(name, Family())
         length = f"{family.length} tokens" if family.length else "the tower's positions"
-        tokens, converts = "yes" if family.tokens else "no", " and ".join(family.open_clip) or "no"
+        tokens, converts = "yes" if family.tokens else "no", " and ".join(family.conversions) or "no"
         cells = [name, f"`{model.__name__}`", "yes", "yes", tokens, ", ".join(adapter_targets(name)), converts, length]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"

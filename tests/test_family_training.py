@@ -158,7 +158,7 @@ def test_interpolated_weights_lie_between_the_ends(family, folder_of, tmp_path):
 @pytest.mark.parametrize("family", SOME)
 def test_other_layouts_are_written_or_refused_by_name(family, folder_of, clip, tmp_path):
     backbone = load_backbone(folder_of(family))
-    if "to" in family_of(backbone.config).open_clip:
+    if "to" in family_of(backbone.config).conversions:
         export_open_clip(folder_of(family), tmp_path / "open_clip")
         convert_checkpoint(tmp_path / "open_clip", tmp_path / "back")
         state = load_backbone(tmp_path / "back").state_dict()

@@ -46,7 +46,7 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
     """
     check_folder(folder)
     backbone = load_backbone(model, dtype="auto")
-    if hasattr(backbone, "peft_config") or "to" not in family_of(backbone.config).open_clip:
+    if hasattr(backbone, "peft_config") or "to" not in family_of(backbone.config).conversions:
         kind = type(backbone).__name__
         hint = " Merge the adapter first (hfcomp.merge_adapter)." if hasattr(backbone, "peft_config") else ""
         raise ValueError(f"{model}: found a {kind}, but only a CLIPModel can be exported to open_clip.{hint}")

@@ -76,10 +76,10 @@ def join_towers(image: str | Path, text: str | Path, folder: Path, *, seed: int 
 
 def _load(source: str | Path, config: Any, *, may_lack: str | None = None) -> tuple[nn.Module, list[str]]:
     """Loads a tower; returns it with the names of missing weights, which all begin with `may_lack`."""
-    strict = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}
+    settings = {"dtype": torch.float32, "use_safetensors": True, "ignore_mismatched_sizes": True}
     with name_damaged_weights(source), silence_library():
         tower, info = AutoModel.from_pretrained(
-            source, config=config, dtype=torch.float32, output_loading_info=True, **strict
+            source, config=config, trust_remote_code=False, output_loading_info=True, **settings
         )
     missing = sorted(info["missing_keys"])
     required = [name for name in missing if may_lack is None or not name.startswith(may_lack)]
