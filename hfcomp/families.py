@@ -32,6 +32,7 @@ class Family:
         max_scale: Largest multiplier of the similarities that the authors allow in training.
         image_inputs: Names of the image tower's inputs.
         image_parts: Modules of the image tower and its projection.
+        conversions: Directions in which `hfcomp convert` carries weights, `from` and `to` open_clip.
         tokens: Whether single tokens and patches can be embedded too (`encode_image_tokens`, `encode_phrases`).
     """
 
@@ -47,6 +48,7 @@ class Family:
     max_scale: float = 100.0
     image_inputs: tuple[str, ...] = ("pixel_values",)
     image_parts: tuple[str, ...] = ("vision_model", "visual_projection")
+    conversions: tuple[str, ...] = ()
     tokens: bool = False
 
 
@@ -63,14 +65,14 @@ FAMILIES = {
     "altclip": Family(length=77),
     "blip": Family(width="image_text_hidden_size"),
     "chinese_clip": Family(length=52),
-    "clip": Family(padding="causal", clean=True, tokens=True),
+    "clip": Family(padding="causal", clean=True, conversions=("from", "to"), tokens=True),
     "clipseg": _CLIP,
     "flava": Family(length=77, first_token=True, image_parts=("image_model", "image_projection")),
     "groupvit": _CLIP,
     "metaclip_2": Family(padding="causal", tokens=True),
     "owlv2": _OWL,
     "owlvit": _OWL,
-    "siglip": Family(padding="read", lower=True, max_scale=math.inf, tokens=True),
+    "siglip": Family(padding="read", lower=True, max_scale=math.inf, conversions=("from",), tokens=True),
     "siglip2": Family(padding="read", lower=True, max_scale=math.inf, image_inputs=_PATCHES),
     "tipsv2": Family(length=64, temperature=True, max_scale=math.inf),
 }

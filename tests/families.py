@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
 from hfcomp.families import FAMILIES, Family
+from hfcomp.modeling.adapters import TARGETS, lora_config
 from tests import tiny
 
 FEATURES = ("get_image_features", "get_text_features")
@@ -36,6 +38,7 @@ SMALL = {
     "project_dim": 32,
     "projection_size": 32,
     "max_position_embeddings": tiny.TEXT_LENGTH,
+    "initializer_range": 0.02,  # BLIP's 1e-10 leaves nothing of an image
     # GroupViT and ALIGN's EfficientNet
     "depths": [1, 1, 1],
     "num_group_tokens": [8, 4, 0],
@@ -56,6 +59,11 @@ def model_types() -> list[str]:
     return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING and _has_features(name))
 
 
+def dual_encoders() -> list[str]:
+    """Returns the families whose image and text features can be compared."""
+    return [name for name in model_types() if name not in WITHOUT_EMBEDDINGS]
+
+
 def _has_features(model_type: str) -> bool:
     # The source is searched first, because importing every model of transformers takes minutes.
     folder = Path(transformers.__file__).parent / "models" / model_type_to_module_name(model_type)
@@ -69,7 +77,7 @@ def write_family(folder: Path, model_type: str, *, seed: int = 0) -> Path:
     """Writes a tiny model of a family and its processor, as `save_pretrained` writes them."""
     if model_type == "siglip":
         return tiny.siglip(folder, seed=seed)
-    tokenizer = _tokenizer(model_type)
+    tokenizer = make_tokenizer(model_type)
     config = small(CONFIG_MAPPING[model_type], tokenizer)
     torch.manual_seed(seed)
     model = MODEL_MAPPING[type(config)](config)
@@ -101,7 +109,7 @@ def small(kind: type, tokenizer: Any, sizes: dict[str, Any] = SMALL) -> Any:
     return kind(**settings)
 
 
-def _tokenizer(model_type: str) -> Any:
+def make_tokenizer(model_type: str) -> Any:
     name = TOKENIZERS.get(model_type) or TOKENIZER_MAPPING_NAMES[model_type]
     kind = getattr(transformers, name)
     tokenizer = kind().train_new_from_iterator(tiny.captions(), 700)
@@ -125,7 +133,7 @@ def _with_end_last(tokenizer: Any) -> Any:
     return type(tokenizer)(vocab=vocabulary, merges=[tuple(merge) for merge in model["merges"]])
 
 
-def image_processor(model_type: str, **more: Any) -> Any:
+def make_image_processor(model_type: str, **more: Any) -> Any:
     names = IMAGE_PROCESSOR_MAPPING_NAMES.get(model_type) or {}
     kind = getattr(transformers, names["pil"]) if "pil" in names else CLIPImageProcessorPil
     side = {"height": tiny.IMAGE_SIZE, "width": tiny.IMAGE_SIZE}
@@ -142,22 +150,36 @@ def image_processor(model_type: str, **more: Any) -> Any:
 
 def _processor(model_type: str, tokenizer: Any) -> ProcessorMixin:
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[model_type])
-    return kind(image_processor=image_processor(model_type), tokenizer=tokenizer)
+    return kind(image_processor=make_image_processor(model_type), tokenizer=tokenizer)
 
 
 def table() -> str:
     """Returns the families as docs/models.md lists them; `python -m tests.families` prints it."""
-    head = "| `model_type` | class | evaluate | train | C2LIP's tokens and `attention` | text length |"
+    head = "| `model_type` | class | evaluate | train | C2LIP and `attention` | adapters | open_clip | texts |"
     rows = [head, "|" + "---|" * head.count(" | ") + "---|"]
     for name in model_types():
-        model = MODEL_MAPPING[CONFIG_MAPPING[name]].__name__
+        model = MODEL_MAPPING[CONFIG_MAPPING[name]]
         if name in WITHOUT_EMBEDDINGS:
-            rows.append(f"| {name} | `{model}` | no: {WITHOUT_EMBEDDINGS[name]} | no | no | |")
+            rows.append(f"| {name} | `{model.__name__}` | no: {WITHOUT_EMBEDDINGS[name]} | no | no | no | no | |")
             continue
         family = FAMILIES.get(name, Family())
         length = f"{family.length} tokens" if family.length else "the tower's positions"
-        rows.append(f"| {name} | `{model}` | yes | yes | {'yes' if family.tokens else 'no'} | {length} |")
+        tokens, converts = "yes" if family.tokens else "no", " and ".join(family.conversions) or "no"
+        cells = [name, f"`{model.__name__}`", "yes", "yes", tokens, ", ".join(adapter_targets(name)), converts, length]
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def adapter_targets(model_type: str) -> list[str]:
+    """Returns the named targets of adapters that match modules of a family, as its default configuration builds it."""
+    kind, targets = CONFIG_MAPPING[model_type], []
+    with torch.device("meta"):
+        model = MODEL_MAPPING[kind](kind())
+    for target in TARGETS:
+        with contextlib.suppress(ValueError):
+            lora_config(model, targets=[target])
+            targets.append(target)
+    return targets
 
 
 if __name__ == "__main__":

@@ -31,9 +31,7 @@ def images():
     return [families.Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]
 
 
-@pytest.fixture(
-    scope="module", params=[name for name in families.model_types() if name not in families.WITHOUT_EMBEDDINGS]
-)
+@pytest.fixture(scope="module", params=families.dual_encoders())
 def family(request, tmp_path_factory):
     return request.param, families.write_family(tmp_path_factory.mktemp("families") / request.param, request.param)
 

@@ -23,11 +23,17 @@ class ConvertOptions(Options):
         "Weights file (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id.",
     ]
     output: Annotated[Path, "Output folder; replaced if a previous conversion wrote it."]
-    to: Annotated[Literal["transformers", "open_clip", "llava", "onnx"], "Output layout."] = "transformers"
+    to: Annotated[
+        Literal["transformers", "open_clip", "llava", "onnx", "dual_encoder"],
+        "Output layout. 'dual_encoder' joins the image tower of SOURCE and a text model.",
+    ] = "transformers"
     llava: Annotated[
         str | None,
         Spelling("MODEL"),
         "Hub id or folder of the LLaVA whose image tower SOURCE replaces, with --to llava.",
+    ] = None
+    text: Annotated[
+        str | None, Spelling("MODEL"), "Hub id or folder of the text model to join, with --to dual_encoder."
     ] = None
     int8: Annotated[bool, "With --to onnx, write both towers in 8 bits too, and print the cosine to fp32."] = False
     stretch_positions: Annotated[
@@ -40,6 +46,8 @@ class ConvertOptions(Options):
         super().__post_init__()
         if (self.llava is None) == (self.to == "llava"):
             raise ValueError("--to llava needs --llava MODEL (whose image tower is replaced), and vice versa.")
+        if (self.text is None) == (self.to == "dual_encoder"):
+            raise ValueError("--to dual_encoder needs --text MODEL (whose text tower is used), and vice versa.")
         if self.int8 and self.to != "onnx":
             raise ValueError("--int8 only applies to ONNX. Add --to onnx, or remove it.")
         if self.stretch_positions is not None and self.to != "transformers":
@@ -65,6 +73,8 @@ def main(arguments: Sequence[str]) -> None:
         record = convert.export_onnx(source, folder, int8=options.int8)
     elif options.to == "llava":
         record = convert.export_llava(source, options.llava, folder)
+    elif options.to == "dual_encoder":
+        record = convert.join_towers(source, options.text, folder)
     else:
         record = convert.export_open_clip(source, folder)
     for line in summary_lines(record, folder):
@@ -76,8 +86,9 @@ def parser() -> argparse.ArgumentParser:
         "convert",
         "Convert a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a folder that "
         "CLIPModel (SiglipModel) loads. With --to open_clip, convert in the other direction. With --to llava, put the "
-        "image tower of a CLIP or SigLIP into a LLaVA. With --to onnx, write both towers of any dual encoder for ONNX "
-        "Runtime and transformers.js. With --stretch_positions, make a model read longer texts.",
+        "image tower of a CLIP or SigLIP into a LLaVA. With --to dual_encoder, join the towers of two models. With --to "
+        "onnx, write both towers of any dual encoder for ONNX Runtime and transformers.js. With --stretch_positions, "
+        "make a model read longer texts.",
         ConvertOptions,
         ConversionOptions,
     )
@@ -97,6 +108,8 @@ def summary_lines(record: dict[str, Any], folder: Path) -> list[str]:
         )
         for name, (own, kept) in record["pixels"].items():
             lines.append(f"images: {name} is {kept} in {record['llava']}, but {own} in {record['source']}")
+    if "new" in record:
+        lines.append(f"new, to be trained: {', '.join(record['new'])}")
     if record.get("state") or record.get("prefix"):
         place = f"under {record['state']!r}" if record["state"] else "at the top level"
         lines.append(f"weights: {place}, prefix {record['prefix']!r} removed")

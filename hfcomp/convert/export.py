@@ -9,21 +9,24 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForImageTextToText, AutoProcessor, CLIPModel
+from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from hfcomp.convert.checkpoint_file import CONFIG_FILE, WEIGHTS_FILE
 from hfcomp.convert.clip_layout import clip_table, model_config
 from hfcomp.convert.convert import RECORD_FILE, check_folder, library_versions
 from hfcomp.convert.processors import preprocess_config
 from hfcomp.convert.weight_table import from_transformers
+from hfcomp.families import family_of
+from hfcomp.modeling import tower_parts
 from hfcomp.modeling.backbones import load_backbone, load_processor
+from hfcomp.modeling.embedding import vision_config
 from hfcomp.modeling.weight_checks import check_same, name_damaged_weights, raise_on_mismatch, silence_library
 from hfcomp.writing import replacing, replacing_folder, write_json, write_text
 
 _CLIP_TOKENS = 49_408
 
 
-def load_merged(model: str | Path, dtype: Any = "auto") -> Any:
+def load_plain(model: str | Path, dtype: Any = "auto") -> Any:
     """Loads a dual encoder by Hub id or folder. Raises ValueError for an adapter, whose weights are in two places."""
     backbone = load_backbone(model, dtype=dtype)
     if hasattr(backbone, "peft_config"):
@@ -48,8 +51,8 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
         ValueError: If the model is of another class, is an adapter, or has no counterpart in open_clip's settings.
     """
     check_folder(folder)
-    backbone = load_merged(model)
-    if not isinstance(backbone, CLIPModel):
+    backbone = load_plain(model)
+    if "to" not in family_of(backbone.config).conversions:
         kind = type(backbone).__name__
         raise ValueError(f"{model}: found a {kind}, but only a CLIPModel can be exported to open_clip.")
     processor, config = load_processor(model, argument="model"), backbone.config
@@ -133,16 +136,16 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
             shapes (the message names the differences), or the folder contains other files.
     """
     check_folder(folder)
-    backbone = load_merged(model)
+    backbone = load_plain(model)
     reader = _load(llava)
     tower = getattr(reader.model, "vision_tower", None) if hasattr(reader, "model") else None
     if tower is None:
         raise ValueError(
             f"{llava}: found a {type(reader).__name__}, expected a model with a vision_tower, such as LLaVA."
         )
-    _check_configurations(model, backbone.config.vision_config, llava, tower.config)
+    _check_configurations(model, vision_config(backbone.config), llava, tower.config)
     record = _describe_replacement(model, llava, backbone, reader) | {
-        "replaced": _replace(model, backbone.vision_model, tower)
+        "replaced": _replace(model, getattr(backbone, tower_parts(backbone, "image")[0]), tower)
     }
     processor = AutoProcessor.from_pretrained(llava, trust_remote_code=False)
     record["pixels"] = _differences(load_processor(model, argument="model"), processor)

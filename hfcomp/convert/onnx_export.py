@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from hfcomp.convert.convert import RECORD_FILE, check_folder, library_versions
-from hfcomp.convert.export import load_merged, source_name
+from hfcomp.convert.export import load_plain, source_name
 from hfcomp.data.images import decode_image
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -72,7 +72,7 @@ def export_onnx(model: str | Path, folder: Path, *, int8: bool = False) -> dict[
     if find_spec("onnx") is None or find_spec("onnxruntime") is None:
         raise ImportError("--to onnx needs ONNX Runtime: pip install 'hfcomp[onnx]'")
     check_folder(folder)
-    backbone = load_merged(model, torch.float32)
+    backbone = load_plain(model, torch.float32)
     if family_of(backbone.config).image_inputs != ("pixel_values",):
         raise ValueError(
             f"{model}: the image tower of a {type(backbone).__name__} resizes its positions for each image, which a "

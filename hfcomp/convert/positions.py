@@ -10,7 +10,7 @@ from torch import nn
 
 from hfcomp.convert.clip_layout import KEPT_POSITIONS as KEPT
 from hfcomp.convert.convert import RECORD_FILE, check_folder, library_versions
-from hfcomp.convert.export import load_merged, source_name
+from hfcomp.convert.export import load_plain, source_name
 from hfcomp.families import family_of
 from hfcomp.modeling.backbones import load_processor
 from hfcomp.modeling.checkpoints import write_sentence_transformers_files
@@ -58,7 +58,7 @@ def stretch_positions(model: str | Path, folder: Path, positions: int) -> dict[s
             the folder contains other files.
     """
     check_folder(folder)
-    backbone = load_merged(model)
+    backbone = load_plain(model)
     table = dict(backbone.named_modules()).get("text_model.embeddings.position_embedding")
     if not isinstance(table, nn.Embedding) or table.num_embeddings < KEPT + 2:
         raise ValueError(

@@ -55,8 +55,8 @@ class CompositionalCollator:
     `shortened_concepts [B]` (with `concept_tokens`) and, for a stream, `left_out_rows [B]` (rows left out just before
     this one). Pixels are uint8, resized and cropped as the model's own processor does; the model normalizes them. If
     rows have a `crop_box`, which `hfcomp.data.sampling.draws.DrawnCrops` adds for the option `random_crop`, their
-    images are cropped to it on the model's device. There is no other augmentation, and no flip, because it would turn
-    "left" into "right".
+    images are cropped to it: on the model's device, or here if only the processor itself can prepare images. There is
+    no other augmentation, and no flip, because it would turn "left" into "right".
 
     Raises:
         ValueError: Raised by a call, if a caption is empty, a list or not encodable, if a row has too few negatives,
@@ -124,12 +124,13 @@ class CompositionalCollator:
                     values.append(row["negative_image"])
                     row_index.append(index)
             batch["negative_image_mask"] = torch.tensor(exists)
-        images, places = self._read(values, where), torch.tensor(row_index, dtype=torch.long)
+        places = torch.tensor(row_index, dtype=torch.long)
+        has_boxes = self._uses_crop_boxes and CROP_BOX in rows[0]
+        boxes = torch.tensor([row[CROP_BOX] for row in rows])[places] if has_boxes else None
+        images = self._read(values, where, boxes)
         counts = {"tiny": images.tiny} | ({"uncached": images.decoded} if self._read.store is not None else {})
         zeros = torch.zeros(len(rows), dtype=torch.long)
         counted = {name: zeros.index_add(0, places, torch.tensor(flags).long()) for name, flags in counts.items()}
-        has_boxes = self._uses_crop_boxes and CROP_BOX in rows[0]
-        boxes = torch.tensor([row[CROP_BOX] for row in rows])[places] if has_boxes else None
         return {**counted, **batch, "pixels": PixelBatch(images.pixels, boxes)}
 
     def _texts(self, rows: Sequence[dict[str, Any]], row_numbers: list[int]) -> dict[str, Any]:

@@ -235,6 +235,11 @@ def _resolve(backbone: nn.Module, targets: Iterable[str], frozen_towers: Collect
     excluded = [re.escape(name) for name in (*frozen, *dict.fromkeys(pooling))]
     if patterns and excluded:
         patterns = [rf"(?!({'|'.join(excluded)})(\.|$))({'|'.join(patterns)})"]
+    # PEFT raises for modules that it cannot adapt, such as the sequence of layers that is GroupViT's projection.
+    names = [name for name, module in backbone.named_modules() if not isinstance(module, _ADAPTED)]
+    others = [re.escape(name) for name in names if any(re.fullmatch(pattern, name) for pattern in patterns)]
+    if others:
+        patterns = [rf"(?!({'|'.join(others)})$)({'|'.join(patterns)})"]
     # SigLIP's attention pooling is an nn.MultiheadAttention. PEFT's layer for it applies the update of the output
     # projection twice and rewrites the base's weights in each forward pass, which rounds them (observed in PEFT 0.21).
     # Its query, key and value projection is therefore adapted as a parameter, which is exact and can be loaded by

@@ -38,9 +38,14 @@ def encode_images(backbone: nn.Module, images: torch.Tensor | Mapping[str, torch
     return normalize(_pooler_output(backbone, backbone.get_image_features(**inputs)))
 
 
+def vision_config(config: Any) -> Any:
+    """Returns the configuration of the image tower."""
+    return getattr(config, "vision_config", None) or config.image_config
+
+
 def blank_images(config: Any, number: int) -> torch.Tensor | dict[str, torch.Tensor]:
     """Returns inputs of an image tower for black images: pixels `[n, 3, H, W]`, or several inputs by name."""
-    vision = getattr(config, "vision_config", None) or config.image_config
+    vision = vision_config(config)
     if "spatial_shapes" not in family_of(config).image_inputs:
         return torch.zeros((number, getattr(vision, "num_channels", 3), vision.image_size, vision.image_size))
     patches, side = vision.num_patches, math.isqrt(vision.num_patches)

@@ -60,8 +60,9 @@ def merge_without_magnitudes(backbone: nn.Module, source: str | Path) -> tuple[n
 
 
 # Settings that determine how weights with equal names and shapes are used.
-TOWERS = ("text_config", "vision_config")
+TOWERS = ("text_config", "vision_config", "image_config")
 SETTINGS = ("hidden_act", "num_attention_heads", "layer_norm_eps", "image_size", "patch_size", "eos_token_id")
+COUNTER = ".num_batches_tracked"
 BOTH = "Both models need the same architecture: pass the model from which the tuned one was trained."
 
 
@@ -74,7 +75,8 @@ class Interpolation:
     exactly the tuned model.
 
     `logit_scale` is interpolated as stored, so the scale itself, its exponential, is a geometric mean; `logit_bias` is
-    interpolated directly. Integer buffers must be equal.
+    interpolated directly. Integer buffers must be equal, except for the batch counters of batch norms, which nothing
+    computed depends on: those of the base at 0, otherwise those of the tuned model.
 
     A weight with a magnitude comes from DoRA (Liu et al. 2024, arXiv:2402.09353, Eq. 5): `tuned` is then the direction
     `W + scaling * B A`. Direction and magnitude are interpolated separately, the magnitude starting from the norms of
@@ -111,7 +113,7 @@ class Interpolation:
         # Keep only changed weights, so a frozen tower takes no memory and no time.
         changed = [name for name in theirs if name in self._magnitudes or not _equal(ours[name], theirs[name])]
         for name in changed:
-            if not theirs[name].is_floating_point():
+            if not theirs[name].is_floating_point() and not name.endswith(COUNTER):
                 raise ValueError(f"{name} contains integers that differ between base and tuned model. {BOTH}")
         self._ends = {name: tuple(state[name].detach().clone() for state in (ours, theirs)) for name in changed}
         self._targets = {name: value for name, value in self.model.state_dict().items() if name in self._ends}
@@ -122,7 +124,8 @@ class Interpolation:
         check_alpha(alpha)
         with torch.no_grad():
             for name, target in self._targets.items():
-                target.copy_(self._weight(name, alpha).to(self.dtype))
+                weight = self._weight(name, alpha)
+                target.copy_(weight.to(self.dtype) if weight.is_floating_point() else weight)
         return self.model
 
     def to(self, device: str | torch.device) -> Interpolation:
@@ -138,6 +141,8 @@ class Interpolation:
         write_sentence_transformers_files(folder, self.model.config)
 
     def _weight(self, name: str, alpha: float) -> torch.Tensor:
+        if name.endswith(COUNTER):
+            return self._ends[name][alpha > 0]
         base, tuned = (end.to(torch.promote_types(end.dtype, torch.float32)) for end in self._ends[name])
         weight = torch.lerp(base, tuned.to(base.dtype), alpha)  # exact at both ends, and for equal weights
         if name not in self._magnitudes:
@@ -203,7 +208,7 @@ def _check_architectures(base: nn.Module, tuned: nn.Module) -> None:
 
 def _settings(config: Any) -> dict[str, Any]:
     """Returns the settings that determine how weights are used, by name."""
-    towers = {tower: getattr(config, tower).to_dict() for tower in TOWERS}
+    towers = {tower: getattr(config, tower).to_dict() for tower in TOWERS if hasattr(config, tower)}
     settings = {f"{tower}.{name}": values.get(name) for tower, values in towers.items() for name in SETTINGS}
     # Weights with equal names and shapes may still be used differently, for example with another activation. Mixing
     # such models would give neither.

@@ -27,6 +27,7 @@ from hfcomp.trainers._support.model_setup import (
     check_trainable,
     check_used,
     compile_towers,
+    list_first,
     set_attention,
     with_adapter,
 )
@@ -133,7 +134,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         if has_new_adapter:
             check_used([name for name in frozen if ".lora_" in name])
         if frozen:
-            logger.warning(f"{type(self).__name__} does not use these parameters and freezes them: {frozen}")
+            logger.warning(f"{type(self).__name__} freezes weights that it does not use: {list_first(frozen)}")
         rows = self.training_rows(without_crops(train_dataset), args)
         rows = self._sample_crops(add_replay(rows, replay_dataset, args), args)
         if args.draw_captions and rows is not None:

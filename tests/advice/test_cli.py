@@ -118,6 +118,7 @@ def test_a_point_or_a_sweep(advice):
 
 
 @pytest.mark.follows("hfcomp/convert/command.py", "--to llava needs --llava MODEL")
+@pytest.mark.follows("hfcomp/convert/command.py", "--to dual_encoder needs --text MODEL")
 @pytest.mark.follows("hfcomp/convert/command.py", "only applies to open_clip checkpoints, not to {goal}. Remove it.")
 @pytest.mark.follows("hfcomp/convert/command.py", "--stretch_positions writes a transformers folder. Remove --to")
 def test_convert(advice, old_clip, tmp_path, monkeypatch):
@@ -127,13 +128,15 @@ def test_convert(advice, old_clip, tmp_path, monkeypatch):
     advice.command(*words, "onnx", "--stretch_positions", "36")
     cli.main([*words[:-1], "--stretch_positions", "36"])
     replaced = []
-    monkeypatch.setattr(
-        conversion, "export_llava", lambda *given: replaced.append(given) or {"source": "", "layout": "LLaVA"}
-    )  # done with a whole LLaVA in tests/convert
-    advice.command(*words, "llava")
-    advice.command(*words, "open_clip", "--llava", "big")
-    cli.main([*words, "llava", "--llava", "big"])
-    assert replaced[0][:2] == (str(old_clip), "big")
+    for name in ("export_llava", "join_towers"):  # done with whole models in tests/convert
+        monkeypatch.setattr(
+            conversion, name, lambda *given: replaced.append(given) or {"source": "", "layout": "LLaVA"}
+        )
+    for layout, option in {"llava": "--llava", "dual_encoder": "--text"}.items():
+        advice.command(*words, layout)
+        advice.command(*words, "open_clip", option, "big")
+        cli.main([*words, layout, option, "big"])
+        assert replaced[-1][:2] == (str(old_clip), "big")
 
 
 @pytest.mark.follows("hfcomp/cli/evaluate.py", "--write_pairs only lists pairs and scores no model. Remove MODEL and")

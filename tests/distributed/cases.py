@@ -894,3 +894,20 @@ def embeddings(models: Path, folder: Path) -> Found:
     except (RuntimeError, ValueError) as error:
         failure = str(error)
     return tensors, {"encoded": counts, "failure": failure}
+
+
+def family_case(name: str, models: Path, folder: Path) -> Found:
+    """Two steps of a family with negatives and negative images, in mini-batches on several processes only."""
+    size = 3 if world_size() > 1 else None
+    trainer = trainer_of(CementTrainer, models / name, folder, mini_batch_size=size, max_steps=2)
+    backbone = trainer.model.backbone
+    # without the noise of dropout and of GroupViT's groups, which every process draws for itself
+    backbone.eval()
+    backbone.train = lambda mode=True: backbone
+    return train(trainer)
+
+
+@case
+def naflex(models: Path, folder: Path) -> Found:
+    """With several tensors per image."""
+    return family_case("naflex", models, folder)

@@ -38,8 +38,8 @@ def largest(tensor: torch.Tensor) -> float:
 
 def scale_of(single: Result) -> float:
     """The factor of the cosines that a case of training began with."""
-    (scale,) = (value for name, value in single.part("before").items() if name.endswith("logit_scale"))
-    return scale.exp().item()
+    scalars = {name.rpartition(".")[2]: value for name, value in single.part("before").items()}
+    return (scalars["logit_scale"].exp() if "logit_scale" in scalars else 1 / scalars["temperature"]).item()
 
 
 def weight_tolerances(single: Result, scale: float) -> dict[str, float]:

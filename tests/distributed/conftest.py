@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import families
 from tests.distributed.launch import Results
 
 
@@ -13,6 +14,7 @@ def models(clip, siglip, siglip2, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for name, model in {"clip": clip, "siglip": siglip, "siglip2": siglip2}.items():
         (folder / name).symlink_to(model)
+    families.write_family(folder / "naflex", "siglip2")
     return folder
 
 

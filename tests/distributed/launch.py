@@ -6,6 +6,7 @@ torchrun.
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -20,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from hfcomp.distributed import rank, world_size
 from tests.distributed import sharded_cases  # noqa: F401  # adds its own to CASES
-from tests.distributed.cases import CASES
+from tests.distributed.cases import CASES, family_case
 from tests.processes import launch as launch_group
 
 TIMEOUT = 300
@@ -72,7 +73,8 @@ def run(name: str, models: Path, folder: Path) -> None:
     """Runs a case in this process and writes what it found; the facts come last."""
     folder = folder / name
     folder.mkdir(parents=True, exist_ok=True)
-    tensors, facts = CASES[name](models, folder)
+    case = CASES.get(name) or functools.partial(family_case, name)
+    tensors, facts = case(models, folder)
     # safetensors refuses tensors that share memory
     tensors = {key: value.detach().clone().contiguous() for key, value in tensors.items()}
     save_file(tensors, folder / f"tensors-{rank()}.safetensors")

@@ -218,6 +218,10 @@ def test_ragged_rows_are_spread_unevenly(one, two):
     assert all(2 * GLOBAL_BATCH < number < 4 * GLOBAL_BATCH for number in encoded)
 
 
+def test_images_of_several_tensors_train_as_on_one_process(two, one):
+    assert_same_training(two["naflex"], one["naflex"])
+
+
 def test_mini_batches_change_nothing(two, one):
     assert_same_training(two["mini_batches"], one["cement"])
 

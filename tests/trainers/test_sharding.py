@@ -13,6 +13,7 @@ from hfcomp.modeling import DualEncoder, load_backbone
 from hfcomp.trainers._support.fsdp_checks import check_plugin, shard_unit_names, uses_fsdp
 from hfcomp.trainers._support.sharded_weights import SplitOptimizer, replicated_parameters
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
+from tests import families
 from tests.trainers.own_objective import Offset
 
 PLUGIN = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
@@ -69,6 +70,15 @@ def test_units_and_whole_parameters_are_those_of_the_model(name, units, request)
     names = {key for key, parameter in model.named_parameters() if id(parameter) in whole}
     scalars = {"backbone.logit_scale", "objective_state.offset.value"}
     assert names == scalars | ({"backbone.logit_bias"} if name == "siglip" else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "units"), [("flava", ["FlavaLayer"]), ("groupvit", ["GroupViTEncoderLayer", "GroupViTStage"])]
+)
+def test_a_family_that_names_no_unit_is_split_into_its_layers(name, units, tmp_path):
+    model = DualEncoder(load_backbone(families.write_family(tmp_path, name)))
+    assert not model.plain._no_split_modules
+    assert shard_unit_names(model) == units
 
 
 def module() -> nn.Module:

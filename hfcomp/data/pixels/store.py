@@ -256,17 +256,26 @@ class ImageReader:
     store: PixelStore | None = None
     shortest_side: int | None = None
 
-    def __call__(self, values: Sequence[Any], where: Sequence[str]) -> ReadImages:
+    def __call__(self, values: Sequence[Any], where: Sequence[str], boxes: torch.Tensor | None = None) -> ReadImages:
         """Reads image values as `decode_image` does, or accepts pixels `[3, H, W]` of the model's size.
 
-        `where` contains the place of each value, for error messages.
+        `where` contains the place of each value, for error messages. If the processor itself prepares the images, they
+        are cropped here to `boxes` `[M, 4]`, shares of width and height.
         """
+        own = isinstance(self.transform, ProcessorInputs)
         if any(isinstance(value, torch.Tensor) for value in values):
+            if own:
+                raise TypeError(
+                    f"{where[0]}: found a tensor, expected a PIL image, because "
+                    f"{type(self.transform.image_processor).__name__} must prepare every image itself. Return PIL "
+                    "images from the dataset's transform."
+                )
             none = [False] * len(values)
             return ReadImages(_stack(values, where, self.transform.size), none, none)
         if self.store is None:
             images = [self._decode(value, place) for value, place in zip(values, where, strict=True)]
-            pixels = self.transform(images, where=where)
+            cropped = map(_crop, images, boxes.tolist()) if own and boxes is not None else images
+            pixels = self.transform([*cropped], where=where)
             return ReadImages(pixels, [is_tiny(image) for image in images], [True] * len(images))
         pixels = torch.empty((len(values), 3, *self.transform.size), dtype=torch.uint8)
         tiny, missing = [False] * len(values), {}
@@ -290,6 +299,13 @@ class ImageReader:
         return decode_image(
             value, where=where, max_pixels=self.max_pixels, urls=self.urls, shortest_side=self.shortest_side
         )
+
+
+def _crop(image: Image.Image, box: Sequence[float]) -> Image.Image:
+    """Crops an image to a box of shares of its width and height, at least one pixel wide and high."""
+    left, top, right, bottom = (round(share * side) for share, side in zip(box, image.size * 2, strict=True))
+    left, top = min(left, image.width - 1), min(top, image.height - 1)
+    return image.crop((left, top, max(right, left + 1), max(bottom, top + 1)))
 
 
 def _stack(values: Sequence[Any], where: Sequence[str], size: tuple[int, int]) -> torch.Tensor:

@@ -59,11 +59,11 @@ class PixelBatch:
     def __init__(self, pixels: torch.Tensor | Mapping[str, torch.Tensor], boxes: torch.Tensor | None = None) -> None:
         """Wraps pixels `[M, 3, H, W]`: uint8 from `PixelTransform`, or already normalized floats.
 
-        The outputs of `ProcessorInputs` are wrapped by name and never cropped. Otherwise `slice_to` crops the images
-        to `boxes`, `[M, 4]` float32: `(left, top, right, bottom)` as shares of width and height, 0 to 1.
+        `slice_to` crops the images to `boxes`, `[M, 4]` float32: `(left, top, right, bottom)` as shares of width and
+        height, 0 to 1. The outputs of `ProcessorInputs` are wrapped by name; their images are already cropped.
         """
         if isinstance(pixels, Mapping):
-            self.pixels, self.boxes = dict(pixels), None
+            self.pixels, self.boxes = dict(pixels), boxes
             return
         if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
             kind = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
@@ -90,7 +90,7 @@ class PixelBatch:
     def pin_memory(self) -> PixelBatch:
         """Returns a copy in page-locked memory; called by the DataLoader's pin thread with `dataloader_pin_memory`."""
         if isinstance(self.pixels, dict):
-            return PixelBatch({name: values.pin_memory() for name, values in self.pixels.items()})
+            return PixelBatch({name: values.pin_memory() for name, values in self.pixels.items()}, self.boxes)
         return PixelBatch(self.pixels.pin_memory(), None if self.boxes is None else self.boxes.pin_memory())
 
     def slice_to(self, start: int, stop: int, device: torch.device | str) -> Any:

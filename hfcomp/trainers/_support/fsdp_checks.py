@@ -82,9 +82,12 @@ def check_run(args: Any, accelerator: Any) -> None:
 
 
 def shard_unit_names(model: nn.Module) -> list[str]:
-    """Names of the classes whose modules are sharded as a unit, because the model must not be split within them."""
-    present = {type(module).__name__ for module in model.modules()}
-    return sorted(present & set(model.plain._no_split_modules or []))
+    """Names of the classes whose modules are sharded as a unit: those that transformers keeps whole, and layers."""
+    # Some families name none of their layers or only those of one tower (FLAVA, GroupViT, ALIGN, BLIP).
+    modules = list(model.modules())
+    layers = {type(layer) for module in modules if isinstance(module, nn.ModuleList) for layer in module}
+    present = {type(module).__name__ for module in modules} & set(model.plain._no_split_modules or [])
+    return sorted(present | {layer.__name__ for layer in layers if not layer.__module__.startswith("torch.")})
 
 
 def _raise_first(reasons: dict[str, Any]) -> None:

@@ -44,7 +44,13 @@ def check_trainable(backbone: nn.Module) -> None:
         )
     frozen = [name for name, parameter in backbone.named_parameters() if not parameter.requires_grad]
     if frozen and not is_peft(backbone):
-        logger.warning(f"{len(frozen)} weights were already frozen and stay frozen: {frozen[:3]} ...")
+        logger.warning(f"{len(frozen)} weights were already frozen and stay frozen: {list_first(frozen)}")
+
+
+def list_first(names: list[str], most: int = 3) -> str:
+    """Lists the first few names and the number of the others."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def align_special_tokens(config: Any, tokenizer: Any) -> None:

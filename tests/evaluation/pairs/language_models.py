@@ -83,7 +83,7 @@ def make(name: str) -> tuple[Any, Any]:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=readers.words().backend_tokenizer, **special)
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[name])
     video = [NoVideo()] * ("video_processor" in kind.get_attributes())
-    images = families.image_processor(name, **family.images)
+    images = families.make_image_processor(name, **family.images)
     processor = kind(images, tokenizer, *video, chat_template=family.chat, **family.more)  # may add tokens
     config = families.small(CONFIG_MAPPING[name], tokenizer, SIZES)
     for token, word in family.tokens.items():
