@@ -86,9 +86,9 @@ def parser() -> argparse.ArgumentParser:
         "convert",
         "Convert a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a folder that "
         "CLIPModel (SiglipModel) loads. With --to open_clip, convert in the other direction. With --to llava, put the "
-        "image tower of a CLIP or SigLIP into a LLaVA. With --to dual_encoder, join the towers of two models. With --to "
-        "onnx, write both towers of any dual encoder for ONNX Runtime and transformers.js. With --stretch_positions, "
-        "make a model read longer texts.",
+        "image tower of a CLIP or SigLIP into a LLaVA. With --to dual_encoder, join the towers of two models. With "
+        "--to onnx, write both towers of any dual encoder for ONNX Runtime and transformers.js. With "
+        "--stretch_positions, make a model read longer texts.",
         ConvertOptions,
         ConversionOptions,
     )
