@@ -138,7 +138,7 @@ def evaluate(
         models = dict(zip(request.models, places, strict=True))
         opened = open_encoders(places, [name in heads for name in models], pairs, **settings)
         encoders = dict(zip(models, opened, strict=True))
-        notes = code_notes(places) + _text_notes(encoders)
+        notes = code_notes(places) + _reading_notes(encoders)
         evaluator = load_benchmarks(chosen, folders, log, notes, skip_damaged=skip_damaged)
         for note in (note for file in request.files.values() for note in file.check(evaluator.loaded)):
             evaluator.note(note)
@@ -282,13 +282,15 @@ def _score(
     return DetailedScores.join(tables, scores, blind, seconds)
 
 
-def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
-    """Returns notes on how texts are prepared, each with its models."""
+def _reading_notes(encoders: Mapping[str, Any]) -> list[str]:
+    """Returns notes on the library that reads a model's folder, and on how texts are prepared, each with its models."""
     names: dict[str, list[str]] = {}
     for name, encoder in encoders.items():
+        if library := getattr(encoder, "facts", {}).get("library"):
+            names.setdefault(f"read by {library}", []).append(name)
         if isinstance(encoder, Embedder):
-            names.setdefault(encoder.tokenizer.preparation, []).append(name)
-    return [f"{', '.join(own)}: texts are {preparation}" for preparation, own in names.items()]
+            names.setdefault(f"texts are {encoder.tokenizer.preparation}", []).append(name)
+    return [f"{', '.join(own)}: {note}" for note, own in names.items()]
 
 
 def _as_list(given: Any) -> Any:

@@ -136,7 +136,7 @@ def _open_place(place: str | Path, *, cache: EmbeddingCache, by_head: bool, **se
         return _open_object(opened, settings, library=OPEN_CLIP_LIBRARY, weights=pipeline_identity(place, OPEN_CLIP))
     encoder = _open(opened or place, partial(pair_model, by_head=by_head), cache=cache, **settings)
     if opened is not None:
-        encoder.facts = {"library": "open_clip, converted", "weights": identity(opened)}
+        encoder.facts = {"library": "transformers, converted from open_clip", "weights": identity(opened)}
     return encoder
 
 

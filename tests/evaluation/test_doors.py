@@ -125,7 +125,7 @@ def check(table, expected):
 
 
 FOLDER_DOORS = {"folder": "", "Hub": "", "sentence-transformers": "sentence-transformers", "open_clip": "open_clip"}
-FOLDER_DOORS |= {"sentence-transformers Hub": "sentence-transformers", "open_clip Hub": "open_clip, converted"}
+FOLDER_DOORS |= {"sentence-transformers Hub": "sentence-transformers", "open_clip Hub": "converted from open_clip"}
 OBJECT_DOORS = ("transformers", "SentenceTransformer", "open_clip model", "MTEB", "two methods")
 
 
@@ -171,7 +171,9 @@ def test_every_door_gives_the_same_scores(doors, door, plain, rows, mteb_tasks, 
     check(results.to_pandas(), plain.to_pandas())
     for actual, expected in zip(*(each.scores["cosines"].to_pylist() for each in (results, plain)), strict=True):
         np.testing.assert_allclose(actual, expected, atol=tolerances.cosine())
-    assert FOLDER_DOORS.get(door, "") in results.models["model"].get("library", "")
+    library = FOLDER_DOORS.get(door, "")
+    assert library in results.models["model"].get("library", "")
+    assert any(note.startswith("model: read by ") and library in note for note in results.notes) is bool(library)
 
 
 @pytest.mark.follows(OBJECTS, "and `open_clip.get_tokenizer(NAME)` make them.")
