@@ -283,7 +283,7 @@ def _score(
 
 
 def _reading_notes(encoders: Mapping[str, Any]) -> list[str]:
-    """Returns notes on the library that reads a model's folder, and on how texts are prepared, each with its models."""
+    """Returns notes on the library that reads a model, and on how texts are prepared, each with its models."""
     names: dict[str, list[str]] = {}
     for name, encoder in encoders.items():
         if library := getattr(encoder, "facts", {}).get("library"):
