@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import transformers
 from PIL import Image as Image
-from transformers import CONFIG_MAPPING, CLIPImageProcessorPil, ProcessorMixin
+from transformers import CONFIG_MAPPING, ProcessorMixin
 from transformers.models.auto.configuration_auto import model_type_to_module_name
 from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_MAPPING, MODEL_MAPPING_NAMES
@@ -17,6 +17,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
 from hfcomp.families import FAMILIES, Family
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil
 from tests import tiny
 
 FEATURES = ("get_image_features", "get_text_features")
@@ -127,7 +128,8 @@ def _with_end_last(tokenizer: Any) -> Any:
 
 def _image_processor(model_type: str) -> Any:
     names = IMAGE_PROCESSOR_MAPPING_NAMES.get(model_type) or {}
-    kind = getattr(transformers, names["pil"]) if "pil" in names else CLIPImageProcessorPil
+    name = names[0] if isinstance(names, tuple) else names.get("pil")  # pairs before transformers 5.4
+    kind = getattr(transformers, name) if name else CLIPImageProcessorPil
     side = {"height": tiny.IMAGE_SIZE, "width": tiny.IMAGE_SIZE}
     default = kind()
     settings: dict[str, Any] = {}

@@ -14,11 +14,12 @@ from PIL import Image
 from torch.distributed.utils import _recursive_to
 from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
-from transformers import AutoImageProcessor, BatchFeature, CLIPImageProcessorPil, SiglipImageProcessorPil, Trainer
+from transformers import AutoImageProcessor, BatchFeature, Trainer
 from transformers.trainer_pt_utils import find_batch_size as trainer_find_batch_size
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.pixels import PixelBatch, PixelTransform
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil, SiglipImageProcessorPil
 from tests import tolerances
 
 
@@ -165,7 +166,7 @@ def test_a_processor_without_one_size_is_refused(options):
 
 
 def test_a_naflex_processor_is_refused():
-    from transformers import Siglip2ImageProcessorPil
+    from hfcomp.modeling.image_processors import Siglip2ImageProcessorPil
 
     with pytest.raises(ValueError, match=r"Expected \[3, H, W\].*NaFlex"):
         PixelTransform.from_processor(Siglip2ImageProcessorPil())

@@ -13,9 +13,7 @@ from transformers import (
     Blip2Processor,
     BlipConfig,
     BlipForImageTextRetrieval,
-    BlipImageProcessorPil,
     BlipProcessor,
-    CLIPImageProcessorPil,
     CLIPVisionConfig,
     LlamaConfig,
     LlavaConfig,
@@ -25,6 +23,7 @@ from transformers import (
     T5Config,
 )
 
+from hfcomp.modeling.image_processors import BlipImageProcessorPil, CLIPImageProcessorPil
 from tests import tiny
 
 TEMPLATE = (

@@ -11,15 +11,14 @@ from transformers import (
     Blip2Config,
     Blip2ForImageTextRetrieval,
     Blip2Processor,
-    BlipImageProcessorPil,
     ViltConfig,
     ViltForImageAndTextRetrieval,
-    ViltImageProcessorPil,
     ViltProcessor,
 )
 
 from hfcomp.evaluation.models import pair_model
 from hfcomp.evaluation.pairs.heads import Blip2Matcher, ViltMatcher
+from hfcomp.modeling.image_processors import BlipImageProcessorPil, ViltImageProcessorPil
 from tests import tiny
 
 TEXTS = ["a red cube", "a blue ball on a green ring, and a white star on a black cross", "a cone"]
