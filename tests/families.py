@@ -46,6 +46,8 @@ SMALL = {
     "out_channels": [16, 24, 40, 80, 112, 192, 240],
 }
 TOKENIZERS = {"altclip": "XLMRobertaTokenizer", "vision-text-dual-encoder": "BertTokenizer"}
+PARTS = {"vision-text-dual-encoder": {"vision_config": {"model_type": "vit"}, "text_config": {"model_type": "bert"}}}
+"""What a configuration has to be given; transformers before 5.4 has no default for it."""
 WITHOUT_EMBEDDINGS = {
     "blip-2": "its text features are the states of a language model, which are not in the space of its images"
 }
@@ -90,7 +92,7 @@ def _set_batch_norms(model: Any) -> None:
 
 def _small(kind: type, tokenizer: Any) -> Any:
     """Returns a small configuration of a class, with small parts."""
-    default = kind()
+    default = kind(**PARTS.get(kind.model_type, {}))
     settings = {name: value for name, value in SMALL.items() if getattr(default, name, None) is not None}
     if getattr(default, "vocab_size", None) is not None:
         special = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -134,7 +136,9 @@ def _image_processor(model_type: str) -> Any:
     default = kind()
     settings: dict[str, Any] = {}
     if getattr(default, "size", None):
-        settings["size"] = {"shortest_edge": tiny.IMAGE_SIZE} if default.size.get("shortest_edge") else side
+        # Chinese CLIP's checkpoints state both sides, and transformers before 5.4 needs them.
+        shortest = model_type != "chinese_clip" and default.size.get("shortest_edge")
+        settings["size"] = {"shortest_edge": tiny.IMAGE_SIZE} if shortest else side
     if getattr(default, "crop_size", None):
         settings["crop_size"] = side
     if hasattr(default, "max_num_patches"):
