@@ -74,11 +74,15 @@ test-numerics: $(INSTALLED)  ## the numeric tests under every capability of the 
 # in environments of their own; torch goes first, as above
 compat: test-lowest test-newest  ## the tests, without the slow ones, with the lowest and with the newest allowed versions
 
+# what is required goes first: resolved together with the extras, datasets would be raised rather than fsspec lowered
+RESOLVE := $(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --python $(LOWEST)/bin/python \
+	--no-header --no-annotate pyproject.toml
+
 test-lowest:  ## the tests, without the slow ones, with the lowest versions that pyproject.toml allows
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
-	@$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --no-header --no-annotate \
-		pyproject.toml --output-file $(LOWEST)/lowest.txt
+	@$(RESOLVE) --output-file $(LOWEST)/required.txt
+	@$(RESOLVE) --extra dev --constraint $(LOWEST)/required.txt --output-file $(LOWEST)/lowest.txt
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet "$$(grep '^torch==' $(LOWEST)/lowest.txt)"
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet -c $(LOWEST)/lowest.txt -e '.[dev]'
 	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+import torch
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
+from packaging.version import Version
 
 from hfcomp.experiments.recipe_files import recipes_folder
+from hfcomp.trainers._support.fsdp_checks import LOWEST_TORCH
 
 FOLDER = recipes_folder() / "accelerate"
+needs_fsdp = pytest.mark.skipif(
+    Version(torch.__version__) < Version(LOWEST_TORCH), reason=f"FSDP needs torch {LOWEST_TORCH}"
+)
 
 
 def launch_settings(name: str, *options: str) -> Any:

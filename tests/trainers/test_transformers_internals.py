@@ -52,7 +52,11 @@ def test_private_methods_are_called_as_transformers_declares_them(name):
 def test_the_batch_size_is_that_of_the_search_for_one(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path)
     assert internals.train_batch_size(trainer) == trainer.args.train_batch_size == 8
-    trainer._update_auto_batch_size(4)
+    if hasattr(trainer, "_update_auto_batch_size"):
+        trainer._update_auto_batch_size(4)
+    else:  # before transformers 5.3, which sets it directly
+        assert "self._train_batch_size = " in inspect.getsource(Trainer._inner_training_loop)
+        trainer._train_batch_size = 4
     assert internals.train_batch_size(trainer) == 4 and trainer.args.train_batch_size == 8
 
 
@@ -98,6 +102,8 @@ def test_the_repeats_of_a_last_batch_are_known(clip, pairs, tmp_path):
 def test_a_model_that_was_evaluated_is_prepared_again(clip, pairs, tmp_path):
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=pairs)
     trainer.evaluate()
+    if not hasattr(trainer.model, "_is_accelerate_prepared"):
+        pytest.skip("this accelerate does not mark a bare model")
     assert trainer.model._is_accelerate_prepared
     trainer.create_optimizer()
     assert not trainer.model._is_accelerate_prepared

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 from accelerate.utils import DistributedType
+from packaging.version import Version
 from torch import nn
 
+LOWEST_TORCH = "2.7"  # the first whose FSDP2 can leave scalars whole
 ENVIRONMENT = "ACCELERATE_USE_FSDP"  # set by `accelerate launch`
 
 
@@ -18,7 +20,12 @@ def uses_fsdp(args: Any) -> bool:
 
 
 def check_loading(args: Any) -> None:
-    """Checks that every process will load the model's weights, before it is loaded."""
+    """Checks torch, and that every process will load the model's weights, before it is loaded."""
+    if uses_fsdp(args) and Version(torch.__version__) < Version(LOWEST_TORCH):
+        raise ValueError(
+            f"fsdp: found torch {torch.__version__}, expected {LOWEST_TORCH} or newer, which leaves scalars whole. "
+            "Install a newer torch, or remove fsdp."
+        )
     settings = args.fsdp_config if isinstance(args.fsdp_config, dict) else {}
     # With this setting, transformers reads the file on one process per machine, and leaves the weights of the others
     # empty until they are sharded.
