@@ -8,9 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import transformers
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType
+from packaging.version import Version
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import Trainer
@@ -121,8 +123,10 @@ def test_every_batch_is_reduced(clip, pairs, tmp_path):
     settings = trainer.accelerator.gradient_state.plugin_kwargs
     internals.reduce_every_batch(trainer.accelerator)
     try:
-        assert 'plugin_kwargs.get("sync_each_batch"' in inspect.getsource(Trainer)
         assert settings.pop("sync_each_batch")
+        if Version(transformers.__version__) < Version("5.2"):
+            pytest.skip("transformers before 5.2 does not read it, and holds whole gradients until the last batch")
+        assert 'plugin_kwargs.get("sync_each_batch"' in inspect.getsource(Trainer)
     finally:
         settings.pop("sync_each_batch", None)
 
