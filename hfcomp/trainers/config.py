@@ -235,6 +235,8 @@ class CompositionalConfig(TrainingArguments):
 
     if "train_sampling_strategy" not in TrainingArguments.__dataclass_fields__:  # before transformers 5.2
         train_sampling_strategy: str = option("random", "Order of the rows: random, sequential or group_by_length.")
+    if TrainingArguments.trackio_space_id is not None:  # before transformers 5.6: a public Space
+        trackio_space_id: str | None = option(None, "Space that Trackio sends its log to. Unset: none.")
 
     # What a batch consists of, for the line printed at the start of training.
     batch_unit = "pairs"

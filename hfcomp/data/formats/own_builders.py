@@ -238,7 +238,7 @@ class Archives(WebDataset):
     def _generate_examples(self, tar_paths: Sequence[str], tar_iterators: Sequence[Members]) -> Iterator[Any]:
         for number, (path, members) in enumerate(zip(tar_paths, tar_iterators, strict=True)):
             for place, sample in enumerate(self._samples(path, members)):
-                yield (number, place), {name: sample.get(name) for name in self.info.features}
+                yield f"{number}-{place}", {name: sample.get(name) for name in self.info.features}
 
 
 _REPLACED: dict[type[DatasetBuilder], type[DatasetBuilder]] = {
