@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
 from packaging.version import Version
 
 from hfcomp.experiments.recipe_files import recipes_folder
-from hfcomp.trainers._support.fsdp_checks import LOWEST_TORCH
+from hfcomp.trainers._support.fsdp_checks import LOWEST
 
 FOLDER = recipes_folder() / "accelerate"
 needs_fsdp = pytest.mark.skipif(
-    Version(torch.__version__) < Version(LOWEST_TORCH), reason=f"FSDP needs torch {LOWEST_TORCH}"
+    any(Version(package.__version__) < Version(LOWEST[package.__name__]) for package in (torch, transformers)),
+    reason=f"FSDP needs {LOWEST}",
 )
 
 

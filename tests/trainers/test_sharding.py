@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+import transformers
 from accelerate.utils import FullyShardedDataParallelPlugin
 from torch import nn
 
@@ -35,10 +36,12 @@ def test_settings_of_fsdp_that_cannot_work_are_refused_by_name(settings, message
         check_plugin(FullyShardedDataParallelPlugin(**PLUGIN | settings))
 
 
-@pytest.mark.follows("hfcomp/trainers/_support/fsdp_checks.py", "Install a newer torch, or remove fsdp.")
-def test_a_torch_that_would_shard_scalars_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch, "__version__", "2.6.0")
-    with pytest.raises(ValueError, match=r"fsdp: found torch 2\.6\.0, expected 2\.7 or newer"):
+@pytest.mark.follows("hfcomp/trainers/_support/fsdp_checks.py", "Install it, or remove fsdp.")
+@pytest.mark.parametrize("package", [torch, transformers])
+def test_versions_that_would_shard_scalars_are_refused(package, tmp_path, monkeypatch):
+    for each in (torch, transformers):
+        monkeypatch.setattr(each, "__version__", "2.6.0" if each is package else "9")
+    with pytest.raises(ValueError, match=rf"fsdp: found {package.__name__} 2\.6\.0, expected .* or newer"):
         InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, fsdp=True)
     InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True)
 

@@ -219,9 +219,9 @@ class Archives(WebDataset):
     def _decode(self, path: str, name: str, ending: str, file: Any) -> Any:
         # Decode by extension like `datasets`, except for JSON: `parse_json` raises for lone surrogates.
         last = ending.rpartition(".")[2]
-        kinds = (kind.compression for kind in COMPRESSION_FILESYSTEMS if f".{last}" in kind.extensions)
-        if (compression := next(kinds, None)) in compr:
-            with compr[compression](file, mode="rb") as extracted:
+        openers = {end: compr.get(kind.compression) for kind in COMPRESSION_FILESYSTEMS for end in kind.extensions}
+        if opener := openers.get(f".{last}"):
+            with opener(file, mode="rb") as extracted:
                 content = extracted.read()
             last = ending.removesuffix(f".{last}").rpartition(".")[2]
         else:
