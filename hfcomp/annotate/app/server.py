@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from inspect import signature
 from pathlib import Path
 
 import gradio as gr
@@ -191,7 +190,7 @@ def _gradio(page: Page, images: Path) -> FastAPI:
         allowed_paths=[str(images.resolve())],
         show_error=False,
         footer_links=[],
-        **({"run_history": False} if "run_history" in signature(gr.mount_gradio_app).parameters else {}),
+        run_history=False,
         enable_monitoring=False,
         ssr_mode=False,
         mcp_server=False,
