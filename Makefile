@@ -74,13 +74,20 @@ test-numerics: $(INSTALLED)  ## the numeric tests under every capability of the 
 # in environments of their own; torch goes first, as above
 compat: test-lowest test-newest  ## the tests, without the slow ones, with the lowest and with the newest allowed versions
 
+# What is required is resolved alone and kept: with the extras, huggingface_hub would be raised to what gradio asks for, and
+# datasets rather than fsspec lowered. pip would refuse the first, so it resolves nothing.
+RESOLVE := $(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --python $(LOWEST)/bin/python \
+	--no-header --no-annotate pyproject.toml
+
 test-lowest:  ## the tests, without the slow ones, with the lowest versions that pyproject.toml allows
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
-	@$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --no-header --no-annotate \
-		pyproject.toml --output-file $(LOWEST)/lowest.txt
-	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet "$$(grep '^torch==' $(LOWEST)/lowest.txt)"
-	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet -c $(LOWEST)/lowest.txt -e '.[dev]'
+	@$(RESOLVE) --output-file $(LOWEST)/required.txt
+	@grep '^huggingface-hub==' $(LOWEST)/required.txt > $(LOWEST)/hub.txt
+	@$(RESOLVE) --extra dev --constraint $(LOWEST)/required.txt --override $(LOWEST)/hub.txt --output-file $(LOWEST)/lowest.txt
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps "$$(grep '^torch==' $(LOWEST)/lowest.txt)"
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r $(LOWEST)/lowest.txt
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -e .
 	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-newest:  ## the same with the newest versions that the package index has

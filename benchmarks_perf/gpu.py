@@ -75,7 +75,9 @@ def make_trainer(form: str, args: argparse.Namespace, folder: Path):
 
 def make_processor(folder: Path):
     """Creates a processor whose tokenizer has CLIP's size; it never reads a text."""
-    from transformers import CLIPImageProcessorPil, CLIPProcessor, CLIPTokenizer
+    from transformers import CLIPProcessor, CLIPTokenizer
+
+    from hfcomp.modeling.image_processors import CLIPImageProcessorPil
 
     words = [f"w{index}" for index in range(START)]
     vocabulary = {word: index for index, word in enumerate([*words, "<|startoftext|>", "<|endoftext|>"])}

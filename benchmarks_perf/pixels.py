@@ -33,12 +33,13 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
-from transformers import CLIPImageProcessor, CLIPImageProcessorPil
+from transformers import CLIPImageProcessor
 from transformers.utils import is_torchvision_available
 
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.pixels.store import ImageKeys, ImageReader, PixelStore
 from hfcomp.data.pixels.store_writer import StoreWriter
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil
 
 BATCH = 32
 TORCHVISION = ", torchvision"

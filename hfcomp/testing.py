@@ -14,8 +14,6 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
     AutoTokenizer,
-    BitImageProcessorPil,
-    CLIPImageProcessorPil,
     CLIPSegConfig,
     CLIPSegForImageSegmentation,
     CLIPSegProcessor,
@@ -31,6 +29,8 @@ from transformers import (
     RobertaModel,
     RobertaTokenizer,
 )
+
+from hfcomp.modeling.image_processors import BitImageProcessorPil, CLIPImageProcessorPil
 
 # Layers of the denoiser and the decoder.
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "sample_size": 32, "in_channels": 4, "out_channels": 4}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 from PIL import Image as Image
-from transformers import CONFIG_MAPPING, CLIPImageProcessorPil, ProcessorMixin
+from transformers import CONFIG_MAPPING, ProcessorMixin
 from transformers.models.auto.configuration_auto import model_type_to_module_name
 from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_MAPPING, MODEL_MAPPING_NAMES
@@ -19,6 +19,7 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
 from hfcomp.families import FAMILIES, Family
 from hfcomp.modeling.adapters import TARGETS, lora_config
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil
 from tests import tiny
 
 FEATURES = ("get_image_features", "get_text_features")
@@ -48,6 +49,8 @@ SMALL = {
     "out_channels": [16, 24, 40, 80, 112, 192, 240],
 }
 TOKENIZERS = {"altclip": "XLMRobertaTokenizer", "vision-text-dual-encoder": "BertTokenizer"}
+PARTS = {"vision-text-dual-encoder": {"vision_config": {"model_type": "vit"}, "text_config": {"model_type": "bert"}}}
+"""What a configuration has to be given; transformers before 5.4 has no default for it."""
 WITHOUT_EMBEDDINGS = {
     "blip-2": "its text features are the states of a language model, which are not in the space of its images"
 }
@@ -97,7 +100,7 @@ def _set_batch_norms(model: Any) -> None:
 
 def small(kind: type, tokenizer: Any, sizes: dict[str, Any] = SMALL) -> Any:
     """Returns a small configuration of a class, with small parts."""
-    default = kind()
+    default = kind(**PARTS.get(kind.model_type, {}))
     settings = {name: value for name, value in sizes.items() if getattr(default, name, None) is not None}
     if getattr(default, "vocab_size", None) is not None:
         special = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -135,12 +138,15 @@ def _with_end_last(tokenizer: Any) -> Any:
 
 def make_image_processor(model_type: str, **more: Any) -> Any:
     names = IMAGE_PROCESSOR_MAPPING_NAMES.get(model_type) or {}
-    kind = getattr(transformers, names["pil"]) if "pil" in names else CLIPImageProcessorPil
+    name = names[0] if isinstance(names, tuple) else names.get("pil")  # pairs before transformers 5.4
+    kind = getattr(transformers, name) if name else CLIPImageProcessorPil
     side = {"height": tiny.IMAGE_SIZE, "width": tiny.IMAGE_SIZE}
     default = kind()
     settings: dict[str, Any] = {}
     if getattr(default, "size", None):
-        settings["size"] = {"shortest_edge": tiny.IMAGE_SIZE} if default.size.get("shortest_edge") else side
+        # Chinese CLIP's checkpoints state both sides, and transformers before 5.4 needs them.
+        shortest = model_type != "chinese_clip" and default.size.get("shortest_edge")
+        settings["size"] = {"shortest_edge": tiny.IMAGE_SIZE} if shortest else side
     if getattr(default, "crop_size", None):
         settings["crop_size"] = side
     if hasattr(default, "max_num_patches"):

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoProcessor
+import transformers
+from packaging.version import Version
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoProcessor
 
 from hfcomp import Embedder
 from hfcomp.data.images import decode_image
@@ -19,6 +21,7 @@ from tests import families, tiny
 
 TEXTS = ["a red cube on a blue ball", "a blue cube on a red ball", "a ring", "a red cube " * 30]
 FIRST = ("flava",)  # features of all tokens, of which the first is the embedding
+OVERFLOWING = ("clipseg", "groupvit", "owlv2", "owlvit")
 FULL_LENGTH = ("siglip", "siglip2")  # attend to their padding
 LAYER = re.compile(r"(text|vision|image)_model\..*layers?\.\d+\.")
 # BLIP's cross-attention reads images into texts, which embeddings do not use.
@@ -82,6 +85,8 @@ def make_trainer(folder, tmp_path, **settings):
 
 def test_a_step_equals_a_plain_one(family, tmp_path):
     name, folder = family
+    if name in OVERFLOWING and Version(transformers.__version__) < Version("5.2"):
+        pytest.skip("before transformers 5.2, this family's causal mask overflows in double precision")
     trainer = make_trainer(folder, tmp_path)
     rows = [trainer.train_dataset[number] for number in range(4)]
     trainer.model.double().eval()  # dropout would differ
@@ -147,7 +152,13 @@ def test_a_family_without_comparable_features_is_named(name, tmp_path):
 
 def test_the_page_lists_the_families():
     page = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| ([\w-]+) \| `\w+` \| (?:yes|no)", page, flags=re.MULTILINE)
+    later = [name for name in listed if name not in CONFIG_MAPPING]
+    for name in later:
+        page = re.sub(rf"^\| {name} \| .*\n", "", page, flags=re.MULTILINE)
     assert families.table() in page, "`python -m tests.families` prints the table"
+    if later:
+        pytest.skip(f"transformers {transformers.__version__} has no {', '.join(later)}; the other rows are right")
 
 
 def test_token_objectives_name_the_families_that_have_tokens(tmp_path):

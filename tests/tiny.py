@@ -15,7 +15,6 @@ from tokenizers import Tokenizer, models, trainers
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
     CLIPConfig,
-    CLIPImageProcessorPil,
     CLIPModel,
     CLIPProcessor,
     CLIPTokenizer,
@@ -23,13 +22,13 @@ from transformers import (
     MetaClip2Config,
     MetaClip2Model,
     SiglipConfig,
-    SiglipImageProcessorPil,
     SiglipModel,
     SiglipProcessor,
     SiglipTokenizer,
 )
 
 from hfcomp.data.columns import CONCEPT_FEATURES
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil, SiglipImageProcessorPil
 
 COLORS = ("red", "blue", "green", "yellow", "white", "black")
 SHAPES = ("cube", "ball", "cone", "ring", "star", "cross")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL.Image import Resampling
-from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPTokenizer, SiglipImageProcessorPil
+from transformers import AutoTokenizer, CLIPTokenizer
 from transformers.image_utils import IMAGENET_STANDARD_MEAN, IMAGENET_STANDARD_STD, OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil, SiglipImageProcessorPil
 from hfcomp.modeling.weight_checks import OtherNetwork
 from hfcomp.reading import check_place
 

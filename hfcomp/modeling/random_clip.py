@@ -36,7 +36,9 @@ def write_random_clip(folder: Path, vocabulary: str | None, *, seed: int, config
     `vocabulary` is a folder with CLIP's `vocab.json` and `merges.txt`, which determine the token ids. The default size
     is that of ViT-B/32.
     """
-    from transformers import CLIPImageProcessorPil, CLIPModel, CLIPProcessor, CLIPTokenizer
+    from transformers import CLIPModel, CLIPProcessor, CLIPTokenizer
+
+    from hfcomp.modeling.image_processors import CLIPImageProcessorPil
 
     check_vocabulary(vocabulary)
     set_seed(seed)

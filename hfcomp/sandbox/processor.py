@@ -9,16 +9,15 @@ from pathlib import Path
 from tokenizers import pre_tokenizers
 from transformers import (
     CLIPConfig,
-    CLIPImageProcessorPil,
     CLIPProcessor,
     CLIPTokenizer,
     PreTrainedTokenizerBase,
     SiglipConfig,
-    SiglipImageProcessorPil,
     SiglipProcessor,
     SiglipTokenizer,
 )
 
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil, SiglipImageProcessorPil
 from hfcomp.sandbox.captions import words
 from hfcomp.sandbox.rendering import CELL, SIDE
 from hfcomp.writing import write_bytes

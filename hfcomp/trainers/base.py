@@ -392,7 +392,8 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
             # transformers has no `optim` for torch's Adam, which takes the same arguments as AdamW.
             _, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
             self.optimizer_cls_and_kwargs = torch.optim.Adam, settings
-        optimizer = super().create_optimizer(model)
+        # transformers before 5.3 takes no model.
+        optimizer = super().create_optimizer() if model is None else super().create_optimizer(model)
         # transformers calls this last before accelerate prepares the model.
         forget_preparation(self.model)
         self.weights.prepare(optimizer)

@@ -233,6 +233,11 @@ class CompositionalConfig(TrainingArguments):
         False, "Inherited from transformers. Parameters that the objective does not use are frozen."
     )
 
+    if "train_sampling_strategy" not in TrainingArguments.__dataclass_fields__:  # before transformers 5.2
+        train_sampling_strategy: str = option("random", "Order of the rows: random, sequential or group_by_length.")
+    if TrainingArguments.trackio_space_id is not None:  # before transformers 5.6: a public Space
+        trackio_space_id: str | None = option(None, "Space that Trackio sends its log to. Unset: none.")
+
     # What a batch consists of, for the line printed at the start of training.
     batch_unit = "pairs"
     # Whether the objective can read negative captions.
@@ -258,6 +263,8 @@ class CompositionalConfig(TrainingArguments):
         if isinstance(self.fsdp, str) and self.fsdp.lower() in ("true", "false"):  # spelled like the other switches
             self.fsdp = self.fsdp.lower() == "true"
         super().__post_init__()
+        if getattr(self, "group_by_length", False):  # its name before transformers 5.2
+            self.train_sampling_strategy = "group_by_length"
         for name, limits in own_limits(type(self)).items():
             value = getattr(self, name)
             if value is None and type(self).__dataclass_fields__[name].default is None:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from peft import LoraConfig, get_peft_model
 from PIL import Image
-from transformers import AutoModel, AutoProcessor, CLIPImageProcessorPil, SiglipImageProcessorPil
+from transformers import AutoModel, AutoProcessor
 
 from hfcomp.analysis.attention import (
     TokenCosines,
@@ -29,6 +29,7 @@ from hfcomp.analysis.attention_figure import attention_maps, draw_attention
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling import encode_image_tokens
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil, SiglipImageProcessorPil
 from tests import tiny, tolerances
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)

@@ -152,7 +152,8 @@ def test_what_a_sweep_reports_is_what_evaluating_the_chosen_model_finds(swept, c
     reported, results = read_evaluation(swept)
     chosen = next(name for name, facts in results["models"].items() if facts["path"] == str(swept / "model"))
     assert results["models"][chosen]["weights"] == identity(swept / "model")
-    assert results["reference"] == "base" and results["models"]["base"]["path"] == str(clip)
+    base = swept / "model" if chosen == "base" else clip  # with weight 0, the chosen model is the base
+    assert results["reference"] == "base" and results["models"]["base"]["path"] == str(base)
     assert set(reported.table["arm"]) == set(results["models"])
 
 

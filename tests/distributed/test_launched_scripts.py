@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from tests import processes, tiny, tolerances
+from tests.recipes.accelerate_files import needs_fsdp
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = """
@@ -123,6 +124,7 @@ def test_processes_that_accelerate_does_not_count_are_refused(clip, tmp_path):
         assert "torchrun --nproc_per_node 2" in said and "use_cpu=True" in said
 
 
+@needs_fsdp
 @pytest.mark.slow
 def test_a_recipe_shards_its_weights_over_two_processes(clip, tmp_path):
     rows = tiny.pairs(16)

@@ -17,9 +17,10 @@ from tests.distributed.launch import Result, Results, launch
 from tests.distributed.sharded_cases import CHECKPOINTS, SETTINGS, SHARDED_ONLY
 from tests.distributed.test_two_processes import SCALARS as CASES
 from tests.distributed.test_two_processes import assert_in_step, assert_same_log, assert_same_training
-from tests.recipes.accelerate_files import fsdp_environment
+from tests.recipes.accelerate_files import fsdp_environment, needs_fsdp
 from tests.trainers.own_objective import OwnTrainer
 
+pytestmark = needs_fsdp
 OFFSET = "objective_state.offset.value"
 # tokens and mini-batches of unequal number, learned margins and thresholds with several batches a step, adapters
 COMMON = ("c2lip_tokens", "ahnpl_live", "adapted")

@@ -20,8 +20,12 @@ from tests.trainers.runs import build
 def api(connect, monkeypatch):
     """The client that a Trainer uses."""
     connection = connect(WRITE_TOKEN)
-    for module in (transformers.trainer, saving):
-        monkeypatch.setattr(module, "hf_api", lambda: connection)
+    monkeypatch.setattr(saving, "upload_folder", connection.upload_folder)
+    if hasattr(transformers.trainer, "hf_api"):
+        monkeypatch.setattr(transformers.trainer, "hf_api", lambda: connection)
+    else:  # before transformers 5.10
+        for name in ("create_repo", "upload_folder"):
+            monkeypatch.setattr(transformers.trainer, name, getattr(connection, name))
     return connection
 
 

@@ -49,7 +49,7 @@ def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
 
 def test_thresholds_are_bounded_and_start_anew_with_every_epoch(clip, pairs, tmp_path):
     settings = {"learning_rate": 3e-3, "lr_scheduler_type": "constant", "max_steps": 9}
-    run = {"per_device_train_batch_size": 4, "threshold_maximum": 0.5, "margin_weight": 1.0, **settings}
+    run = {"per_device_train_batch_size": 4, "threshold_maximum": 0.25, "margin_weight": 1.0, **settings}
     trainer = trainer_of(clip, pairs.select([0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 14]), tmp_path, **run)
     trainer.train()
     moved = []
@@ -57,10 +57,10 @@ def test_thresholds_are_bounded_and_start_anew_with_every_epoch(clip, pairs, tmp
         values = history(trainer, name)
         # logged as the loss saw them: three steps to an epoch, each first one sees none
         assert len(values) == 9 and values[::3] == [0, 0, 0]
-        assert all(0 <= value <= 0.5 for value in values)
+        assert all(0 <= value <= 0.25 for value in values)
         moved.append([max(values[1:3]), max(values[4:6])])
     assert (torch.tensor(moved).amax(0) > 0).all()
-    assert thresholds(trainer).max() == 0.5
+    assert thresholds(trainer).max() == 0.25
     trainer.train()
     assert history(trainer, NAMED[0])[0] == 0
 

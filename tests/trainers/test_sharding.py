@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+import transformers
 from accelerate.utils import FullyShardedDataParallelPlugin
 from torch import nn
 
@@ -14,6 +15,7 @@ from hfcomp.trainers._support.fsdp_checks import check_plugin, shard_unit_names,
 from hfcomp.trainers._support.sharded_weights import SplitOptimizer, replicated_parameters
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import families
+from tests.recipes.accelerate_files import needs_fsdp
 from tests.trainers.own_objective import Offset
 
 PLUGIN = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
@@ -25,7 +27,7 @@ PLUGIN = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
         ({"cpu_offload": True}, "fsdp_offload_params .*false"),
         ({"activation_checkpointing": True}, "fsdp_activation_checkpointing .*gradient_checkpointing .*true"),
         ({"auto_wrap_policy": "SIZE_BASED_WRAP", "min_num_params": 10}, "SIZE_BASED_WRAP .*TRANSFORMER_BASED_WRAP"),
-        ({"ignored_modules": "backbone.text_model"}, "fsdp_ignored_modules"),
+        pytest.param({"ignored_modules": "backbone.text_model"}, "fsdp_ignored_modules", marks=needs_fsdp),
         ({"fsdp_version": 1}, "fsdp_version=1 .*fsdp_version .*2"),
     ],
 )
@@ -35,6 +37,17 @@ def test_settings_of_fsdp_that_cannot_work_are_refused_by_name(settings, message
         check_plugin(FullyShardedDataParallelPlugin(**PLUGIN | settings))
 
 
+@pytest.mark.follows("hfcomp/trainers/_support/fsdp_checks.py", "Install it, or remove fsdp.")
+@pytest.mark.parametrize("package", [torch, transformers])
+def test_versions_that_would_shard_scalars_are_refused(package, tmp_path, monkeypatch):
+    for each in (torch, transformers):
+        monkeypatch.setattr(each, "__version__", "2.6.0" if each is package else "9")
+    with pytest.raises(ValueError, match=rf"fsdp: found {package.__name__} 2\.6\.0, expected .* or newer"):
+        InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, fsdp=True)
+    InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True)
+
+
+@needs_fsdp
 def test_loading_on_one_process_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):
     settings = {"fsdp": True, "fsdp_config": {"fsdp_cpu_ram_efficient_loading": True}}
     with pytest.raises(ValueError, match="fsdp_cpu_ram_efficient_loading .*whole model"):

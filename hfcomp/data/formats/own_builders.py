@@ -17,7 +17,7 @@ import datasets
 import pyarrow as pa
 from datasets import BuilderConfig, DatasetBuilder, Features, load_dataset_builder
 from datasets.features.features import cast_to_python_objects
-from datasets.filesystems import EXTENSION_TO_COMPRESSION_FS_FILE_CLS
+from datasets.filesystems import COMPRESSION_FILESYSTEMS
 from datasets.fingerprint import Hasher
 from datasets.packaged_modules.csv.csv import Csv
 from datasets.packaged_modules.imagefolder.imagefolder import ImageFolder
@@ -25,6 +25,7 @@ from datasets.packaged_modules.json.json import Json
 from datasets.packaged_modules.webdataset.webdataset import WebDataset
 from datasets.utils.file_utils import xopen
 from datasets.utils.info_utils import is_small_dataset
+from fsspec.compression import compr
 
 from hfcomp.data.formats.archives import KEY, member_names, not_whole, survey
 from hfcomp.reading import FileError, check_surrogates, parse_json
@@ -218,8 +219,9 @@ class Archives(WebDataset):
     def _decode(self, path: str, name: str, ending: str, file: Any) -> Any:
         # Decode by extension like `datasets`, except for JSON: `parse_json` raises for lone surrogates.
         last = ending.rpartition(".")[2]
-        if f".{last}" in EXTENSION_TO_COMPRESSION_FS_FILE_CLS:
-            with EXTENSION_TO_COMPRESSION_FS_FILE_CLS[f".{last}"](file, mode="rb") as extracted:
+        openers = {end: compr.get(kind.compression) for kind in COMPRESSION_FILESYSTEMS for end in kind.extensions}
+        if opener := openers.get(f".{last}"):
+            with opener(file, mode="rb") as extracted:
                 content = extracted.read()
             last = ending.removesuffix(f".{last}").rpartition(".")[2]
         else:
@@ -236,7 +238,7 @@ class Archives(WebDataset):
     def _generate_examples(self, tar_paths: Sequence[str], tar_iterators: Sequence[Members]) -> Iterator[Any]:
         for number, (path, members) in enumerate(zip(tar_paths, tar_iterators, strict=True)):
             for place, sample in enumerate(self._samples(path, members)):
-                yield (number, place), {name: sample.get(name) for name in self.info.features}
+                yield f"{number}-{place}", {name: sample.get(name) for name in self.info.features}
 
 
 _REPLACED: dict[type[DatasetBuilder], type[DatasetBuilder]] = {

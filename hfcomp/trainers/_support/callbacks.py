@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
+from packaging.version import Version
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
-from transformers.trainer_utils import has_length
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, has_length
 
 from hfcomp.data.sampling.streaming import StreamedRows
 from hfcomp.distributed.shards import is_sharded, local_part
@@ -121,12 +125,28 @@ class LogBeforeSave(TrainerCallback):
     on_epoch_end = on_step_end
 
 
+class RecordBest(TrainerCallback):
+    """Records the checkpoint of `save_strategy="best"` as the best, which transformers does from 5.4.
+
+    Otherwise, `load_best_model_at_end` would do nothing.
+    """
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if args.save_strategy == "best":
+            folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            state.best_global_step, state.best_model_checkpoint = state.global_step, str(folder)
+            if state.is_world_process_zero:
+                state.save_to_json(str(folder / TRAINER_STATE_NAME))
+
+
 def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
     """Yields the default callbacks and those that the config enables, in the order in which they are called."""
     args, model = trainer.args, trainer.model
     yield LogBeforeSave()
     yield StartReport()
     yield SkipTrainedBatches()
+    if Version(transformers.__version__) < Version("5.4"):
+        yield RecordBest()
     if isinstance(trainer.weights, TrainerCallback):
         yield trainer.weights
     if args.weight_average_decay is not None:

@@ -6,9 +6,13 @@ import os
 from typing import Any
 
 import torch
+import transformers
 from accelerate.utils import DistributedType
+from packaging.version import Version
 from torch import nn
 
+LOWEST = {"torch": "2.7", "transformers": "5.6"}
+"""Versions that shard: before, scalars would be split too, or a resumed run and the best model would differ."""
 ENVIRONMENT = "ACCELERATE_USE_FSDP"  # set by `accelerate launch`
 
 
@@ -18,7 +22,13 @@ def uses_fsdp(args: Any) -> bool:
 
 
 def check_loading(args: Any) -> None:
-    """Checks that every process will load the model's weights, before it is loaded."""
+    """Checks versions, and that every process will load the model's weights, before it is loaded."""
+    for package in (torch, transformers) if uses_fsdp(args) else ():
+        if Version(package.__version__) < Version(LOWEST[package.__name__]):
+            raise ValueError(
+                f"fsdp: found {package.__name__} {package.__version__}, expected {LOWEST[package.__name__]} or newer. "
+                "Install it, or remove fsdp."
+            )
     settings = args.fsdp_config if isinstance(args.fsdp_config, dict) else {}
     # With this setting, transformers reads the file on one process per machine, and leaves the weights of the others
     # empty until they are sharded.

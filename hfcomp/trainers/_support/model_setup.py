@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from inspect import signature
 from typing import Any
 
 import torch
@@ -101,10 +102,11 @@ def compile_towers(trainer: Any) -> None:
     if not args.torch_compile:
         return
     compile_nothing(trainer.accelerator)
+    settings = {"backend": args.torch_compile_backend, "mode": args.torch_compile_mode, "fullgraph": True}
+    if "isolate_recompiles" in signature(torch.compile).parameters:  # not in every release
+        settings["isolate_recompiles"] = True
     for tower in _towers(model):
-        tower.compile(
-            backend=args.torch_compile_backend, mode=args.torch_compile_mode, fullgraph=True, isolate_recompiles=True
-        )
+        tower.compile(**settings)
 
 
 def _towers(model: DualEncoder) -> list[nn.Module]:

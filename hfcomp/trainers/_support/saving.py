@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import upload_folder
 from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, SaveStrategy
-from transformers.utils import PushInProgress, hf_api, logging
+from transformers.utils import PushInProgress, logging
 
 from hfcomp.modeling import DualEncoder
 from hfcomp.reporting.cards.card import write_card
@@ -153,7 +154,7 @@ class HubPushes(TrainerCallback):
 
     def _start_upload(self, folder: str | Path, message: str, **options: Any) -> Any:
         args = self._trainer.args
-        return hf_api().upload_folder(
+        return upload_folder(
             repo_id=self._trainer.hub_model_id,
             folder_path=folder,
             commit_message=message,

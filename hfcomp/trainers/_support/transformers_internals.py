@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin, TorchDynamoPlugin
 from torch import nn
@@ -60,6 +61,9 @@ class AdaptedTrainer(Trainer):
             super()._save_optimizer_and_scheduler(output_dir)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if self.args.device.type == "cpu":
+            # transformers 5.0 would load to `cpu:0` on several processes, which torch does not know.
+            self.args.__dict__["_setup_devices"] = torch.device("cpu")
         if not self.weights.is_sharded:
             super()._load_optimizer_and_scheduler(checkpoint)
         elif checkpoint is not None:

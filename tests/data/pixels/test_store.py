@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers import CLIPImageProcessorPil
 
 from hfcomp.checksums import with_checksum
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.pixels.store import KEY, ImageKeys, ImageReader, PixelStore
 from hfcomp.data.pixels.store_writer import StoreWriter
+from hfcomp.modeling.image_processors import CLIPImageProcessorPil
 
 SIZE = 12
 

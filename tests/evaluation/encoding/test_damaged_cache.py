@@ -148,7 +148,7 @@ def test_a_file_that_goes_while_it_is_in_use_is_encoded_again(clip, whole, tmp_p
 @pytest.mark.parametrize("package", [torch, transformers])
 def test_vectors_of_another_version_are_not_read(package, clip, whole, tmp_path, monkeypatch):
     folder = shutil.copytree(whole[0], tmp_path / "cache")
-    monkeypatch.setattr(package, "__version__", "0.0.1")
+    monkeypatch.setattr(package, "__version__", f"{package.__version__}.1")
     assert encode_all(clip, folder)[2] == len(PICTURES) + len(set(TEXTS))
     assert len(list(folder.iterdir())) == 4
 

@@ -14,9 +14,7 @@ from transformers import (
     Blip2Processor,
     BlipConfig,
     BlipForImageTextRetrieval,
-    BlipImageProcessorPil,
     BlipProcessor,
-    CLIPImageProcessorPil,
     CLIPVisionConfig,
     LlamaConfig,
     LlavaConfig,
@@ -27,6 +25,7 @@ from transformers import (
 )
 
 from hfcomp.evaluation.pairs.models import VQAScorer
+from hfcomp.modeling.image_processors import BlipImageProcessorPil, CLIPImageProcessorPil
 from tests import tiny, tolerances
 
 TEMPLATE = (

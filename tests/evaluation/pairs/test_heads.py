@@ -11,13 +11,11 @@ from transformers import (
     Blip2Config,
     Blip2ForImageTextRetrieval,
     Blip2Processor,
-    BlipImageProcessorPil,
     FlavaConfig,
     FlavaForPreTraining,
     FlavaModel,
     ViltConfig,
     ViltForImageAndTextRetrieval,
-    ViltImageProcessorPil,
     ViltProcessor,
 )
 
@@ -26,6 +24,7 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.models import open_encoders, pair_model
 from hfcomp.evaluation.pairs.heads import Blip2Matcher, FlavaMatcher, ViltMatcher
 from hfcomp.evaluation.pairs.options import PAPER
+from hfcomp.modeling.image_processors import BlipImageProcessorPil, ViltImageProcessorPil
 from tests import families, tiny
 from tests.evaluation.pairs import readers
 

@@ -20,7 +20,9 @@ def stable_diffusion(folder: Path, clip: Path, *, flags: bool) -> Path:
     """
     from diffusers import DDIMScheduler, StableDiffusionImg2ImgPipeline
     from diffusers.pipelines.stable_diffusion import StableDiffusionSafetyChecker
-    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPTextConfig, CLIPVisionConfig
+    from transformers import CLIPConfig, CLIPTextConfig, CLIPVisionConfig
+
+    from hfcomp.modeling.image_processors import CLIPImageProcessorPil
 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
