@@ -18,25 +18,25 @@ BUDGET = {
     "analysis": 6_804,  # target: 5,200
     "annotate": 4_442,  # target: 3,000
     "cli": 1_499,
-    "convert": 2_007,  # target: 1,400
-    "data": 10_999,
+    "convert": 2_008,  # target: 1,400
+    "data": 11_001,
     "distributed": 358,
-    "evaluation": 13_747,  # target: 10,500
+    "evaluation": 13_749,  # target: 10,500
     "experiments": 5_710,
     "factory": 11_192,  # target: 8,500
     "hub": 1_028,
     "losses": 4_416,
     "merging": 635,
     "metrics": 1_559,
-    "modeling": 1_612,
+    "modeling": 1_628,
     "negatives": 3_298,
     "parsing": 2_670,
     "reporting": 3_165,
-    "sandbox": 2_140,
+    "sandbox": 2_139,
     "statistics": 2_674,
-    "trainers": 6_745,
-    "core": 65_354,  # all but RINGS; target: under 51,000
-    "all": 89_799,  # target: under 69,000
+    "trainers": 6_790,
+    "core": 65_418,  # all but RINGS; target: under 51,000
+    "all": 89_864,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
