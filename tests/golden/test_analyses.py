@@ -18,7 +18,7 @@ from tests.factory.inpaintcoco import sets as inpaintcoco
 from tests.factory.magic import sets as magic
 from tests.golden import rows
 from tests.golden.folders import everything, page, plain
-from tests.golden.record import BY_MODELS, check
+from tests.golden.record import BY_MODELS, check, needs_newer_libraries
 from tests.golden.test_golden import WRITE
 
 MODEL = "--device cpu --no_cache"
@@ -51,6 +51,7 @@ def run(root, monkeypatch):
     return run
 
 
+@needs_newer_libraries
 def test_pairs_of_two_sets_by_their_texts(run):
     words = "high=high.parquet low=low.parquet --models none --image_model none --text_model none --gallery 0"
     check("analyze", run("analyze", f"analyze {words} --device cpu", skip=["report.html"]), write=WRITE)

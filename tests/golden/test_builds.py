@@ -12,7 +12,7 @@ from tests.factory.concretebatch import sets as concretebatch
 from tests.factory.inpaintcoco import sets as inpaintcoco
 from tests.factory.magic import sets as magic
 from tests.golden.folders import everything, plain
-from tests.golden.record import check
+from tests.golden.record import check, needs_newer_libraries
 from tests.golden.test_golden import WRITE
 
 PARSED = "--skip_damaged --parser rules --shard_size 5"
@@ -56,7 +56,10 @@ def build(root, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[needs_newer_libraries] * (k in ("neighbors", "pixels"))) for k in COMMANDS],
+)
 def test_a_set(build, kind):
     build(kind, COMMANDS[kind])
 

@@ -15,7 +15,7 @@ from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.sandbox.bases import base_folder
 from tests.golden import rows
 from tests.golden.folders import everything
-from tests.golden.record import check
+from tests.golden.record import check, needs_newer_libraries
 from tests.golden.test_golden import WRITE
 
 
@@ -39,6 +39,7 @@ def here(root, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
 
+@needs_newer_libraries
 def test_a_point_between_two_models(root):
     cli.main(["merge", "base", "tuned", "--alpha", "0.4", "--output", "merged"])
     check("merge", everything(root / "merged", root), write=WRITE)
@@ -55,6 +56,7 @@ def test_the_best_point_between_two_models(root):
     check("merge_sweep", files, write=WRITE)
 
 
+@needs_newer_libraries
 def test_the_layout_of_open_clip_and_back(root):
     cli.main(["convert", "base", "--to", "open_clip", "--output", "for_open_clip"])
     cli.main(["convert", "for_open_clip", "--output", "back"])
