@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import nn
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, VisionTextDualEncoderConfig
 from transformers import VisionTextDualEncoderModel as JoinedModel
 from transformers import VisionTextDualEncoderProcessor as JoinedProcessor
 
-from hfcomp import __version__
-from hfcomp.convert.convert import RECORD_FILE, check_folder
+from hfcomp.convert.convert import RECORD_FILE, check_folder, library_versions
 from hfcomp.modeling import encode_images, encode_texts
 from hfcomp.modeling.backbones import read_config
 from hfcomp.modeling.embedding import blank_images
@@ -65,7 +63,7 @@ def join_towers(image: str | Path, text: str | Path, folder: Path, *, seed: int 
         "layout": "image and text tower",
         "model": type(model).__name__,
         "new": ["text_projection.weight", *(f"text_model.{name}" for name in new)],
-        "versions": {"hfcomp": __version__, "transformers": transformers.__version__, "torch": torch.__version__},
+        "versions": library_versions(),
     }
     with replacing_folder(folder) as part:
         model.save_pretrained(part)
