@@ -168,8 +168,8 @@ def _name_place(place: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # transformers explains ids that are not on the Hub or gated, and folders without a model
-        where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
-        raise ValueError(f"{place} {where}{error}") from error
+        where = ":" if os.path.isdir(place) else " is not a local folder, and as a Hub id:"
+        raise ValueError(f"{place}{where} {error}") from error
     except RecursionError as error:
         raise ValueError(f"{place}: one of its JSON files is nested too deeply to read.") from error
     except Exception as error:
