@@ -248,7 +248,8 @@ def unguarded_calls(node: ast.AST, inside: bool = False) -> Iterator[ast.Call]:
 
 
 def test_nobody_else_in_the_library_puts_a_file_in_its_place():
-    allowed = {"trainers/cost.py", "reporting/figures.py"}  # write to the kernel, and to memory
+    # write to the kernel and to memory, and within `replacing`
+    allowed = {"trainers/cost.py", "reporting/figures.py", "platforms.py"}
     uses = [
         f"{path.relative_to(PACKAGE)}:{call.lineno} {ast.unparse(call.func)}"
         for path in sorted(PACKAGE.rglob("*.py"))

@@ -72,7 +72,7 @@ def evaluate(
     allow_urls: bool = False,
     url_timeout: float | None = None,
     skip_damaged: bool = False,
-    pairs: PairOptions = PAPER,
+    pairs: PairOptions | None = None,
     log: Callable[[str], None] = logger.info,
 ) -> EvaluationResults:
     """Scores models on benchmarks, side by side, with intervals, ties and paired differences.
@@ -98,7 +98,7 @@ def evaluate(
             `hfcomp.evaluation.blind.rules`; `none` turns them off.
         blind_captions: Captions for the bigram model among the blind rules, except those that a benchmark uses: a
             file, a folder, a Hub id, or `coco`; by default COCO's captions if they are on this machine.
-        scores: Files with the scores of other systems, by name; see `hfcomp.evaluation.score_files.ScoreFile`.
+        scores: Files with scores of other systems, by name; see `hfcomp.evaluation.score_files.ScoreFile`.
         reference: Model to compare the others with, by name or place; by default the first.
         tie: How to count a tie: `wrong`, `half` or `win`.
         published: Show the models' published numbers, with source and protocol, next to the measured ones.
@@ -113,7 +113,7 @@ def evaluate(
         url_timeout: Download timeout per image in seconds.
         skip_damaged: Leave out items with a damaged image for all models, and count them in the notes and in
             `results.json`; otherwise a damaged image is an error. This decodes each image once more.
-        pairs: Question and answer of VQAScore, and models to score with their matching head.
+        pairs: VQAScore's question and answer, and models to score with their matching head.
         log: Function that receives progress and notes, line by line.
 
     Raises:
@@ -126,6 +126,7 @@ def evaluate(
     chosen = choose_benchmarks(suite, _as_list(benchmarks), column_names, log, split=split)
     folders = data_folders(data, data_dir, option="data")
     request = _read_request(models, scores or {}, reference, _as_list(blind), blind_captions, folders)
+    pairs = pairs or PAPER
     heads = [_find_model("matching_head", given, request.models) for given in pairs.matching_head]
     check_device(device)
     embedding_cache = open_cache(cache, cache_limit)

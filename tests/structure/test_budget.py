@@ -18,10 +18,10 @@ BUDGET = {
     "analysis": 6_804,  # target: 5,200
     "annotate": 4_442,  # target: 3,000
     "cli": 1_499,
-    "convert": 2_008,  # target: 1,400
+    "convert": 2_006,  # target: 1,400
     "data": 11_001,
     "distributed": 358,
-    "evaluation": 13_749,  # target: 10,500
+    "evaluation": 13_750,  # target: 10,500
     "experiments": 5_710,
     "factory": 11_192,  # target: 8,500
     "hub": 1_028,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_139,
     "statistics": 2_674,
     "trainers": 6_790,
-    "core": 65_418,  # all but RINGS; target: under 51,000
-    "all": 89_864,  # target: under 69,000
+    "core": 65_419,  # all but RINGS; target: under 51,000
+    "all": 89_863,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
