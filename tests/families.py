@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def _set_batch_norms(model: Any) -> None:
 
 def small(kind: type, tokenizer: Any, sizes: dict[str, Any] = SMALL) -> Any:
     """Returns a small configuration of a class, with small parts."""
-    default = kind(**PARTS.get(kind.model_type, {}))
+    default = kind(**copy.deepcopy(PARTS.get(kind.model_type, {})))  # some classes change what they are given
     settings = {name: value for name, value in sizes.items() if getattr(default, name, None) is not None}
     if getattr(default, "vocab_size", None) is not None:
         special = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -180,7 +181,7 @@ def adapter_targets(model_type: str) -> list[str]:
     """Returns the named targets of adapters that match modules of a family, as its default configuration builds it."""
     kind, targets = CONFIG_MAPPING[model_type], []
     with torch.device("meta"):
-        model = MODEL_MAPPING[kind](kind())
+        model = MODEL_MAPPING[kind](kind(**copy.deepcopy(PARTS.get(model_type, {}))))
     for target in TARGETS:
         with contextlib.suppress(ValueError):
             lora_config(model, targets=[target])

@@ -23,7 +23,7 @@ BUDGET = {
     "distributed": 358,
     "evaluation": 13_750,  # target: 10,500
     "experiments": 5_710,
-    "factory": 11_192,  # target: 8,500
+    "factory": 11_195,  # target: 8,500
     "hub": 1_028,
     "losses": 4_416,
     "merging": 635,
@@ -36,7 +36,7 @@ BUDGET = {
     "statistics": 2_674,
     "trainers": 6_790,
     "core": 65_419,  # all but RINGS; target: under 51,000
-    "all": 89_863,  # target: under 69,000
+    "all": 89_866,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

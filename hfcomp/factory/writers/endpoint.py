@@ -306,7 +306,10 @@ class EndpointWriter:
             return f"code {status_of(error)}, a redirect{where}, which is not followed"
         is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every cause
         line = self._printable(root_cause(error) if is_lost else str(error))
-        return f"no connection, {line}" if is_lost else line.replace("Error code:", "code", 1)
+        if is_lost:
+            return f"no connection, {line}"
+        line, code = line.replace("Error code:", "code", 1), f"code {status_of(error)}"
+        return line if code in line or status_of(error) is None else f"{code} - {line}"  # openai 2 has it in some only
 
     def _printable(self, words: str) -> str:
         plain = "".join(sign if sign.isprintable() else " " for sign in self._hide_key(words))

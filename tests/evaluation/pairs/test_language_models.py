@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, ProcessorMixin
-from transformers.models.smolvlm import processing_smolvlm
 
 from hfcomp.evaluation.models import pair_model
 from hfcomp.evaluation.pairs.models import VQAScorer
@@ -31,8 +32,12 @@ def family(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / request.param
     with pytest.MonkeyPatch.context() as patch:  # for videos, processors need torchvision and num2words
         patch.setattr(ProcessorMixin, "check_argument_for_proper_class", lambda *words: None)
-        patch.setattr(processing_smolvlm, "num2words", str)
-        config, processor = language_models.make(request.param)
+        try:
+            if request.param == "smolvlm":
+                patch.setattr(import_module("transformers.models.smolvlm.processing_smolvlm"), "num2words", str)
+            config, processor = language_models.make(request.param)
+        except ImportError as error:  # of older transformers, whose processors need torchvision for images too
+            pytest.skip(str(error))
     readers.save(AutoModelForImageTextToText.from_config(config), folder)
     return request.param, folder, processor
 
