@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from transformers import TrainingArguments
-
 from hfcomp.cli import COMMANDS as COMMANDS_OF_CLI
+from hfcomp.trainers.config import CompositionalConfig
 from tests.advice.messages import Message, messages, trees
 
 VERBS = (
@@ -136,7 +135,7 @@ def _advising_part(sentence: str) -> str:
 
 def _names(files: Iterable[ast.Module]) -> frozenset[str]:
     """Names of parameters and of fields of classes, ours and those of transformers' arguments."""
-    names = {field.name for field in dataclasses.fields(TrainingArguments)}
+    names = {field.name for field in dataclasses.fields(CompositionalConfig)}
     for file in files:
         for node in ast.walk(file):
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):

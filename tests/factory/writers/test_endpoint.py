@@ -286,9 +286,9 @@ MODEL = b'{"error": {"message": "no such model."}}'
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer(MODEL, 401), "code 401 - no such model"),
-        (Answer(MODEL, 404), "code 404 - no such model"),
-        (Answer(b"<html>Bad Gateway</html>", 502, kind="text/html"), "code 502"),
+        (Answer(MODEL, 401), "code 401 - .*no such model.*"),
+        (Answer(MODEL, 404), "code 404 - .*no such model.*"),
+        (Answer(b"<html>Bad Gateway</html>", 502, kind="text/html"), "code 502.*"),
         (
             Answer(b"<html>Welcome</html>", kind="text/html"),
             "expected a chat completion, found '<html>Welcome</html>'",
