@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,7 +105,9 @@ def _launch(
     words = ["-m", "tests.distributed.launch", models, folder, *names]
     started = launch_group(processes, words, env=os.environ | settings, threads=torch.get_num_threads())
     try:
-        said = [process.communicate(TIMEOUT)[0] for process in started]
+        # At once, because a process that waits for a reader of its output makes the others wait for it.
+        with ThreadPoolExecutor(processes) as pool:
+            said = list(pool.map(lambda process: process.communicate(TIMEOUT)[0], started))
         signalled = any(process.returncode < 0 for process in started)
     finally:
         for process in started:
