@@ -83,7 +83,9 @@ def open_encoders(models: Iterable[Any], heads: Iterable[bool], pairs: PairOptio
         encoder = open_encoder(model, by_head=by_head, **settings)
         if by_head and type(encoder) not in _MATCHERS.values():
             expected = " or ".join(_MATCHERS)
-            raise ValueError(f"matching_head: {place_of(model)} has none, expected a {expected}. Remove the name.")
+            raise ValueError(
+                f"matching_head: {place_of(model)} has no matching head, expected a {expected}. Remove the name."
+            )
         if isinstance(encoder, VQAScorer) and encoder is not model:  # the caller's own scorer has its own question
             asked.append(encoder.ask(pairs))
         encoders.append(encoder)
@@ -100,7 +102,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **
     its weights may change. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
-        return _open_place(_plain(model), cache=cache, by_head=by_head, **settings)
+        return _open_place(_without_prefix(model), cache=cache, by_head=by_head, **settings)
     # Recognized by its methods, because a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
@@ -119,7 +121,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, by_head: bool = False, **
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 
-def _plain(place: str | Path) -> str | Path:
+def _without_prefix(place: str | Path) -> str | Path:
     # A pinned place stays as it is: a copy would not be trusted.
     return str(place).removeprefix(OPEN_CLIP_PREFIX) if str(place).startswith(OPEN_CLIP_PREFIX) else place
 
@@ -186,7 +188,7 @@ def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
     weights = facts.get("weights")
     if weights is None:
         in_memory = not isinstance(model, str | Path)
-        weights = f"of a {type(model).__name__} in memory" if in_memory else identity(_plain(model))
+        weights = f"of a {type(model).__name__} in memory" if in_memory else identity(_without_prefix(model))
     return {"path": place_of(model), "weights": weights, **texts, **facts, **getattr(model, "facts", {})}
 
 

@@ -37,7 +37,8 @@ def photograph(width: int = 90, height: int = 60) -> Image.Image:
 
 # Image processors of older transformers take the three channels of a single pixel for three rows.
 SINGLE = pytest.param(
-    (1, 1), marks=pytest.mark.skipif(Version(transformers.__version__) < Version("5.4"), reason="old")
+    (1, 1),
+    marks=pytest.mark.skipif(Version(transformers.__version__) < Version("5.4"), reason="transformers is too old"),
 )
 
 

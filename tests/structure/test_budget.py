@@ -21,7 +21,7 @@ BUDGET = {
     "convert": 2_006,  # target: 1,400
     "data": 11_001,
     "distributed": 358,
-    "evaluation": 13_750,  # target: 10,500
+    "evaluation": 13_752,  # target: 10,500
     "experiments": 5_710,
     "factory": 11_195,  # target: 8,500
     "hub": 1_028,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_139,
     "statistics": 2_674,
     "trainers": 6_790,
-    "core": 65_419,  # all but RINGS; target: under 51,000
-    "all": 89_866,  # target: under 69,000
+    "core": 65_421,  # all but RINGS; target: under 51,000
+    "all": 89_868,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

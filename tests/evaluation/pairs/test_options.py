@@ -43,7 +43,7 @@ def test_question_and_answer_are_recorded(places, tmp_path):
         ("llava", {"vqa_answer": " "}, "vqa_answer: found ' '"),
         ("llava", {"vqa_answer": "Certainly!"}, "vqa_answer: found 'Certainly!'.*'C'.*llava.*single token"),
         ("clip", {"vqa_answer": "no"}, "no effect"),
-        ("clip", {"matching_head": ("clip",)}, "matching_head: .*clip.* has none, expected a Blip.*Flava"),
+        ("clip", {"matching_head": ("clip",)}, "matching_head: .*clip.* has no matching head, expected a Blip.*Flava"),
         ("clip", {"matching_head": ("other",)}, "matching_head: found 'other', expected one of the models clip"),
     ],
 )
