@@ -30,7 +30,7 @@ def join_towers(image: str | Path, text: str | Path, folder: Path, *, seed: int 
     """Joins two towers into a `VisionTextDualEncoderModel` with its processor.
 
     An image's embedding is the image model's own pooled output, since its projection is the identity. The projection
-    of texts to this space is new, and so is the pooler of a text model that has none (RoBERTa). Source: Zhai et al.,
+    of texts to this space is new. If the text model has no pooler (RoBERTa), that is new too. Source: Zhai et al.,
     "LiT: Zero-Shot Transfer with Locked-image text Tuning", CVPR 2022, arXiv:2111.07991; the missing image projection
     and the initial scale of 10 are those of its released code.
 

@@ -38,7 +38,9 @@ def photograph(width: int = 90, height: int = 60) -> Image.Image:
 # Image processors of older transformers take the three channels of a single pixel for three rows.
 SINGLE = pytest.param(
     (1, 1),
-    marks=pytest.mark.skipif(Version(transformers.__version__) < Version("5.4"), reason="transformers is too old"),
+    marks=pytest.mark.skipif(
+        Version(transformers.__version__) < Version("5.4"), reason="reads 1 x 1 wrongly before 5.4"
+    ),
 )
 
 
