@@ -384,7 +384,7 @@ def words_of_process(models, data, folder) -> list[str]:
 def test_two_processes_write_the_same_items_as_one(models, data, tmp_path):
     main(words(models, data, tmp_path / "one"))
     started = processes.launch(2, words_of_process(models, data, tmp_path / "two"), env=os.environ)
-    said = [process.communicate(timeout=120)[0] for process in started]
+    said = processes.outputs(started, 120)
     assert (tmp_path / "two" / "out" / "results.json").exists(), "\n".join(said)[-3000:]
     one, two = (pd.read_parquet(tmp_path / name / "out" / "items.parquet") for name in ("one", "two"))
     pd.testing.assert_frame_equal(one, two)

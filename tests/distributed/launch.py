@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from hfcomp.distributed import rank, world_size
 from tests.distributed import sharded_cases  # noqa: F401  # adds its own to CASES
 from tests.distributed.cases import CASES, family_case
 from tests.processes import launch as launch_group
+from tests.processes import outputs
 
 TIMEOUT = 300
 
@@ -105,9 +105,7 @@ def _launch(
     words = ["-m", "tests.distributed.launch", models, folder, *names]
     started = launch_group(processes, words, env=os.environ | settings, threads=torch.get_num_threads())
     try:
-        # At once, because a process that waits for a reader of its output makes the others wait for it.
-        with ThreadPoolExecutor(processes) as pool:
-            said = list(pool.map(lambda process: process.communicate(TIMEOUT)[0], started))
+        said = outputs(started, TIMEOUT)
         signalled = any(process.returncode < 0 for process in started)
     finally:
         for process in started:

@@ -81,7 +81,7 @@ def scripts(clip, tmp_path_factory) -> dict[int, tuple[Path, str]]:
         words = ["train.py", clip, folder, 16 // number]
         # two as torchrun starts them; torchrun itself starts the recipe in tests/recipes/test_slipform.py
         started = processes.launch(2, words, env=os.environ, cwd=place) if number == 2 else [start_alone(words, place)]
-        said = "\n".join(process.communicate(timeout=300)[0] for process in started)
+        said = "\n".join(processes.outputs(started, 300))
         # judged by what it wrote: an interpreter may abort at exit after all work is done
         assert (folder / f"facts-{number - 1}.json").exists(), said[-3000:]
         outputs[number] = folder, said

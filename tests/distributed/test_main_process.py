@@ -32,7 +32,7 @@ except (ValueError, OtherProcessFailed) as error:
 def test_the_others_wait_longer_than_a_collective_may_and_receive_the_result():
     port = processes.free_port()
     started = [processes.start(["-c", SCRIPT, rank, port]) for rank in "01"]
-    said = [process.communicate(timeout=120)[0] for process in started]
+    said = processes.outputs(started, 120)
     assert all("{'rows': [1, 2]}" in output for output in said), said
     assert "ValueError row 7 is damaged" in said[0]
     assert "OtherProcessFailed process 0 failed: ValueError: row 7 is damaged" in said[1]

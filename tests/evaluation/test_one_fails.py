@@ -31,14 +31,12 @@ def run(*words: str) -> None:
     """Two processes that nobody but themselves ends: torchrun would end the second one."""
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     started = processes.launch(2, ["-m", "tests.evaluation.one_fails", *words], env=environment)
-    said = []
     try:
-        for process in started:
-            said.append(process.communicate(timeout=TIMEOUT)[0])
+        said = processes.outputs(started, TIMEOUT)
     except subprocess.TimeoutExpired:
         for process in started:
             process.kill()
-        said = [process.communicate()[0] for process in started]
+        said = processes.outputs(started, TIMEOUT)
         last = [[line for line in text.splitlines() if line.startswith("case ")][-1:] for text in said]
         pytest.fail(f"a process waits for one that has failed; they are in {last}")
     assert [process.returncode for process in started] == [0, 0], "\n".join(text[-3000:] for text in said)

@@ -14,6 +14,7 @@ from tests.processes.client import Process as Process
 from tests.processes.client import free_port as free_port
 from tests.processes.client import interpreter as interpreter
 from tests.processes.client import launch as launch
+from tests.processes.client import outputs as outputs
 from tests.processes.client import run as run
 from tests.processes.client import share as share
 from tests.processes.client import start as start

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Process:
             os.close(descriptor)
         self.stdout = os.fdopen(output[0], encoding="utf-8", errors="replace")
         self.stderr = os.fdopen(errors_pipe[0], encoding="utf-8", errors="replace") if errors_pipe else None
+        self._output = {stream: b"" for stream in (self.stdout, self.stderr) if stream}
         self._server.sendall(json.dumps(asked).encode() + b"\n")
         self._stream = self._server.makefile("rb", buffering=0)  # nothing is read ahead of what `select` sees
         self.pid = int(self._stream.readline())
@@ -64,9 +66,9 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """All output and errors, once it has ended; for one of whose output nothing was read yet."""
-        output = {stream: b"" for stream in (self.stdout, self.stderr) if stream}
-        left = {stream.fileno(): stream for stream in output}
+        """All output and errors, once it has ended; after a timeout, another call goes on where this one stopped."""
+        output = self._output
+        left = {stream.fileno(): stream for stream in output if not stream.closed}
         while left:
             ready, _, _ = select.select([*left], [], [], timeout)
             if not ready:
@@ -115,6 +117,12 @@ def launch(
     shared |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "TOKENIZERS_PARALLELISM": "false"}
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
     return [start(words, env={**env, **shared, **own}, cwd=cwd) for own in ranks]
+
+
+def outputs(started: Sequence[Process], timeout: float) -> list[str]:
+    """The output of each, read at once: one that waits for a reader of its output makes the others wait for it."""
+    with ThreadPoolExecutor(len(started)) as pool:
+        return list(pool.map(lambda process: process.communicate(timeout)[0], started))
 
 
 def interpreter() -> str:

@@ -30,6 +30,17 @@ def test_arguments_folder_environment_and_output_are_those_of_an_interpreter(for
     assert fork == own == (0, f"__main__ ['a', '--b'] {tmp_path} 1\n", "e\n")
 
 
+def test_outputs_are_read_at_once_and_kept_after_a_timeout(tmp_path):
+    end = repr(str(tmp_path / "end"))
+    waits = f"import os, time\nprint('first', flush=True)\nwhile not os.path.exists({end}): time.sleep(0.01)"
+    fills = f"print('x' * 1_000_000)\nopen({end}, 'w')"
+    started = [processes.start(["-c", waits])]
+    with pytest.raises(subprocess.TimeoutExpired):
+        processes.outputs(started, 0.5)
+    first, second = processes.outputs([*started, processes.start(["-c", fills])], 60)
+    assert first == "first\n" and len(second) == 1_000_001
+
+
 @pytest.mark.parametrize("end", ["sys.exit(3)", "sys.exit('no')", "{}['key']", "atexit.register(print, 'end')"])
 def test_the_end_is_that_of_an_interpreter(end, tmp_path):
     fork, own = run_both(["-c", f"import atexit, sys; {end}"], cwd=tmp_path)
@@ -47,7 +58,7 @@ def test_a_process_can_be_killed_and_waited_for():
 
 def test_a_group_has_the_variables_of_torchrun():
     code = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_PORT'])"
-    said = [process.communicate(60)[0].split() for process in processes.launch(2, ["-c", code], env=os.environ)]
+    said = [output.split() for output in processes.outputs(processes.launch(2, ["-c", code], env=os.environ), 60)]
     assert [words[:2] for words in said] == [["0", "2"], ["1", "2"]] and said[0][2] == said[1][2]
 
 
