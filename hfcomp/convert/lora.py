@@ -30,7 +30,7 @@ def merge_lora(tensors: Mapping[str, torch.Tensor]) -> tuple[Mapping[str, torch.
         if not {changed, second} <= set(tensors):
             continue
         weight, down, up = tensors[changed], tensors[first], tensors[second]
-        if up.shape[1] != len(down) or len(up) * down.shape[1] != weight.numel():
+        if down.ndim != 2 or up.shape[1:] != down.shape[:1] or len(up) * down.shape[1] != weight.numel():
             continue
         # A convolution has rank times kernel rows.
         rank = len(down) // (weight.shape[-1] if weight.ndim == 4 else 1)
