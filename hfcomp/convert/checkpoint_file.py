@@ -30,7 +30,8 @@ class _Number:
 
 
 # open_clip's schedule leaves one in the optimizer's state, as the learning rate (open_clip issue 998).
-_NUMBERS = [(_Number, f"numpy.{name}") for name in ("core.multiarray.scalar", "_core.multiarray.scalar", "dtype")]
+_NUMPY_NAMES = ("core.multiarray.scalar", "_core.multiarray.scalar", "dtype")
+_NUMBERS: list[Any] = [(_Number, f"numpy.{name}") for name in _NUMPY_NAMES]
 
 
 class Checkpoint(NamedTuple):

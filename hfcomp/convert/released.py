@@ -26,7 +26,7 @@ def find_released(source: str, folder: Path, options: ConversionOptions) -> tupl
         return source, options
     weights = model.weights
     if weights is None or weights.layout == "transformers":
-        place = model.hub[0] if model.hub else f"the folder from {weights.at}"
+        place = model.hub[0] if weights is None or model.hub else f"the folder from {weights.at}"
         raise ValueError(f"{name} needs no conversion: evaluate or train {place}.")
     if not weights.layout:
         raise ValueError(f"{name}: hfcomp has no conversion for its weights: {weights.at}.")
