@@ -23,7 +23,7 @@ _GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 
 
 class _Number:
-    """Takes the place of a numpy number, which nothing here reads: numpy does not see the file's bytes."""
+    """Replaces a numpy number in a pickle. Nothing reads the number, and numpy never sees the file's bytes."""
 
     def __init__(self, *_: Any) -> None: ...
     def __setstate__(self, _: Any) -> None: ...

@@ -10,7 +10,7 @@ from hfcomp.evaluation.published.scores import published_model, published_models
 
 
 def find_released(source: str, folder: Path, options: ConversionOptions) -> tuple[str, ConversionOptions]:
-    """Returns the file of a released checkpoint and the options for it; any other source as it is.
+    """Returns the file or Hub id of a released checkpoint, and the options for it. Leaves other sources unchanged.
 
     Args:
         source: Name of a published model, or a file, folder or Hub id.
@@ -18,7 +18,7 @@ def find_released(source: str, folder: Path, options: ConversionOptions) -> tupl
         options: Options from the user, which take precedence.
 
     Raises:
-        ValueError: If the weights need no conversion, or are not on the Hub. The message has the command.
+        ValueError: If the weights need no conversion, have none or are not on the Hub. The message says what to do.
     """
     name = None if Path(source).exists() else published_model(source)
     model = published_models()[name] if name else None
@@ -29,7 +29,7 @@ def find_released(source: str, folder: Path, options: ConversionOptions) -> tupl
         place = model.hub[0] if weights is None or model.hub else f"the folder from {weights.at}"
         raise ValueError(f"{name} needs no conversion: evaluate or train {place}.")
     if not weights.layout:
-        raise ValueError(f"{name}: hfcomp has no conversion for its weights: {weights.at}.")
+        raise ValueError(f"{name}: hfcomp has no conversion for its weights ({weights.at}).")
     if weights.hub:
         from huggingface_hub import hf_hub_download
 

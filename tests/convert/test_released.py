@@ -124,7 +124,7 @@ def test_a_number_of_any_numpy_is_skipped(tmp_path, old_clip):
         ("READ-CLIP", "no conversion: evaluate or train Mayfull/READ-CLIP"),
         ("HierarCaps ViT-B/32", "no conversion: evaluate or train the folder from drive.google.com"),
         ("CLIP B/32", "no conversion: evaluate or train openai/clip-vit-base-patch32"),
-        ("EVA02 ViT-L/14", "hfcomp has no conversion for its weights: huggingface.co/QuanSun/EVA-CLIP"),
+        ("EVA02 ViT-L/14", r"hfcomp has no conversion for its weights \(huggingface.co/QuanSun/EVA-CLIP"),
         ("c2lip", "on request from the authors"),
     ],
 )
