@@ -22,6 +22,18 @@ MARKS = ("visual.conv1.weight", "visual.trunk.patch_embed.proj.weight")
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 
 
+class _Number:
+    """Replaces a numpy number in a pickle. Nothing reads the number, and numpy never sees the file's bytes."""
+
+    def __init__(self, *_: Any) -> None: ...
+    def __setstate__(self, _: Any) -> None: ...
+
+
+# open_clip's schedule leaves one in the optimizer's state, as the learning rate (open_clip issue 998).
+_NUMPY_NAMES = ("core.multiarray.scalar", "_core.multiarray.scalar", "dtype")
+_NUMBERS: list[Any] = [(_Number, f"numpy.{name}") for name in _NUMPY_NAMES]
+
+
 class Checkpoint(NamedTuple):
     """A model read from a file.
 
@@ -106,7 +118,8 @@ def _read(path: Path) -> Mapping[str, Any]:
     if path.suffix == ".safetensors":
         return read_tensors(path)
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(_NUMBERS):
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         # torch names the class that it would have to import. Without a name, the bytes are probably not a pickle.
         kind = _GLOBAL.search(str(error))

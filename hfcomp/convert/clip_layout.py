@@ -152,8 +152,8 @@ def reject_other_towers(names: set[str]) -> None:
     # Without this check, these names would merely be left over, and the error would say "damaged" instead of naming a
     # different network.
     kinds = {
-        "lora_": "contains LoRA weights in addition to the model's weights. Merge them with the code that trained "
-        "them and save the merged state: the file does not reveal whether they are already merged.",
+        "lora_": "contains LoRA weights in another layout than TSVLC's, or damaged. Merge them with the code that "
+        "trained them and save the merged state: the file does not reveal their scale.",
         "visual.layer1.": "is a ResNet CLIP (such as RN50), for which transformers has no model.",
         "text_decoder.": "is a CoCa model, for which transformers has no model.",
         "visual.attn_pool.": "pools images by attention (CoCa), for which transformers has no model.",

@@ -20,7 +20,7 @@ class ConvertOptions(Options):
     source: Annotated[
         str,
         Spelling("SOURCE", positional=True),
-        "Weights file (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id.",
+        "Weights file (.safetensors, .pt, .pth, .bin, .ckpt), folder, Hub id or released checkpoint, such as NegCLIP.",
     ]
     output: Annotated[Path, "Output folder; replaced if a previous conversion wrote it."]
     to: Annotated[

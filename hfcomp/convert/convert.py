@@ -15,8 +15,10 @@ from hfcomp.checksums import file_hash
 from hfcomp.convert import clip_layout, processors, siglip_layout
 from hfcomp.convert.activations import Activation, clip_activation, siglip_activation
 from hfcomp.convert.checkpoint_file import Checkpoint, read_checkpoint
+from hfcomp.convert.lora import merge_lora
 from hfcomp.convert.options import ConversionOptions
 from hfcomp.convert.processors import image_processor, preprocessing
+from hfcomp.convert.released import find_released
 from hfcomp.convert.weight_table import Weight, source_names, to_transformers
 from hfcomp.modeling.checkpoints import write_sentence_transformers_files
 from hfcomp.modeling.weight_checks import check_same, raise_on_mismatch
@@ -48,7 +50,7 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
     keep their values and dtype; a checkpoint with several dtypes becomes fp32, which represents all of them exactly.
 
     Args:
-        source: Weights file, folder with `open_clip_config.json`, or Hub id.
+        source: Weights file, folder with `open_clip_config.json`, Hub id, or name of a released checkpoint.
         folder: Output folder. Created if missing; replaced if an earlier conversion wrote it.
         options: Information that the checkpoint lacks.
 
@@ -59,10 +61,10 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
         ValueError: If the checkpoint cannot be read safely, transformers does not have its network, weights are
             missing or left over, no source states the activation, or the folder contains other files.
     """
-    options = options or ConversionOptions()
     # Check the folder before reading anything, because a checkpoint may require downloading gigabytes.
     check_folder(folder)
-    checkpoint = read_checkpoint(str(source), state=options.state, prefix=options.prefix)
+    place, options = find_released(str(source), folder, options or ConversionOptions())
+    checkpoint = read_checkpoint(place, state=options.state, prefix=options.prefix)
     if "visual.conv1.weight" in checkpoint.tensors or "visual.layer1.0.conv1.weight" in checkpoint.tensors:
         parts = _clip(checkpoint, options)
     else:
@@ -82,8 +84,9 @@ def check_folder(folder: Path) -> None:
 
 
 def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
-    tensors, settings = clip_layout.fold_positions(checkpoint.tensors), (checkpoint.config or {}).get("model_cfg")
-    is_long, checkpoint = tensors is not checkpoint.tensors, checkpoint._replace(tensors=tensors)
+    merged, rank = merge_lora(checkpoint.tensors)
+    tensors, settings = clip_layout.fold_positions(merged), (checkpoint.config or {}).get("model_cfg")
+    is_long, checkpoint = tensors is not merged, checkpoint._replace(tensors=tensors)
     names = set(tensors)
     clip_layout.reject_other_towers(names)
     prefix = clip_layout.text_prefix(tensors)
@@ -112,6 +115,7 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     images = image_processor(prepare, config.vision_config.image_size)
     processor = CLIPProcessor(image_processor=images, tokenizer=tokenizer)
     layout = "Long-CLIP, two position tables folded into one" if is_long else "CLIP of open_clip or OpenAI"
+    layout += f", LoRA of rank {rank} merged" if rank else ""
     return Parts(layout, model, processor, activation, prepare, unused)
 
 

@@ -271,8 +271,8 @@ def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
     torch.save({"state_dict": {}, "args": Namespace(lr=1)}, file)
     with pytest.raises(ValueError, match=r"a\.pt .*argparse\.Namespace"):
         convert_checkpoint(file, tmp_path / "clip")
-    torch.save({"state_dict": {}, "epoch": np.float64(1)}, file)
-    with pytest.raises(ValueError, match="multiarray.scalar"):
+    torch.save({"state_dict": {}, "rows": np.ones(1)}, file)
+    with pytest.raises(ValueError, match=r"multiarray\._reconstruct"):
         convert_checkpoint(file, tmp_path / "clip")
     torch.jit.script(torch.nn.Linear(2, 2)).save(str(file))
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="TorchScript.*openai/clip-vit-base-patch32"):

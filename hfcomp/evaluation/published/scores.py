@@ -22,18 +22,41 @@ FOLDER = Path(__file__).parent
 MODELS_FILE = FOLDER / "models.yaml"
 
 
+class Weights(Strict):
+    """Released weights in another format than transformers', with what `hfcomp convert` cannot read from the file.
+
+    Attributes:
+        at: Web page or folder with the weights.
+        hub: Hub id of their repository.
+        file: File name; empty if unknown, or if the repository has only one.
+        layout: Kind of file: open_clip's Hub repository or training file, the latter with TSVLC's LoRA, a file with
+            `model_state_dict`, or a transformers folder. Empty if hfcomp has no conversion.
+        pretrained: open_clip's tag from which training started, which states the activation.
+        license: License as stated, and for what; empty if none is stated.
+        source: GitHub repository and commit from which these facts were read.
+    """
+
+    at: str = ""
+    hub: str = ""
+    file: str = ""
+    layout: Literal["", "open_clip", "training", "lora", "model_state_dict", "transformers"] = ""
+    pretrained: str | None = None
+    license: str = ""
+    source: str = ""
+
+
 class PublishedModel(Strict):
     """A model that papers report.
 
     Attributes:
         hub: Hub ids of its weights in the transformers format.
         aliases: Other names of the model in papers.
-        weights: Place of its weights if they are not on the Hub in that format.
+        weights: Its weights if they are not on the Hub in that format.
     """
 
     hub: list[str] = []
     aliases: list[str] = []
-    weights: str = ""
+    weights: Weights | None = None
 
 
 class Column(Strict):
