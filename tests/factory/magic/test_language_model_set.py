@@ -61,7 +61,7 @@ class Model:
 
 def test_wrong_answers_are_asked_again_and_the_cache_gives_the_same_bytes(tmp_path):
     place = source(tmp_path / "source", per_concept=5)
-    given = {"writer": "endpoint", "taxonomy": None, "attempts": 12, "retries": 0, "llm": "m"}
+    given = {"writer": "endpoint", "taxonomy": None, "attempts": 12, "retries": 0, "llm": "m", "prompts": "ours"}
     given["answer_cache"] = str(tmp_path / "cache")
     with serving(Model(0)) as server:
         first = build_set(options(place, tmp_path / "first", base_url=server.base_url, **given), log=lambda _: None)
