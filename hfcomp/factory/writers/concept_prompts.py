@@ -13,12 +13,12 @@ from hfcomp.schemas import Strict, parse
 
 SHIPPED = {name: FOLDER / f"concepts_{name}.yaml" for name in ("released", "ours")}
 _SLOT = re.compile(r"\{(\w*)\}")
-# The slots that each prompt must have, and those that it may have.
+# The slots that each prompt may have.
 _SLOTS = {
-    "concept": ({"captions"}, set()),
-    "parent": ({"concept", "level"}, {"captions", "concepts", "known"}),
-    "caption": ({"captions"}, {"caption", "concept", "concepts"}),
-    "known": ({"names"}, set()),
+    "concept": {"captions"},
+    "parent": {"captions", "concept", "concepts", "known", "level"},
+    "caption": {"caption", "captions", "concept", "concepts"},
+    "known": {"names"},
 }
 
 
@@ -89,17 +89,15 @@ def read_concept_prompts(file: Path) -> ConceptPrompts:
         ValueError: For a missing or unknown key or slot. The message names the file and the key.
     """
     prompts = parse(ConceptPrompts, read_yaml(file), str(file))
-    offers = prompts.parent_has("known")
-    if offers != bool(prompts.known):
-        slot = "the slot {known}, but 'known' is missing" if offers else "no slot {known} for the text 'known'"
-        raise ValueError(f"{file}: 'parent' has {slot}. Use both or neither.")
-    for key, (needed, optional) in _SLOTS.items():
-        slots = {*_SLOT.findall(getattr(prompts, key))}
-        if not needed <= slots <= needed | optional and (offers or key != "known"):
-            others = f" and optionally {_braces(optional)}" if optional else ""
+    slots = {key: {*_SLOT.findall(getattr(prompts, key))} for key in _SLOTS}
+    needed = {"concept": {"captions"}, "parent": {"concept", "level"}, "caption": {"captions"}, "known": set()}
+    if prompts.known or "known" in slots["parent"]:  # neither has an effect without the other
+        needed |= {"parent": {*needed["parent"], "known"}, "known": {"names"}}
+    for key, possible in _SLOTS.items():
+        if not needed[key] <= slots[key] <= possible:
             raise ValueError(
-                f"{file}, {key}: found {_braces(slots) or 'no slot'}, expected {_braces(needed)}{others}. "
-                "Correct the words in braces."
+                f"{file}, {key}: found {_braces(slots[key])}, expected {_braces(needed[key])}; possible are "
+                f"{_braces(possible)}. Correct the words in braces."
             )
     if len(prompts.levels) < 3:
         raise ValueError(f"{file}, levels: found {', '.join(map(str, prompts.levels)) or 'none'}, expected 1, 2, 3.")
@@ -111,7 +109,7 @@ def _join(names: Sequence[str]) -> str:
 
 
 def _braces(slots: set[str]) -> str:
-    return ", ".join(f"{{{name}}}" for name in sorted(slots))
+    return ", ".join(f"{{{name}}}" for name in sorted(slots)) or "none"
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:

@@ -137,7 +137,7 @@ def test_a_generalized_caption_is_a_caption_and_no_name(tmp_path):
 
 
 def test_the_released_questions_hold_the_captions_of_an_image_and_the_path_to_the_concept(tmp_path):
-    captions = {"breakfast": ["coffee in bed", " "], "wildlife": ["a giraffe"]}
+    captions = {"breakfast": ["coffee in bed", "x " * 3000], "wildlife": ["a giraffe"]}
     answers = {"breakfast": "Meals", "wildlife": "Nature", "meal": "Food", "nature": "Food", "food": "Nutrition"}
 
     def answer(body) -> Answer:

@@ -23,7 +23,7 @@ class _Unreleased(Data):
 
 @dataclass(frozen=True)
 class BuiltLevels(_Unreleased):
-    """The test rows of a set of `hfcomp build magic`; `caption` is their first generalized one, as in the paper's code.
+    """The test rows of a set of `hfcomp build magic`; `caption` is their first generalized one, as in the released one.
 
     Attributes:
         texts: Text columns by which an image is searched for.
