@@ -142,9 +142,8 @@ class TextAlignmentTrainer(CompositionalTrainer):
 
     The paper aligns captions with "their textual concepts" and names no columns. `aligned_with: [group]` pulls
     captions towards names of concepts. The released code pairs every caption with every generalized caption and every
-    level: list all of these in `aligned_with`, with a row per caption (a recipe's `captions: all`). A list of
-    generalized captions gives a pair for each. Names that are trained on are no longer unseen, which is logged and
-    stated in a run's report.
+    level: list all of these in `aligned_with`, with a row per caption (a recipe's `captions: all`). Each generalized
+    caption of a list is a pair. Names that are trained on are no longer unseen, which is logged and in a run's report.
 
     The released code uses the text tower's features as they are. Here they are L2-normalized, as for images and texts,
     so the model's scale means the same as elsewhere. Equal generalized captions in a batch are each other's negatives,
@@ -182,9 +181,9 @@ class TextAlignmentTrainer(CompositionalTrainer):
             logger.warning(warning)
         # Done before pairs are built, while row numbers in errors match the user's dataset.
         rows = self._drop_level_names(rows, args)
-        if rows is None or args.aligned_with == [PAIR[1]] and not _has_lists(rows):
-            return rows
-        return _pairs(rows, args.aligned_with)
+        has_lists = isinstance(rows, TrainingRows) and isinstance(rows.features.get(PAIR[1]), List | LargeList)
+        is_paired = args.aligned_with == [PAIR[1]] and not has_lists
+        return rows if rows is None or is_paired else _pairs(rows, args.aligned_with)
 
     def _drop_level_names(self, rows: Any, args: TextAlignmentConfig) -> Any:
         if rows is None or args.allow_levels:
@@ -263,10 +262,6 @@ def _pairs(rows: Any, aligned_with: Sequence[str]) -> TrainingRows:
     columns[PAIR[1]] = [text for _, text in pairs]
     logger.warning(f"{len(rows):,} rows yield {len(pairs):,} pairs of a caption and {', '.join(aligned_with)}.")
     return TrainingRows(Dataset.from_dict(columns), list(columns))
-
-
-def _has_lists(rows: Any) -> bool:
-    return isinstance(rows, TrainingRows) and isinstance(rows.features[PAIR[1]], List | LargeList)
 
 
 def _drop_rows(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:

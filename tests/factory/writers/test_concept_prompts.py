@@ -47,16 +47,12 @@ caption: 'Shorten {captions}'
     [
         ("{captions}?", "{}?", "concept: found {}, expected {captions}; possible are {captions}. Correct"),
         ("{captions}?", "it?", "concept: found none, expected {captions};"),
-        (
-            "{concept}?",
-            "{name}?",
-            "parent: found {level}, {name}, expected {concept}, {level};",
-        ),
+        ("{concept}?", "{name}?", "parent: found {level}, {name}, expected {concept}, {level};"),
         ("'Shorten {", "'{levels} {", "caption: found {captions}, {levels}, expected {captions};"),
         ("{level} of", "{level} {known} of", "known: found none, expected {names};"),
         (
-            "caption: 'Sh",
-            "known: '{names}'\ncaption: 'Sh",
+            "caption: '",
+            "known: '{names}'\ncaption: '",
             "parent: found {concept}, {level}, expected {concept}, {known}",
         ),
         ("2: Kingdom, ", "", "levels: found 1, 3, expected 1, 2, 3"),
