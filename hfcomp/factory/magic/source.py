@@ -234,7 +234,7 @@ class LanguageModelSource:
 
         answers = self._ask(questions, "concept", check)
         for path, answer in zip(paths, answers, strict=True):
-            if answer.text is not None:
+            if answer.text is not None and answer.text not in path:  # a cycle is cut later
                 self._paths.setdefault((level + 1, answer.text), (*path, answer.text))
         return answers
 
