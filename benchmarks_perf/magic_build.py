@@ -3,11 +3,11 @@
 python benchmarks_perf/magic_build.py [--images 28000 56000 113000] [--captions 5] [--concepts 17000]
 
 The data is synthetic: the word of a concept is drawn by Zipf's law and occurs in each caption of its image. The
-endpoint answers with that word, parents by its number, and a generalized caption. All rows share one small image.
-`--encoder captions` compares the concepts. Each build is a separate process. Its peak memory is reported as its own
-(anonymous) pages and as all resident pages, including file pages that the system reclaims when needed. The endpoint's
-process is not counted. Memory counts as bounded if twice the images need less than twice as much own memory, and
-113,000 images need less than 4 GB.
+endpoint answers `--prompts ours` with that word, parents by its number, and a generalized caption. All rows share one
+small image. `--encoder captions` compares the concepts. Each build is a separate process. Its peak memory is reported
+as its own (anonymous) pages and as all resident pages, including file pages that the system reclaims when needed. The
+endpoint's process is not counted. Memory counts as bounded if twice the images need less than twice as much own
+memory, and 113,000 images need less than 4 GB.
 """
 
 import argparse
@@ -131,7 +131,7 @@ def measure(place, output, address, sender):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    endpoint = {"base_url": address, "llm": "m", "answer_cache": f"{output}-answers"}
+    endpoint = {"base_url": address, "llm": "m", "answer_cache": f"{output}-answers", "prompts": "ours"}
     options = MagicOptions(source=str(place), split="train", encoder="captions", output=output, **endpoint)
     wall, cpu = time.perf_counter(), time.process_time()
     built = build_set(options, log=lambda _: None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import Dataset, LargeList, List
 from numpy.typing import NDArray
 from torch import nn
 from transformers.utils import logging
@@ -142,8 +142,8 @@ class TextAlignmentTrainer(CompositionalTrainer):
 
     The paper aligns captions with "their textual concepts" and names no columns. `aligned_with: [group]` pulls
     captions towards names of concepts. The released code pairs every caption with every generalized caption and every
-    level: list all of these in `aligned_with`, with a row per caption (a recipe's `captions: all`). Names that are
-    trained on are no longer unseen, which is logged and stated in a run's report.
+    level: list all of these in `aligned_with`, with a row per caption (a recipe's `captions: all`). Each generalized
+    caption of a list is a pair. Names that are trained on are no longer unseen, which is logged and in a run's report.
 
     The released code uses the text tower's features as they are. Here they are L2-normalized, as for images and texts,
     so the model's scale means the same as elsewhere. Equal generalized captions in a batch are each other's negatives,
@@ -181,7 +181,9 @@ class TextAlignmentTrainer(CompositionalTrainer):
             logger.warning(warning)
         # Done before pairs are built, while row numbers in errors match the user's dataset.
         rows = self._drop_level_names(rows, args)
-        return rows if rows is None or args.aligned_with == [PAIR[1]] else _pairs(rows, args.aligned_with)
+        has_lists = isinstance(rows, TrainingRows) and isinstance(rows.features.get(PAIR[1]), List | LargeList)
+        is_paired = args.aligned_with == [PAIR[1]] and not has_lists
+        return rows if rows is None or is_paired else _pairs(rows, args.aligned_with)
 
     def _drop_level_names(self, rows: Any, args: TextAlignmentConfig) -> Any:
         if rows is None or args.allow_levels:
@@ -248,19 +250,17 @@ def _pairs(rows: Any, aligned_with: Sequence[str]) -> TrainingRows:
         raise ValueError(
             "aligned_with needs all rows to make pairs, but the dataset is streamed. Load it without streaming=True."
         )
-    others = [name for name in (IMAGE_ID,) if name in rows.dataset.column_names]
-    columns: dict[str, list[Any]] = {
-        name: [value for value in rows.column(name) for _ in aligned_with] for name in (PAIR[0], *others)
-    }
-    texts = zip(*(rows.column(name) for name in aligned_with), strict=True)
-    columns[PAIR[1]] = [
-        _text(dict(zip(aligned_with, row, strict=True)), name, number)
-        for number, row in enumerate(texts)
-        for name in aligned_with
+    pairs = [
+        (row, _text({name: text}, name, row))
+        for row, values in enumerate(zip(*(rows.column(name) for name in aligned_with), strict=True))
+        for name, value in zip(aligned_with, values, strict=True)
+        for text in (value if value and isinstance(value, list) else [value])
     ]
-    logger.warning(
-        f"{len(rows):,} rows yield {len(columns[PAIR[1]]):,} pairs of a caption and {', '.join(aligned_with)}."
-    )
+    others = [name for name in (IMAGE_ID,) if name in rows.dataset.column_names]
+    own = {name: rows.column(name) for name in (PAIR[0], *others)}
+    columns: dict[str, list[Any]] = {name: [values[row] for row, _ in pairs] for name, values in own.items()}
+    columns[PAIR[1]] = [text for _, text in pairs]
+    logger.warning(f"{len(rows):,} rows yield {len(pairs):,} pairs of a caption and {', '.join(aligned_with)}.")
     return TrainingRows(Dataset.from_dict(columns), list(columns))
 
 

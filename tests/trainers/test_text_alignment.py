@@ -203,6 +203,15 @@ def test_captions_are_paired_with_each_text_that_is_asked_for(clip, rows, tmp_pa
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+def test_a_list_of_generalized_captions_is_a_pair_for_each(clip, rows, tmp_path, caplog):
+    texts = rows["generalized_caption"][:]
+    lists = {"generalized_caption": [[text, "it"] for text in texts]}
+    trainer = build(clip, with_levels(rows.remove_columns("generalized_caption"), **lists), tmp_path)
+    assert trainer.train_dataset.column("caption") == [text for text in rows["caption"] for _ in range(2)]
+    assert trainer.train_dataset.column("generalized_caption") == [one for text in texts for one in (text, "it")]
+    assert f"{len(rows)} rows yield {2 * len(rows)} pairs" in caplog.text
+
+
 def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, rows, tmp_path):
     def check(rows, **settings):
         return TextAlignmentTrainer.check_rows(rows, arguments(TextAlignmentTrainer, tmp_path, **settings))

@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from hfcomp.analysis.hierarchy.options import HierarchyOptions
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.data.pair_table import texts_of
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy
 from hfcomp.reporting.format import count_text
 from hfcomp.reporting.pages.page import fill, render_page, thumbnail
@@ -42,7 +43,7 @@ class Members:
 @dataclass(frozen=True)
 class SetMembers:
     concepts: Mapping[str, Members]
-    pairs: int  # number of image/caption pairs
+    pairs: int  # number of pairs of an image and a generalized caption
     undecoded: int  # number of images that cannot be decoded
 
 
@@ -57,13 +58,12 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
             if "has no rows" in str(error):  # a split of a small dataset
                 continue
             raise
-        pairs += sum(1 if isinstance(captions, str) else len(captions or ()) for captions in rows["caption"][:])
-        texts = zip(rows["group"][:], rows["generalized_caption"][:], strict=True)
-        for row, (name, caption) in enumerate(tqdm(texts, desc=split, total=len(rows), disable=not progress)):
+        texts = zip(rows["group"][:], map(texts_of, rows["generalized_caption"][:]), strict=True)
+        for row, (name, captions) in enumerate(tqdm(texts, desc=split, total=len(rows), disable=not progress)):
             own = concepts.setdefault(name, Members())
             own.rows[split] += 1
-            if len(own.captions) < CAPTIONS and caption not in own.captions:
-                own.captions.append(caption)
+            pairs += len(captions)
+            own.captions = list(dict.fromkeys([*own.captions, *captions]))[:CAPTIONS]
             # Decode only the images that are shown.
             if len(own.pictures) < thumbnails:
                 try:

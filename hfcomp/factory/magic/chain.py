@@ -14,7 +14,7 @@ parts (`hfcomp.data.built_sets.views`), so no image is stored twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -113,9 +113,14 @@ class MagicChain(Chain):
         return SentenceEncoder(self.options.encoder, self.options.device)
 
     @cached_property
+    def _texts(self) -> Features:
+        several = {GENERALIZED: List(Value("string"))} if self.options.captions_per_image > 1 else {}
+        return Features({**TEXTS, **several})
+
+    @cached_property
     def _part_inputs(self) -> BuildInputs:
         """The inputs of the parts, except for their own rows."""
-        stages, features = [Stage("images", make_image_check)], output_features(self.source, TEXTS)
+        stages, features = [Stage("images", make_image_check)], output_features(self.source, self._texts)
         inputs = BuildInputs(self.source, stages, features, ["image"])
         return add_license_check(inputs, self.stated_license) if self.options.only_adaptable else inputs
 
@@ -146,8 +151,9 @@ class MagicChain(Chain):
                 return before
         images = Counter(image_concepts[CONCEPT][:])
         self.log(f"hierarchy: {len(images):,} concepts of {len(image_concepts):,} images")
-        built = build_hierarchy(images, self._answers, encoder, settings, log=self.log, progress=self.progress)
-        for name, number in sorted(self._answers.counts.items()):
+        source = make_source(**self.options.source_settings(), captions_of=self._captions_of(image_concepts))
+        built = build_hierarchy(images, source, encoder, settings, log=self.log, progress=self.progress)
+        for name, number in sorted(source.counts.items()):
             self.log(f"hierarchy: {name}: {number:,}")
         if not built.concepts:
             reasons = Counter(removal.reason for removal in built.removed).most_common()
@@ -168,6 +174,13 @@ class MagicChain(Chain):
         captions = self._rows.images[CAPTION][:]
         return CaptionsEncoder(lambda name: (text for row in images[name] for text in captions[row]))
 
+    def _captions_of(self, concepts: Dataset) -> Callable[[str], Sequence[str]]:
+        """Returns a function from a concept to the captions of its first image."""
+        first: dict[str, int] = {}
+        for name, row in zip(concepts[CONCEPT][:], concepts[SOURCE_ROW][:], strict=True):
+            first.setdefault(name, row)
+        return lambda name: self._rows.images[first[name]][CAPTION]
+
     def _captions(self, concepts: Path, hierarchy: Hierarchy) -> Build:
         """Builds captions of the images whose concept is in the hierarchy. Other images are counted by reason."""
         image_concepts = load_training_set(str(concepts))
@@ -184,9 +197,11 @@ class MagicChain(Chain):
         images = self._rows.images.select(rows).flatten_indices()
         columns = Dataset.from_dict({SOURCE_ROW: rows, **columns}, features=named)
         images = concatenate_datasets([images, columns], axis=1)
-        settings, facts = self.options.source_settings(), self._answers.facts()
+        settings, facts = self.options.source_settings(), {**self._answers.facts()}
+        if self.options.captions_per_image > 1:  # omitted otherwise, so builds of an earlier hfcomp still resume
+            facts["captions_per_image"] = self.options.captions_per_image
         stage = Stage("generalized captions", make_generalized, settings, facts)
-        features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
+        features = Features({SOURCE_ROW: Value("int64"), **self._texts})
         return self._step("captions", BuildInputs(images, [stage], features, [CAPTION, *LEVELS]))
 
     def _parts(self, captions: Path, hierarchy: Hierarchy) -> dict[str, Build]:
@@ -233,8 +248,8 @@ def _join_parts(parts: Mapping[str, Build]) -> Build:
 
 
 def _pairs(part: Path) -> int:
-    """Number of image-caption pairs in a part."""
-    columns = (pq.read_table(file, columns=[CAPTION]).column(0) for file in checked_shards(part) or ())
+    """Number of pairs of an image and a generalized caption in a part: what the paper's pairs are."""
+    columns = (pq.read_table(file, columns=[GENERALIZED]).column(0) for file in checked_shards(part) or ())
     texts = (pc.list_flatten(column) if pa.types.is_list(column.type) else column for column in columns)
     return sum(pc.count(column).as_py() for column in texts)  # nulls are not counted
 

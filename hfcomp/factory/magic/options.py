@@ -75,6 +75,17 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
         Spelling("FILE"),
         "YAML file with your own concepts for --writer taxonomy (default: concepts of everyday photographs).",
     ] = None
+    prompts: Annotated[
+        str,
+        Spelling("SET"),
+        "Prompts for a language model: released asks what the released code of CLEAR GLASS asks, ours is our own set; "
+        "or a YAML file in the same form.",
+    ] = "released"
+    captions_per_image: Annotated[
+        Count,
+        "Maximum number of generalized captions per image, each from one of its captions; more than 1 makes the "
+        "column a list.",
+    ] = 1
     encoder: Annotated[
         str,
         "Encoder of concept names: Hub id or folder of a sentence encoder, or the word captions, which uses no model.",
@@ -91,14 +102,15 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
         else:
             instead = "--writer taxonomy, which needs no model"
             check_writer(self.writer, self.base_url, self.request_options, instead)
+            from hfcomp.factory.writers.concept_prompts import concept_prompts_file, read_concept_prompts
+
+            read_concept_prompts(concept_prompts_file(self.prompts))
 
     def _check_unused(self) -> None:
         """Raises ValueError for options that have no effect without a language model."""
-        for option in declared_options(LanguageModelOptions).values():
-            if getattr(self, option.name) != option.default:
-                raise ValueError(
-                    f"--{option.name} has no effect: --writer {self.writer} uses no language model. Remove it."
-                )
+        for name in (*declared_options(LanguageModelOptions), "prompts"):
+            if getattr(self, name) != declared_options(MagicOptions)[name].default:
+                raise ValueError(f"--{name} has no effect: --writer {self.writer} uses no language model. Remove it.")
         if self.device is not None and self.encoder == BY_CAPTIONS:
             raise ValueError(
                 f"--device has no effect: no model runs with --writer {self.writer} and --encoder {BY_CAPTIONS}."
@@ -107,8 +119,9 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
     def source_settings(self) -> Mapping[str, Any]:
         """The settings of `hfcomp.factory.magic.stages.make_source`."""
         if self.writer == TAXONOMY:
-            return {"writer": self.writer, "taxonomy": self.taxonomy}
-        names = ("attempts", "seed", "device")
+            names = ("writer", "taxonomy", "captions_per_image")
+            return {name: getattr(self, name) for name in names}
+        names = ("attempts", "seed", "device", "prompts", "captions_per_image")
         return {"writer": self.writer, "model": self.writer_settings()} | {name: getattr(self, name) for name in names}
 
 
@@ -121,7 +134,8 @@ MAGIC = Builder(
         "one follows the paper's description. Concepts and captions were not reviewed individually.",
         {
             "`image`, `caption`": "the image and its captions, as in the source",
-            "`generalized_caption`": "a caption of what the image shares with other images of its concept",
+            "`generalized_caption`": "a caption, or a list of captions, of what the image shares with other images of "
+            "its concept",
             "`group`": "the image's concept on level 1",
             "`hard_negative_groups`": "concepts that are easily confused with it, the most similar first",
             "`level_1` to `level_4`": "names of its concepts, from specific to abstract: for evaluation, not for "
@@ -130,7 +144,9 @@ MAGIC = Builder(
         },
         header=("generalized caption", "level 1", "level 2", "level 3", "level 4"),
         reads=("generalized_caption", "level_1", "level_2", "level_3", "level_4"),
-        cells=lambda *texts: [texts],
+        cells=lambda captions, *levels: [
+            (caption, *levels) for caption in (captions if isinstance(captions, list) else [captions])
+        ],
         counts=(CAPTIONS, ANSWERS),
     ),
     "hfcomp.factory.magic.chain:MagicChain",

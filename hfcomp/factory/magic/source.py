@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
+from hfcomp.factory.writers.concept_prompts import concept_prompts_file, read_concept_prompts
 from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, retry_refused, writer_facts
-from hfcomp.factory.writers.prompts import CONCEPTS_FILE, concept_prompt, generalized_prompt, parent_prompt
 from hfcomp.factory.writers.requests import AnswerField, Refused
+from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.rules.words import lemma
 
 
@@ -21,7 +22,7 @@ class SourceAnswer:
     """A source's answer to one question.
 
     Attributes:
-        texts: Canonical names of concepts, the best first, or one caption; empty without an answer.
+        texts: Canonical names of concepts, the best first, or captions; empty without an answer.
         refused: Reasons why answers were not used, one per attempt.
     """
 
@@ -39,6 +40,8 @@ class ConceptSource(Protocol):
 
     grows: bool
     """Whether the answers about parents depend on `known`."""
+    is_model: bool
+    """Whether a language model answers."""
     counts: Mapping[str, int]
     """Number of answers of a language model so far."""
 
@@ -61,7 +64,7 @@ class ConceptSource(Protocol):
         ...
 
     def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[SourceAnswer]:
-        """Returns a caption per image that describes what it shares with other images of its concept.
+        """Returns captions of each image that describe what it shares with other images of its concept.
 
         Args:
             captions: Captions of each image, from `read`.
@@ -160,7 +163,7 @@ def _singular(word: str) -> str:
 MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
 # Maximum number of names offered as parents. Our choice.
 MOST_KNOWN = 100
-ITSELF, IS_A_NAME = "the concept itself", "the name of a concept"
+ITSELF, IS_A_NAME, REPEATED = "the concept itself", "the name of a concept", "a caption that the image already has"
 
 # Maps a place and the text of an answer to the text to use, or raises `Refused`.
 Check = Callable[[int, str], str]
@@ -172,12 +175,32 @@ class LanguageModelSource:
     Args:
         model: Settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
         attempts: Maximum attempts per question, each with its own seed and a higher temperature.
+        prompts: Name of a shipped set of prompts, or a file.
+        captions_per_image: Maximum number of generalized captions per image, each from one of its captions.
+        captions_of: Function from a first-level concept to the captions of an image of it, for prompts about parents
+            that have the slot `{captions}`.
     """
 
-    grows = True
+    is_model = True
 
-    def __init__(self, model: Mapping[str, Any], *, attempts: int, seed: int, device: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Mapping[str, Any],
+        *,
+        attempts: int,
+        seed: int,
+        prompts: str,
+        captions_per_image: int,
+        device: str | None = None,
+        captions_of: Callable[[str], Sequence[str]] = lambda concept: (),
+    ) -> None:
         self._model, self._attempts, self._seed, self._device = model, attempts, seed, device
+        self._file = concept_prompts_file(prompts)
+        self._prompts = read_concept_prompts(self._file)
+        self._captions_per_image, self._captions_of = captions_per_image, captions_of
+        # For each level and name, the names from level 1 up to it through which it was reached first.
+        self._paths: dict[tuple[int, str], tuple[str, ...]] = {}
+        self.grows = self._prompts.parent_has("known")
 
     @property
     def counts(self) -> Counter[str]:
@@ -194,12 +217,14 @@ class LanguageModelSource:
         return texts
 
     def concepts(self, captions: Sequence[Sequence[str]]) -> list[SourceAnswer]:
-        questions = [Question(concept_prompt(texts), "\n".join(texts), ("concept",)) for texts in captions]
+        questions = [
+            Question(self._prompts.concept_prompt(texts), "\n".join(texts), ("concept",)) for texts in captions
+        ]
         return self._ask(questions, "concept", lambda _, text: _name(text))
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[SourceAnswer]:
-        offered = known[:MOST_KNOWN]
-        questions = [Question(parent_prompt(name, level, offered), name, ("parent", str(level))) for name in names]
+        paths = [self._paths.get((level, name), (name,)) for name in names]
+        questions = [self._parent_question(level, path, known[:MOST_KNOWN]) for path in paths]
 
         def check(place: int, text: str) -> str:
             parent = _name(text)
@@ -207,23 +232,46 @@ class LanguageModelSource:
                 raise Refused(ITSELF)
             return parent
 
-        return self._ask(questions, "concept", check)
+        answers = self._ask(questions, "concept", check)
+        for path, answer in zip(paths, answers, strict=True):
+            if answer.text is not None and answer.text not in path:  # a cycle is cut later
+                self._paths.setdefault((level + 1, answer.text), (*path, answer.text))
+        return answers
+
+    def _parent_question(self, level: int, path: tuple[str, ...], known: Sequence[str]) -> Question:
+        captions: list[str] = []
+        if self._prompts.parent_has("captions"):
+            captions = self.read([text for text in self._captions_of(path[0]) if caption_problem(text) is None])
+        prompt = self._prompts.parent_prompt(level, path, captions, known)
+        return Question(prompt, path[-1], ("parent", str(level)))
 
     def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[SourceAnswer]:
-        questions = [
-            Question(generalized_prompt(texts, chain), "\n".join(texts), ("generalised", *chain))
-            for texts, chain in zip(captions, chains, strict=True)
-        ]
+        most = self._captions_per_image
+        turns = [(image, turn) for image, texts in enumerate(captions) for turn in range(min(len(texts), most))]
+        questions = [self._caption_question(captions[image], chains[image], turn) for image, turn in turns]
 
         def check(place: int, text: str) -> str:
-            if canonical_name(text) in chains[place]:
+            if canonical_name(text) in chains[turns[place][0]]:
                 raise Refused(IS_A_NAME)
             return text
 
-        return self._ask(questions, "caption", check)
+        texts: list[dict[str, str]] = [{} for _ in captions]
+        refused: list[list[str]] = [[] for _ in captions]
+        for (image, _), answer in zip(turns, self._ask(questions, "caption", check), strict=True):
+            refused[image] += answer.refused
+            for text in answer.texts:
+                own, name = texts[image], canonical_name(text)
+                refused[image] += [REPEATED] if name in own else []
+                own.setdefault(name, text)
+        return [SourceAnswer(tuple(own.values()), tuple(refused[image])) for image, own in enumerate(texts)]
+
+    def _caption_question(self, captions: Sequence[str], chain: tuple[str, ...], turn: int) -> Question:
+        prompt = self._prompts.caption_prompt(captions[turn], captions, chain)
+        further = (str(turn),) if turn else ()  # a prompt without {caption} is the same in each turn
+        return Question(prompt, "\n".join(captions), ("generalised", *chain, *further))
 
     def facts(self) -> Mapping[str, Any]:
-        return writer_facts(self._model, CONCEPTS_FILE) | {"attempts": self._attempts, "seed": self._seed}
+        return writer_facts(self._model, self._file) | {"attempts": self._attempts, "seed": self._seed}
 
     @cached_property
     def _client(self) -> LlmClient:

@@ -30,8 +30,11 @@ def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
 
 
 def make_generalized(**settings: Any) -> Callable[[Batch], Batch]:
-    """The stage that adds `generalized_caption`, from the captions of an image and the names of its concepts."""
-    source = make_source(**settings)
+    """The stage that adds `generalized_caption`, from the captions of an image and the names of its concepts.
+
+    It is a list if `captions_per_image` is more than 1.
+    """
+    source, several = make_source(**settings), settings["captions_per_image"] > 1
 
     def generalize(batch: Batch) -> Batch:
         chains = list(zip(*(batch[level] for level in LEVELS), strict=True))
@@ -39,7 +42,7 @@ def make_generalized(**settings: Any) -> Callable[[Batch], Batch]:
         def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[SourceAnswer]:
             return source.generalize(texts, [chains[place] for place in places])
 
-        return batch | _answer_columns(source, batch["caption"], GENERALIZED, ask)
+        return batch | _answer_columns(source, batch["caption"], GENERALIZED, ask, several=several)
 
     return generalize
 
@@ -49,6 +52,8 @@ def _answer_columns(
     captions: Sequence[Sequence[str]],
     column: str,
     ask: Callable[[Sequence[Sequence[str]], Sequence[int]], list[SourceAnswer]],
+    *,
+    several: bool = False,
 ) -> Batch:
     """The column of answers. Rows without one are set aside with the last reason; a model's rejections are counted."""
     counts: list[Counter[str]] = []
@@ -64,11 +69,11 @@ def _answer_columns(
     places, before = list(usable), source.counts
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
     # Only a language model's rejections are counted; a taxonomy's all have the same reason.
-    for place, answer in answers.items() if source.grows else ():
+    for place, answer in answers.items() if source.is_model else ():
         counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in answer.refused)
     rows = [answers.get(place) for place in range(len(captions))]
     return {
-        column: [answer.text if answer else None for answer in rows],
+        column: [answer and (list(answer.texts) if several else answer.text) for answer in rows],
         SET_ASIDE: [_reason(answer, WITHOUT[column]) for answer in rows],
         COUNTS: counts,
         THIS_RUN: this_run(source.counts, before, len(counts)),
@@ -84,14 +89,12 @@ def _reason(answer: SourceAnswer | None, without: str) -> str | None:
 
 
 def make_source(*, writer: str, **settings: Any) -> ConceptSource:
-    """Makes a source from the settings of `MagicOptions.source_settings`."""
+    """Makes a source from the settings of `MagicOptions.source_settings`, and `captions_of` if it needs parents."""
     if writer == "taxonomy":
         from hfcomp.factory.magic.taxonomy import TaxonomySource
 
         place = settings["taxonomy"]
-        return TaxonomySource(None if place is None else Path(place))
+        return TaxonomySource(None if place is None else Path(place), settings["captions_per_image"])
     from hfcomp.factory.magic.source import LanguageModelSource
 
-    return LanguageModelSource(
-        settings["model"], attempts=settings["attempts"], seed=settings["seed"], device=settings["device"]
-    )
+    return LanguageModelSource(**settings)

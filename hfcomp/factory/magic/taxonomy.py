@@ -37,13 +37,14 @@ class TaxonomySource:
     Args:
         path: YAML file with levels 4, 3, 2 and 1 nested above lists of words; defaults to `EVERYDAY`. A concept that
             occurs in several places has several parents.
+        captions_per_image: Maximum number of generalized captions per image.
     """
 
-    grows = False
+    grows = is_model = False
     counts: ClassVar[Mapping[str, int]] = {}
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path or EVERYDAY
+    def __init__(self, path: Path | None = None, captions_per_image: int = 1) -> None:
+        self._path, self._captions_per_image = path or EVERYDAY, captions_per_image
         tree = parse(Tree, read_yaml(self._path), str(self._path))
         self._parents: list[dict[str, dict[str, None]]] = [{} for _ in range(3)]
         self._phrases: dict[tuple[str, ...], list[str]] = {}
@@ -62,7 +63,7 @@ class TaxonomySource:
 
     def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[SourceAnswer]:
         pairs = zip(captions, chains, strict=True)
-        return [SourceAnswer((generalized_caption(texts, chain),)) for texts, chain in pairs]
+        return [SourceAnswer(generalized_captions(texts, chain, self._captions_per_image)) for texts, chain in pairs]
 
     def facts(self) -> Mapping[str, Any]:
         return {"writer": "taxonomy", "taxonomy": f"{self._path.name} sha256:{file_hash(self._path)}"}
@@ -148,19 +149,22 @@ _CLOSING = (",", ".", ":", "-RRB-")
 SHORTEST = 4
 
 
-def generalized_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
-    """The most typical caption without adjectives, numbers and its last phrase.
+def generalized_captions(captions: Sequence[str], chain: Sequence[str], most: int = 1) -> tuple[str, ...]:
+    """The most typical captions without adjectives, numbers and their last phrase, and without repetitions.
 
-    The most typical caption shares the most words with the others; ties go to the shortest, then to the first. If the
-    result would be a name of the chain, it is prefixed with "there is".
+    Typical captions share the most words with the others; ties go to the shortest, then to the first. If a result
+    would be a name of the chain, it is prefixed with "there is".
     """
     words = [{word.lower() for word in _WORD.findall(text)} for text in captions]
     shared = [sum(len(own & other) for other in words) / (1 + len(own)) for own in words]
-    best = min(range(len(captions)), key=lambda place: (-shared[place], len(captions[place]), place))
-    text = " ".join(captions[best].split())
+    places = sorted(range(len(captions)), key=lambda place: (-shared[place], len(captions[place]), place))[:most]
+    shortened = [_shorten(" ".join(captions[place].split())) for place in places]
+    return tuple(dict.fromkeys(f"there is {text}" if canonical_name(text) in chain else text for text in shortened))
+
+
+def _shorten(text: str) -> str:
     (doc,) = cached_parser("rules").parse([text])
-    shortened = _drop_details(doc) or text
-    return f"there is {shortened}" if canonical_name(shortened) in chain else shortened
+    return _drop_details(doc) or text
 
 
 def _drop_details(doc: Doc) -> str:

@@ -12,9 +12,7 @@ from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
 
 FOLDER = Path(__file__).parent / "prompts"
-KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE, EDITS_FILE = (
-    FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "concepts", "edits")
-)
+KEYWORD_FILE, NEGATIVES_FILE, EDITS_FILE = (FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "edits"))
 _SLOT = "{}"
 Prompts = TypeVar("Prompts", bound=Strict)
 
@@ -41,14 +39,6 @@ class _NegativesPrompt(Strict):
     examples: dict[Part, _Part]
 
 
-class _ConceptPrompts(Strict):
-    concept: str
-    parent: str
-    caption: str
-    levels: dict[Literal[1, 2, 3], str]
-    known: str
-
-
 class _EditPrompts(Strict):
     template: str
     examples: dict[Literal["object", "color", "size"], str]
@@ -60,31 +50,7 @@ def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Seq
     if concept not in prompts.examples:
         raise ValueError(f"concept {concept!r}: expected one of {', '.join(prompts.examples)}.")
     listed = "\n".join(f"- {keyword}: {', '.join(words)}" for keyword, words in choices.items())
-    return _fill(prompts.template, (concept, prompts.examples[concept], _list_captions(captions), listed))
-
-
-def concept_prompt(captions: Sequence[str]) -> str:
-    return _fill(_read_prompts(_ConceptPrompts, CONCEPTS_FILE).concept, (_list_captions(captions),))
-
-
-def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
-    """Our prompt for the parent of a concept.
-
-    Args:
-        level: Level of the concept, 1 to 3.
-        known: Known names on the next level, offered first.
-    """
-    prompts = _read_prompts(_ConceptPrompts, CONCEPTS_FILE)
-    offered = _fill(prompts.known, (", ".join(known),)) if known else ""
-    return _fill(prompts.parent, (prompts.levels[level], offered, _one_line(name)))
-
-
-def generalized_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
-    """Our prompt for a generalized caption of an image. `chain` has its concepts, from specific to abstract."""
-    return _fill(
-        _read_prompts(_ConceptPrompts, CONCEPTS_FILE).caption,
-        (" < ".join(map(_one_line, chain)), _list_captions(captions)),
-    )
+    return _fill(prompts.template, (concept, prompts.examples[concept], list_captions(captions), listed))
 
 
 def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
@@ -98,13 +64,13 @@ def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
     prompt = _read_prompts(_KeywordPrompt, KEYWORD_FILE)
     if examples not in prompt.examples:
         raise ValueError(f"examples: found {examples!r}, expected one of {', '.join(prompt.examples)}.")
-    return _fill(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
+    return _fill(prompt.template, (prompt.examples[examples], one_line(caption), one_line(keyword)))
 
 
 def part_prompt(caption: str, part: Part) -> str:
     prompt = _read_prompts(_NegativesPrompt, NEGATIVES_FILE)
     chosen = prompt.examples[part]
-    return _fill(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))
+    return _fill(prompt.template, (chosen.instruction, chosen.shots, one_line(caption)))
 
 
 def prompt_facts(file: Path) -> str:
@@ -117,12 +83,12 @@ def _read_prompts(kind: type[Prompts], file: Path) -> Prompts:
     return parse(kind, read_yaml(file), str(file))
 
 
-def _list_captions(captions: Sequence[str]) -> str:
+def list_captions(captions: Sequence[str]) -> str:
     """Lists captions in a line each, so none can imitate a separate turn."""
-    return "\n".join(f"- {_one_line(caption)}" for caption in captions)
+    return "\n".join(f"- {one_line(caption)}" for caption in captions)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     return " ".join(text.split())
 
 

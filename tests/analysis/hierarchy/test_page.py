@@ -92,7 +92,7 @@ def test_a_set_from_the_command_line(folder, tmp_path, capsys):
     document = Page(first.decode())
     assert len(document.ids) == len(WORDS) and first.count(b"data:image/png;base64,") == 3 * len(WORDS)
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "| train | 32 |" in report and "| image-caption pairs | 80 | 81,602 |" in report
+    assert "| train | 32 |" in report and "| image-caption pairs | 40 | 81,602 |" in report
     with pytest.raises(SystemExit, match=r"concepts\.html.*--overwrite"):
         run(words)
     cli.main([*words, "--overwrite"])

@@ -86,7 +86,7 @@ def test_the_groups_are_those_of_the_trainer(folder):
 def test_the_card_says_what_is_in_it(folder):
     card = (folder / "README.md").read_text()
     assert "| concepts of level 1 | 4 | 1,071 |" in card
-    assert f"| image-caption pairs | {2 * len(WORDS) * PER_CONCEPT} | 81,602 |" in card
+    assert f"| image-caption pairs | {len(WORDS) * PER_CONCEPT} | 81,602 |" in card
     assert "--writer taxonomy" in card and str(folder.parent) not in card
     assert "taxonomy.yaml sha256:" in card and "ther configurations: `levels`" in card
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.factory.magic.options import MagicOptions
 from hfcomp.factory.magic.source import LanguageModelSource
-from hfcomp.factory.magic.stages import UNREAD, make_concepts, make_source
-from hfcomp.factory.shards import COUNTS
+from hfcomp.factory.magic.stages import UNREAD, make_concepts, make_generalized, make_source
+from hfcomp.factory.shards import COUNTS, SET_ASIDE
 from hfcomp.factory.writers import backoff
 from hfcomp.testing import write_tiny_llama
 from tests.factory.writers.endpoint import Answer, Endpoint, completion, serving
@@ -116,21 +117,68 @@ def test_without_a_good_answer_there_is_none(tmp_path):
 
 def test_parents_are_offered_the_known_ones_and_differ_from_the_concept(tmp_path):
     with serving([says("Celebrations"), says("The a celebration"), says("social event")]) as server:
-        (proposal,) = source(server, tmp_path, attempts=3).parents(2, ["celebration"], ["social event", "meal"])
+        asked = source(server, tmp_path, attempts=3, prompts="ours")
+        (proposal,) = asked.parents(2, ["celebration"], ["social event", "meal"])
     assert (proposal.texts, proposal.refused) == (("social event",), ("the concept itself",) * 2)
     prompt = server.bodies[0]["messages"][0]["content"]
     assert "if it fits, otherwise name another: social event, meal\nConcept: celebration\n" in prompt
     with serving(says("x")) as server:
-        source(server, tmp_path / "other").parents(1, ["celebration"], [f"name{number}" for number in range(200)])
+        asked = source(server, tmp_path / "other", prompts="ours")
+        asked.parents(1, ["celebration"], [f"name{number}" for number in range(200)])
     assert "name99\n" in server.bodies[0]["messages"][0]["content"]
 
 
 def test_a_generalized_caption_is_a_caption_and_no_name(tmp_path):
     with serving([says("Celebrations."), says("Children around a cake.")]) as server:
-        (proposal,) = source(server, tmp_path).generalize([["a cake"]], [CHAIN])
+        (proposal,) = source(server, tmp_path, prompts="ours").generalize([["a cake"]], [CHAIN])
     assert (proposal.text, proposal.refused) == ("Children around a cake.", ("the name of a concept",))
     assert "birthday party < celebration < social event < human activity" in str(server.bodies[0])
     assert field_of(server.bodies[0]) == "caption"
+
+
+def test_the_released_questions_hold_the_captions_of_an_image_and_the_path_to_the_concept(tmp_path):
+    captions = {"breakfast": ["coffee in bed", "x " * 3000], "wildlife": ["a giraffe"]}
+    answers = {"breakfast": "Meals", "wildlife": "Nature", "meal": "Food", "nature": "Food", "food": "Nutrition"}
+
+    def answer(body) -> Answer:
+        prompt = body["messages"][0]["content"]
+        return says(answers[re.search(r"^General idea of (.*):$", prompt, re.MULTILINE)[1]])(body)
+
+    with serving(answer) as server:
+        asked = make_source(**settings_of(server, tmp_path), captions_of=captions.__getitem__)
+        names, chosen = list(captions), []
+        for level in (1, 2, 3):
+            chosen.append([answer.text for answer in asked.parents(level, names, ["art"])])
+            names = [*dict.fromkeys(chosen[-1])]
+    assert chosen == [["meal", "nature"], ["food", "food"], ["nutrition"]]
+    ends = {body["messages"][0]["content"].rpartition("Captions:\n")[2] for body in server.bodies}
+    assert ends == {
+        "- coffee in bed\nConcepts so far: breakfast\nGeneral idea of breakfast:",
+        "- a giraffe\nConcepts so far: wildlife\nGeneral idea of wildlife:",
+        "- coffee in bed\nConcepts so far: breakfast < meal\nGeneral idea of meal:",
+        "- a giraffe\nConcepts so far: wildlife < nature\nGeneral idea of nature:",
+        "- coffee in bed\nConcepts so far: breakfast < meal < food\nGeneral idea of food:",
+    }
+    assert not asked.grows and asked.is_model
+
+
+def test_several_generalized_captions_are_of_one_caption_each_and_differ(tmp_path):
+    answers = {"a cake": "People eat.", "a pie": "people eat", "a tart": "I'm sorry", "a bun": "Sweets."}
+
+    def answer(body) -> Answer:
+        prompt = body["messages"][0]["content"]
+        return says(answers[re.search(r"^Caption to paraphrase: (.*)$", prompt, re.MULTILINE)[1]])(body)
+
+    captions = [["a cake", "a pie", "a tart", "a bun"], ["a bun"]]
+    batch = {"caption": captions, **{level: [name] * 2 for level, name in zip(LEVELS, CHAIN, strict=True)}}
+    with serving(answer) as server:
+        made = make_generalized(**settings_of(server, tmp_path, captions_per_image=3))(batch)
+        assert len(server.bodies) == 3 + 1 + 1  # the tart twice
+        one = make_generalized(**settings_of(server, tmp_path))(batch)
+    assert made["generalized_caption"] == [["People eat."], ["Sweets."]] and made[SET_ASIDE] == [None, None]
+    refused = "answers refused: "
+    assert made[COUNTS] == [{f"{refused}a caption that the image already has": 1, f"{refused}refuses in words": 2}, {}]
+    assert one["generalized_caption"] == ["People eat.", "Sweets."]
 
 
 def test_the_same_answers_from_the_cache_also_of_a_server_that_samples(tmp_path):
@@ -146,7 +194,7 @@ def test_the_same_answers_from_the_cache_also_of_a_server_that_samples(tmp_path)
 def test_facts_hold_prompts_and_no_address(tmp_path):
     with serving(says("x")) as server:
         facts = source(server, tmp_path).facts()
-    assert re.fullmatch(r"concepts\.yaml sha256:\w{64}", facts["prompts"])
+    assert re.fullmatch(r"concepts_released\.yaml sha256:\w{64}", facts["prompts"])
     assert "127.0.0.1" not in str(facts) and str(tmp_path) not in str(facts)
     assert {"attempts", "seed", "llm", "writer"} <= facts.keys()
 

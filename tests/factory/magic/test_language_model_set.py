@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from hfcomp.data.loading import load_training_set
 from hfcomp.factory.build import build_set
 from hfcomp.factory.magic.hierarchy import read_hierarchy
 from hfcomp.factory.writers import backoff
@@ -61,7 +62,7 @@ class Model:
 
 def test_wrong_answers_are_asked_again_and_the_cache_gives_the_same_bytes(tmp_path):
     place = source(tmp_path / "source", per_concept=5)
-    given = {"writer": "endpoint", "taxonomy": None, "attempts": 12, "retries": 0, "llm": "m"}
+    given = {"writer": "endpoint", "taxonomy": None, "attempts": 12, "retries": 0, "llm": "m", "prompts": "ours"}
     given["answer_cache"] = str(tmp_path / "cache")
     with serving(Model(0)) as server:
         first = build_set(options(place, tmp_path / "first", base_url=server.base_url, **given), log=lambda _: None)
@@ -83,3 +84,31 @@ def test_wrong_answers_are_asked_again_and_the_cache_gives_the_same_bytes(tmp_pa
         second = build_set(options(place, tmp_path / "second", base_url=server.base_url, **again), log=lambda _: None)
         assert not server.bodies and asked > 50
     assert hashes(second.folder) == hashes(first.folder)
+
+
+def test_a_set_by_the_released_prompts_with_several_captions_per_image(tmp_path):
+    def answer(body) -> Answer:
+        _, _, end = body["messages"][0]["content"].rpartition("Captions:\n")
+        if concept := re.search(r"General idea of (.*):$", end):
+            return Answer(completion(json.dumps({"concept": f"{concept[1]} kind"})))
+        if caption := re.search(r"Caption to paraphrase: (.*)$", end, re.MULTILINE):
+            return Answer(completion(json.dumps({"caption": f"In general: {caption[1]}"})))
+        return Answer(completion(json.dumps({"concept": next(word for word in WORDS if word in end).title()})))
+
+    place = source(tmp_path / "source", per_concept=5)
+    given = {"writer": "endpoint", "taxonomy": None, "llm": "m", "answer_cache": str(tmp_path / "cache")}
+    with serving(answer) as server:
+        settings = {**given, "base_url": server.base_url, "captions_per_image": 5}
+        built = build_set(options(place, tmp_path / "set", **settings), log=lambda _: None)
+    chains = [concept.chain for concept in read_hierarchy(built.folder).concepts]
+    assert chains == [tuple(f"{word}{' kind' * level}" for level in range(4)) for word in sorted(WORDS)]
+    parents = [prompt for body in server.bodies if "Concepts so far" in (prompt := body["messages"][0]["content"])]
+    # about each concept with the captions of its first image
+    expected = {f"- A red {word} on the table\n- the {word} number {row}\nC" for row, word in enumerate(WORDS)}
+    assert (
+        len(parents) == 12
+        and {prompt.rpartition("Captions:\n")[2].partition("oncepts so")[0] for prompt in parents} == expected
+    )
+    for row in load_training_set(str(built.folder)):
+        assert row["generalized_caption"] == [f"In general: {caption}" for caption in row["caption"]]
+    assert "concepts_released.yaml sha256:" in (built.folder / "README.md").read_text()

@@ -17,6 +17,10 @@ from hfcomp.factory.magic.source import (
     name_problem,
 )
 
+# Names that the prompts of CLEAR GLASS give as examples.
+AUTHORS = ["Breakfast", "Business Attire", "Education", "Wildlife", "Home Design", "Defense", "Business", "Commerce"]
+AUTHORS += ["Urban Regulation", "Social Gathering", "Urban Nightlife", "Human Growth", "Cultural Heritage", "Life"]
+
 
 @pytest.mark.parametrize(
     ("text", "name"),
@@ -33,6 +37,7 @@ from hfcomp.factory.magic.source import (
         ("cafe\u0301", "café"),
         ("ｆｕｌｌ width", "full width"),
         ("the", "the"),
+        *((name, name.casefold()) for name in AUTHORS),
     ],
 )
 def test_names_have_one_spelling(text, name):

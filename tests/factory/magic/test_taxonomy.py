@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hfcomp.factory.magic.source import canonical_name
-from hfcomp.factory.magic.taxonomy import EVERYDAY, NO_WORD, TaxonomySource, generalized_caption
+from hfcomp.factory.magic.taxonomy import EVERYDAY, NO_WORD, TaxonomySource, generalized_captions
 from hfcomp.parsing.captions import caption_problem
 
 TREE = """
@@ -92,9 +92,10 @@ def test_everyday_concepts_have_a_chain_of_four_names():
 
 def test_generalized_captions_leave_details_out():
     captions = ["Two small brown dogs running in a green park.", "dogs running", "Two dogs running through a park"]
-    assert generalized_caption(captions, ("dog", "pet", "animal", "thing")) == "dogs running"
-    sentence = generalized_caption(["An old man rides a very big red bike on the street"], ("x",))
-    assert sentence == "A man rides a bike"
+    assert generalized_captions(captions, ("dog", "pet", "animal", "thing")) == ("dogs running",)
+    assert generalized_captions(captions[:2] * 2, ("x",), 3) == ("dogs running", "dogs running in a park")
+    sentence = generalized_captions(["An old man rides a very big red bike on the street"], ("x",))
+    assert sentence == ("A man rides a bike",)
     for text, expected in {
         "A close up of a red knife": "A close up of a knife",
         "A red double-decker bus": "A double-decker bus",
@@ -102,7 +103,7 @@ def test_generalized_captions_leave_details_out():
         'A big sign with "Pub" on it': 'A sign with "Pub"',
         "A plate , some red beans": "A plate, some beans",
     }.items():
-        assert generalized_caption([text], ("x",)) == expected
-    assert generalized_caption(["Dogs"], ("dog", "pet", "animal", "thing")) == "there is Dogs"
+        assert generalized_captions([text], ("x",)) == (expected,)
+    assert generalized_captions(["Dogs"], ("dog", "pet", "animal", "thing")) == ("there is Dogs",)
     for text in ("red", "!", "the very old", "x" * 900):
-        assert generalized_caption([text], ("y",)) and caption_problem(generalized_caption([text], ("y",))) is None
+        assert caption_problem(generalized_captions([text], ("y",))[0]) is None

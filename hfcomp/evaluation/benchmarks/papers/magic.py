@@ -23,7 +23,7 @@ class _Unreleased(Data):
 
 @dataclass(frozen=True)
 class BuiltLevels(_Unreleased):
-    """The test rows of a set of `hfcomp build magic`; `caption` is their generalized one.
+    """The test rows of a set of `hfcomp build magic`; `caption` is their generalized one, or the first of several.
 
     Attributes:
         texts: Text columns by which an image is searched for.
@@ -43,14 +43,14 @@ class BuiltLevels(_Unreleased):
         if read_views(folder) is None:
             return None
         from hfcomp.data.loading import load_training_set, undecoded
+        from hfcomp.data.pair_table import choose_captions
 
         rows = undecoded(load_training_set(str(folder), split="test", config=self.view))
-        # The generalized caption takes the name of the plain one.
-        if "caption" in rows.column_names:
+        if "caption" in rows.column_names:  # the generalized caption takes its name
             rows = rows.remove_columns("caption")
-        rows = rows.rename_column("generalized_caption", "caption")
-        columns = dict.fromkeys(("image", "image_id", *self.texts, "caption", *GROUPS))
-        return BenchmarkData(rows.select_columns(list(columns)), Origin(f"{folder}, test rows of {self.view}"))
+        rows = choose_captions(rows.rename_column("generalized_caption", "caption"), "first", log=lambda line: None)
+        columns = [*dict.fromkeys(("image", "image_id", *self.texts, "caption", *GROUPS))]
+        return BenchmarkData(rows.select_columns(columns), Origin(f"{folder}, test rows of {self.view}"))
 
 
 @dataclass(frozen=True)
