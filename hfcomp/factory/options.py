@@ -149,7 +149,7 @@ Preset = Literal["paper"] | None
 def preset_help(values: Mapping[str, Any]) -> str:
     """The help of `--preset`, from the `paper` values of a class of options."""
     options = " and ".join(f"--{name} {value}" for name, value in values.items())
-    return f"paper sets {options}, as the papers do, unless the command sets it otherwise."
+    return f"paper sets {options}: the papers' way, on which hfcomp's default improves. Options that are given win."
 
 
 @dataclass(kw_only=True)
@@ -346,8 +346,8 @@ class NegativeOptions(PresetOptions, WriterOptions, CopiedImageOptions, CaptionO
     fill_model: Annotated[str | None, "Masked language model for mask (default: FacebookAI/roberta-base)."] = None
     swap_rule: Annotated[
         Literal["guarded", "plain"],
-        "guarded skips swaps that may leave the caption true or break its grammar; plain swaps any two different words "
-        "of a kind, as NegCLIP, CE-CLIP and AHNPL do.",
+        "guarded skips swaps that may leave the caption true or break its grammar; plain swaps any two parts that "
+        "differ, as in the papers.",
     ] = "guarded"
     keyword_table: Annotated[
         str | None, Spelling("FILE"), "YAML file with your own concepts, which replace the paper's."

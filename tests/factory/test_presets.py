@@ -13,7 +13,6 @@ import pytest
 from hfcomp import cli
 from hfcomp.data.built_sets.files import MANIFEST
 from hfcomp.factory.builder import builders
-from hfcomp.factory.concretebatch.options import ConcreteBatchOptions
 from hfcomp.factory.concretebatch.targets import draw_targets
 from hfcomp.factory.options import NegativeOptions, PresetOptions
 from hfcomp.factory.targets.candidates import find_candidates
@@ -25,6 +24,7 @@ from hfcomp.parsing.tokens import longest_text
 from tests.real_models import pipeline as pipeline
 
 REAL = os.environ.get("HFCOMP_REAL_DATA")
+RATINGS = "concreteness/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
 PLACE = {"source": "x", "output": "y"}
 KINDS = [builder.options for builder in builders().values() if issubclass(builder.options, PresetOptions)]
 
@@ -85,6 +85,7 @@ def test_a_preset_without_effect_is_an_error(given):
 
 @pytest.fixture(scope="module")
 def captions() -> list[list[str]]:
+    """The captions of each image of COCO val2017."""
     if REAL is None:
         pytest.skip("HFCOMP_REAL_DATA is not set")
     by_image: dict[int, list[str]] = {}
@@ -96,27 +97,23 @@ def captions() -> list[list[str]]:
 @pytest.mark.slow
 def test_captions_with_a_noun_swap(captions, pipeline):
     docs = list(cached_parser(f"spacy:{pipeline}").parse([texts[0] for texts in captions[:2000]]))
-    shares = {
-        guarded: sum(bool(swap_negatives(doc, swaps=["nouns"], guarded=guarded)) for doc in docs) / len(docs)
-        for guarded in (True, False)
+    swaps = {
+        rule: [bool(swap_negatives(doc, swaps=["nouns"], guarded=rule)) for doc in docs] for rule in (True, False)
     }
-    assert shares == {True: pytest.approx(0.63, abs=0.03), False: pytest.approx(0.99, abs=0.01)}
+    assert sum(swaps[True]) / len(docs) == pytest.approx(0.63, abs=0.03)
+    assert sum(swaps[False]) / len(docs) == pytest.approx(0.99, abs=0.01)
 
 
 @pytest.mark.slow
-def test_concreteness_of_keywords_with_the_papers_words(captions, pipeline):
-    ratings = ConcretenessRatings.from_file(
-        Path(REAL) / "concreteness" / "Concreteness_ratings_Brysbaert_et_al_BRM.txt"
-    )
+@pytest.mark.parametrize(("words", "mean"), [("filtered", 4.68), ("all", 4.73)])
+def test_concreteness_of_keywords(words, mean, captions, pipeline):
+    ratings = ConcretenessRatings.from_file(Path(REAL) / RATINGS)
     texts = [longest_text(own) for own in captions]
-    docs = list(cached_parser(f"spacy:{pipeline}").parse(texts))
-    means = {}
-    for words in ("filtered", "all"):
-        rows = []
-        for text, doc in zip(texts, docs, strict=True):
-            candidates = find_candidates(doc, ratings, words=words)
-            drawn = draw_targets(Choice.of("high"), text, candidates, seed=0)
-            rows.append({target.category: target.rated_word for target in drawn})
-        pairs = zip(balanced_categories(map(list, rows)), rows, strict=True)
-        means[words] = summarize_targets([(name, row[name]) for name, row in pairs if row], ratings).mean
-    assert means == {"filtered": pytest.approx(4.68, abs=0.02), "all": pytest.approx(4.74, abs=0.02)}
+    rows = []
+    for text, doc in zip(texts, cached_parser(f"spacy:{pipeline}").parse(texts), strict=True):
+        drawn = draw_targets(Choice.of("high"), text, find_candidates(doc, ratings, words=words), seed=0)
+        rows.append({target.category: target.rated_word for target in drawn})
+    pairs = zip(balanced_categories(map(list, rows)), rows, strict=True)
+    assert summarize_targets([(name, row[name]) for name, row in pairs if row], ratings).mean == pytest.approx(
+        mean, abs=0.02
+    )

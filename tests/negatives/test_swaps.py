@@ -245,7 +245,11 @@ def test_nothing_that_keeps_the_meaning(caption):
         ("a/DT group/NN of/IN dogs/NNS", "nouns", {"a dogs of group"}),
         ("a/DT dog/NN above/IN a/DT dog/NN", "nouns", set()),
         ("many/JJ dogs/NNS in/IN the/DT same/JJ park/NN", "adjectives", {"same dogs in the many park"}),
-        ("a/DT black/JJ cat/NN and/CC a/DT dog/NN and/CC a/DT red/JJ cup/NN", "noun_phrases", {"a red cup and a dog and a black cat"}),
+        (
+            "a/DT black/JJ cat/NN and/CC a/DT dog/NN and/CC a/DT red/JJ cup/NN",
+            "noun_phrases",
+            {"a red cup and a dog and a black cat"},
+        ),
     ],
 )
 def test_without_guards_any_two_different_parts_of_a_kind_are_swapped(caption, swap, texts):

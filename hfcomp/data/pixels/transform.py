@@ -13,12 +13,13 @@ import PIL
 import torch
 from numpy.typing import NDArray
 from PIL import Image, features
+from torch.nn import functional
 
 from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
 
 
 def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-    """Crops each image and scales the crop to the size of the whole image, bicubically as Pillow does.
+    """Crops each image and scales the crop bicubically (PyTorch's kernel, a = -0.75) to the size of the whole image.
 
     A box may begin and end between pixels. A box that covers the whole image leaves uint8 pixels unchanged.
 
@@ -30,35 +31,22 @@ def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     Returns:
         Images `[M, 3, H, W]` with the dtype of `pixels`; uint8 values are rounded.
     """
+    # Images are never scaled down, so no low-pass filter is needed.
+    height, width = pixels.shape[2:]
     left, top, right, bottom = boxes.float().unbind(1)
-    rows = _scale(pixels.float(), *_taps(top, bottom, pixels.shape[2]), dim=2)
-    part = _scale(rows, *_taps(left, right, pixels.shape[3]), dim=3)
+    # Do not use affine_grid: its matrix product is rounded to bfloat16 under autocast, and to TF32 if allowed, which
+    # moves points by fractions of a pixel.
+    across, down = _positions(left, right, width), _positions(top, bottom, height)
+    grid = torch.stack(torch.broadcast_tensors(across[:, None, :], down[:, :, None]), dim=-1)
+    part = functional.grid_sample(pixels.float(), grid, mode="bicubic", padding_mode="border", align_corners=False)
+    # Near edges, a cubic kernel leaves the range of its values.
     return part.to(pixels.dtype) if pixels.is_floating_point() else part.round_().clamp_(0, 255).to(pixels.dtype)
 
 
-def _taps(start: torch.Tensor, stop: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Places and weights, each `[M, 4, number]`, of the pixels that make each of `number` pixels between shares."""
-    # Images are never scaled down, so the kernel needs no low-pass filter. It is Pillow's: Keys' cubic with a = -0.5.
-    shares = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
-    centers = torch.lerp(start[:, None], stop[:, None], shares) * number - 0.5
-    places = centers.floor()[:, None] + torch.arange(-1, 3, device=start.device)[:, None]
-    distance = (centers[:, None] - places).abs()
-    near = (1.5 * distance - 2.5) * distance**2 + 1
-    far = ((2.5 - 0.5 * distance) * distance - 4) * distance + 2
-    weights = torch.where(distance < 1, near, far)
-    weights = torch.where((places < 0) | (places >= number), 0, weights)
-    return places.clamp(0, number - 1).long(), weights / weights.sum(1, keepdim=True)
-
-
-def _scale(pixels: torch.Tensor, places: torch.Tensor, weights: torch.Tensor, *, dim: int) -> torch.Tensor:
-    # Sums of products, not a matrix product, which is rounded to bfloat16 under autocast and to TF32 if allowed.
-    shape = [len(pixels), 1, 1, 1]
-    shape[dim] = pixels.shape[dim]
-    parts = (
-        pixels.gather(dim, places[:, tap].view(shape).expand_as(pixels)) * weights[:, tap].view(shape)
-        for tap in range(places.shape[1])
-    )
-    return sum(parts)
+def _positions(start: torch.Tensor, stop: torch.Tensor, number: int) -> torch.Tensor:
+    # Centers `[M, number]` of equal pixels between start and stop; -1 to 1 is the whole image.
+    centers = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
+    return 2 * torch.lerp(start[:, None], stop[:, None], centers) - 1
 
 
 class PixelBatch:
