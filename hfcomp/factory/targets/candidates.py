@@ -200,8 +200,8 @@ def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str], words: Words
     yield from (_Unit(phrase.start, phrase.end, phrase.start, RELATION, phrase.rated, "IN") for phrase in phrases)
     described = adjectives(doc) if words == "filtered" else _whole_words(doc, tokens, "ADJ")
     acting = verbs(doc) if words == "filtered" else _whole_words(doc, tokens, "VERB")
-    found = _objects(tokens, words), _attributes(described, tokens), _verb_units(acting, tokens)
-    for unit in chain(*found, _prepositions(tokens, left_out)):
+    content = _objects(tokens, words), _attributes(described, tokens), _verb_units(acting, tokens)
+    for unit in chain(*content, _prepositions(tokens, left_out)):
         places = range(unit.start, unit.end)
         if used.isdisjoint(places):
             used.update(places)
