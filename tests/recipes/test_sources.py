@@ -25,7 +25,6 @@ from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.families import FAMILIES, Family
 from hfcomp.reporting.cards.methods import PLUMBING, whose
-from hfcomp.trainers.base import CompositionalTrainer
 
 RECIPES = recipe_files(recipes_folder())
 SOURCES = {"paper's", "code's", "ours"}
@@ -124,7 +123,7 @@ def effective_settings(name: str) -> dict[str, Any]:
         "epsilon": config.adam_epsilon,
         "weight_decay": config.weight_decay,
         "decayed": "matrices"
-        if CompositionalTrainer.get_decay_parameter_names(None, weights) == ["linear.weight"]
+        if recipe.trainer_class.get_decay_parameter_names(None, weights) == ["linear.weight"]
         else "all",
         "scale_limit": family.max_scale if config.max_logit_scale is None else config.max_logit_scale,
         "drop_last": config.dataloader_drop_last,
