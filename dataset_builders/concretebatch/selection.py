@@ -67,7 +67,8 @@ def _summarize(
         ]
         captions = [text for text in captions if script_problem(text) is None]
         for caption, doc in zip(captions, parse(captions), strict=True):
-            candidates = find_candidates(doc, ratings, lookup=options.lookup, prepositions=options.prepositions)
+            settings = {"lookup": options.lookup, "prepositions": options.prepositions, "words": options.target_words}
+            candidates = find_candidates(doc, ratings, **settings)
             for choice, rows in zip(choices, possible, strict=True):
                 drawn = draw_targets(choice, caption, candidates, options.seed)
                 rows.append({target.category: target.rated_word for target in drawn})

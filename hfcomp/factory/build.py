@@ -18,7 +18,7 @@ from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
 from hfcomp.factory.builder import CardText, find_builder
 from hfcomp.factory.cards import Source, chained_manifest, count_tables, write_card
-from hfcomp.factory.options import BuildOptions, command_line
+from hfcomp.factory.options import BuildOptions, PresetOptions, command_line
 from hfcomp.factory.runner import Build, run_stages
 from hfcomp.factory.sources import BuildInputs, Log, check_local_files, license_stages
 from hfcomp.reporting.format import count_text
@@ -74,6 +74,9 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     check_device(getattr(options, "device", None))
     set_url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout))
     builder = find_builder(options.what)
+    if isinstance(options, PresetOptions) and options.preset:
+        values = " ".join(f"--{name} {value}" for name, value in options.preset_values().items())
+        log(f"--preset {options.preset} sets {values or 'nothing: the command sets all its options'}")
     return resolve_name(builder.build)(builder.card, options, log, progress).build()
 
 

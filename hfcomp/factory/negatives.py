@@ -31,7 +31,7 @@ from hfcomp.parsing import cached_parser
 RECORDED_AS_GIVEN = ("kinds", "num_negatives", "seed", "keyword_matching", "drop_same_words", "only_with_negative")
 SETTINGS = (
     *RECORDED_AS_GIVEN,
-    *("parser", "fill_model", "keyword_table", "grammar_model", "grammar_tolerance", "device"),
+    *("swap_rule", "parser", "fill_model", "keyword_table", "grammar_model", "grammar_tolerance", "device"),
     *("false_negative_model", "false_negative_margin", "attempts"),
 )
 
@@ -77,6 +77,8 @@ def _model_facts(options: NegativeOptions) -> dict[str, Any]:
     if options.keyword_table:
         table = Path(options.keyword_table)
         facts["keyword_table"] = f"{table.name} sha256:{file_hash(table)}"
+    if options.swap_rule != "guarded":  # otherwise the facts are those of builds before there was a rule
+        facts["swap_rule"] = options.swap_rule
     if needs_parser(options.kinds):
         facts["parser"] = without_local_paths(cached_parser(options.parser).name)
     if options.has_kind("mask"):

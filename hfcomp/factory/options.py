@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -141,6 +141,43 @@ class BuildOptions(Options):
 def command_line(words: Sequence[str]) -> str:
     """A command in the form that cards show."""
     return f"{shlex.join(words)} --output DIR"
+
+
+Preset = Literal["paper"] | None
+
+
+def preset_help(values: Mapping[str, Any]) -> str:
+    """The help of `--preset`, from the `paper` values of a class of options."""
+    options = " and ".join(f"--{name} {value}" for name, value in values.items())
+    return f"paper sets {options}: the papers' way, on which hfcomp's default improves. Options that are given win."
+
+
+@dataclass(kw_only=True)
+class PresetOptions(Options):
+    """Preset.
+
+    A preset gives options other defaults: the papers' values, wherever hfcomp's own default improves on the papers. A
+    value that is given wins. A subclass lists its values in `paper` and declares `preset` with `preset_help(paper)`.
+    Cards show the values instead of the preset, because a later version's preset may set more.
+    """
+
+    paper: ClassVar[Mapping[str, Any]] = {}
+    preset: Preset = None
+
+    def __new__(cls, **given: Any) -> PresetOptions:
+        """Notes which options are given, because a given value may equal its default."""
+        options = super().__new__(cls)
+        options._given = frozenset(given)
+        return options
+
+    def __post_init__(self) -> None:
+        for name, value in self.preset_values().items():
+            setattr(self, name, value)
+        super().__post_init__()
+
+    def preset_values(self) -> dict[str, Any]:
+        """The options that the preset sets."""
+        return {name: value for name, value in self.paper.items() if self.preset and name not in self._given}
 
 
 @dataclass(kw_only=True)
@@ -292,10 +329,12 @@ class WriterOptions(LanguageModelOptions):
 
 
 @dataclass(kw_only=True)
-class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
+class NegativeOptions(PresetOptions, WriterOptions, CopiedImageOptions, CaptionOptions):
     """Hard negative captions from keywords, swaps, mask filling and language models."""
 
     what: ClassVar[str] = "negatives"
+    paper: ClassVar[Mapping[str, Any]] = {"swap_rule": "plain"}
+    preset: Annotated[Preset, THIS_MACHINE, preset_help(paper)] = None
     kinds: Annotated[
         tuple[str, ...],
         "Kinds to use in turn: keyword, swap, mask and llm, or a part of one, such as keyword:color, swap:nouns, "
@@ -305,6 +344,11 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
     seed: Annotated[int, "Random seed."] = 0
     parser: Annotated[Parser, "Parser for swap and mask: spacy:NAME or rules."] = DEFAULT_PARSER
     fill_model: Annotated[str | None, "Masked language model for mask (default: FacebookAI/roberta-base)."] = None
+    swap_rule: Annotated[
+        Literal["guarded", "plain"],
+        "guarded skips swaps that may leave the caption true or break its grammar; plain swaps any two parts that "
+        "differ, as in the papers.",
+    ] = "guarded"
     keyword_table: Annotated[
         str | None, Spelling("FILE"), "YAML file with your own concepts, which replace the paper's."
     ] = None
@@ -337,6 +381,9 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
                 raise ValueError(
                     "--writer substitute works only with keyword kinds, not with llm. Use --kinds keyword."
                 )
+        if self.swap_rule != "guarded" and not self.has_kind("swap"):
+            given = "--preset paper" if "swap_rule" in self.preset_values() else "--swap_rule"
+            raise ValueError(f"{given} needs --kinds to include swap. Remove it, or add swap to --kinds.")
         needed = (("fill_model", "mask"), ("keyword_table", "keyword"), ("base_url", "llm"), ("answer_cache", "llm"))
         for name, generator in needed:
             if getattr(self, name) and not self.has_kind(generator):

@@ -26,6 +26,7 @@ from hfcomp.parsing.tokens import CaptionChoice, choose_texts
 from hfcomp.reading import nearest
 
 GENERATORS = ("keyword", "swap", "mask", "llm")
+SWAP_RULES = ("guarded", "plain")
 NO_CAPTION = "no caption"
 SKIPPED = CAPTIONS("passed over, ")
 TOO_FEW = CAPTIONS("with fewer than requested")
@@ -100,6 +101,7 @@ class TextNegatives:
         fill_model: Hub id or folder of the masked language model for `mask`; defaults to that of `MaskFiller`.
         keyword_table: YAML file of keywords; defaults to Table 6 of Rösch et al. 2024.
         keyword_matching: `paper`, or `extended`, which matches more forms.
+        swap_rule: `guarded`, or `plain`, which swaps any two different words of a kind.
         drop_same_words: Whether to drop texts that only reorder the caption's words. Otherwise, they are kept and
             counted. Dropping them removes most texts of `swap`.
         grammar_model: Hub id or folder of a causal language model. A text is dropped if the model finds it
@@ -126,6 +128,7 @@ class TextNegatives:
         fill_model: str | None = None,
         keyword_table: str | Path | None = None,
         keyword_matching: str = "paper",
+        swap_rule: str = "guarded",
         drop_same_words: bool = False,
         grammar_model: str | None = None,
         grammar_tolerance: float | None = None,
@@ -139,6 +142,9 @@ class TextNegatives:
             raise ValueError(f"num_negatives: found {num_negatives}, expected 1 or more.")
         if keyword_matching not in MATCHINGS:
             raise ValueError(f"keyword_matching: found {keyword_matching!r}, expected one of {', '.join(MATCHINGS)}.")
+        if swap_rule not in SWAP_RULES:
+            raise ValueError(f"swap_rule: found {swap_rule!r}, expected one of {', '.join(SWAP_RULES)}.")
+        self._guards_swaps = swap_rule == "guarded"
         self._table = PAPER_TABLE if keyword_table is None else read_keyword_table(keyword_table)
         self._matching = MATCHINGS[keyword_matching]
         check_kinds(kinds, self._table)
@@ -268,7 +274,8 @@ class TextNegatives:
             from hfcomp.negatives.swaps import SWAPS, swap_negatives
 
             swaps = (part,) if part else SWAPS
-            return [swap_negatives(doc, swaps=swaps, num_negatives=number, seed=self._seed) for doc in docs]
+            settings = {"swaps": swaps, "num_negatives": number, "seed": self._seed, "guarded": self._guards_swaps}
+            return [swap_negatives(doc, **settings) for doc in docs]
         options = {"concepts": (part,) if part else self._table.names, "table": self._table}
         options |= {"num_negatives": number, "seed": self._seed, "matching": self._matching}
         return [keyword_negatives(text, **options) for text in captions]

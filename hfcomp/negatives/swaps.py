@@ -9,9 +9,9 @@ to whom. Differences from the authors' script:
   negative by its form. Here, everything outside the two parts stays, except for "a" or "an" before them; a capital
   at the start of the caption stays at the start.
 * **False negatives.** The script swaps any two parts of a kind. Here, a swap must change the caption's meaning; see
-  below.
+  below. `guarded=False` swaps any two different ones.
 * **Adverbs** are not swapped: few captions have two, and those that do rarely become false.
-* **Phrases** may have any length; the script requires three words.
+* **Phrases** may have any length; the script, and `guarded=False`, require three words.
 
 The following are not swapped, because the caption would stay true:
 
@@ -86,6 +86,8 @@ _KINDS = {
     "noun_phrases": ("swap_obj", "object"),
     "verbs": ("swap_rel", "relation"),
 }
+_WORD_CLASSES = {"nouns": NOUN_CLASSES, "adjectives": ("ADJ",), "verbs": ("VERB",)}
+_LEAST_PHRASE = 3
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
 # Each part is paired with at most this many following parts, because the number of all pairs would grow quadratically.
@@ -97,7 +99,9 @@ _MAX_RELATION_WORDS = 10
 _BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
 
 
-def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int = 1, seed: int = 0) -> list[Negative]:
+def swap_negatives(
+    doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int = 1, seed: int = 0, guarded: bool = True
+) -> list[Negative]:
     """Samples hard negatives of one caption by swapping two of its parts.
 
     The type of swap is sampled first, uniformly among those that the caption allows, then the pair. Otherwise the many
@@ -111,6 +115,8 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
             (`swap_att`, attribute), `noun_phrases` (`swap_obj`, object), `verbs` (`swap_rel`, relation).
         num_negatives: Maximum number of negatives.
         seed: Random seed, any integer.
+        guarded: Whether to skip swaps that may leave the caption true or break its grammar, as above. Otherwise, any
+            two words of a class, or two phrases, are swapped if they differ.
 
     Returns:
         At most `num_negatives` negatives with distinct texts that all differ from the caption; fewer or none if the
@@ -123,7 +129,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
     """
     check_sampling("swaps", swaps, SWAPS, num_negatives=num_negatives)
     check_caption(doc.text)
-    pairs = {swap: list(_PAIRS[swap](doc)) for swap in SWAPS if swap in swaps}
+    pairs = {swap: list(_PAIRS[swap](doc) if guarded else _plain_pairs(doc, swap)) for swap in SWAPS if swap in swaps}
     seen = {folded_sentence(doc.text)}
 
     def make(swap: str, pair: Pair) -> Negative | None:
@@ -132,7 +138,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
         # The capital at the start belongs to the position: "Dogs chase a cat" must not become "A cat chase Dogs".
         moved = without_initial_capital(doc.text, first.span, is_name=first.is_name)
         text = rewrite(doc.text, spans, (second.text, moved))
-        if folded_sentence(text) in seen or _same_pieces(doc.text, text):
+        if folded_sentence(text) in seen or (guarded and _same_pieces(doc.text, text)):
             return None
         seen.add(folded_sentence(text))
         kind, category = _KINDS[swap]
@@ -162,6 +168,16 @@ def _pairs(parts: Iterable[Part]) -> Iterator[Pair]:
     ordered = list(parts)
     for number, first in enumerate(ordered, 1):
         yield from ((first, second) for second in ordered[number : number + _MAX_NEIGHBORS])
+
+
+def _plain_pairs(doc: Doc, swap: str) -> Iterator[Pair]:
+    """Yields the pairs of two different words of a class, or of two different noun phrases."""
+    if swap == "noun_phrases":
+        parts = [Part(doc, chunk.start, chunk.end, chunk.root.i) for chunk in doc.noun_chunks]
+        parts = [part for part in parts if part.end - part.start >= _LEAST_PHRASE]
+    else:
+        parts = [Part(doc, token.i, token.i + 1, token.i) for token in doc if token.pos_ in _WORD_CLASSES[swap]]
+    yield from (pair for pair in _pairs(parts) if pair[0].text.casefold() != pair[1].text.casefold())
 
 
 def _relation_words(doc: Doc) -> list[int]:

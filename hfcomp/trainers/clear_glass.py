@@ -34,6 +34,8 @@ class ClearGlassConfig(GroupedConfig):
     )
     warmup_steps: float = setting(1430, "the released code's")
     weight_decay: float = setting(4.5269353639276774e-05, "the released code's")
+    adam_beta2: float = setting(0.999, "the released code's")
+    adam_epsilon: float = setting(1.0e-8, "the released code's")
     max_grad_norm: float = setting(1.0, "the released code's")
     grouping: str = option(
         "pairwise", "pairwise (Eqs. 1 to 4), centroid (Eqs. 5 to 8) or none (InfoNCE over the pairs)."

@@ -49,6 +49,8 @@ class TextAlignmentConfig(CompositionalConfig):
     learning_rate: float = setting(1.8748186634898305e-05, CODE)
     warmup_steps: float = setting(1430, CODE)
     weight_decay: float = setting(4.5269353639276774e-05, CODE)
+    adam_beta2: float = setting(0.999, CODE)
+    adam_epsilon: float = setting(1.0e-8, CODE)
     max_grad_norm: float = setting(1.0, CODE)
     freeze_towers: list[str] | None = option(["image"], "Towers to freeze. Only texts are read.")
     aligned_with: list[str] = option(

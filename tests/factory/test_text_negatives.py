@@ -223,6 +223,7 @@ def test_a_parser_that_is_missing_is_never_replaced():
     ("settings", "message"),
     [
         ({"num_negatives": 0}, "num_negatives: found 0,.* 1 "),
+        ({"swap_rule": "loose"}, "swap_rule: found 'loose', expected one of guarded, plain"),
         ({"keyword_matching": "loose"}, "keyword_matching: found 'loose',.* paper, extended"),
     ],
 )

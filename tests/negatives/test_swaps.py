@@ -238,6 +238,25 @@ def test_nothing_that_keeps_the_meaning(caption):
     assert not swap_texts(caption)
 
 
+@pytest.mark.parametrize(
+    ("caption", "swap", "texts"),
+    [
+        ("a/DT cat/NN and/CC a/DT dog/NN", "nouns", {"a dog and a cat"}),
+        ("a/DT group/NN of/IN dogs/NNS", "nouns", {"a dogs of group"}),
+        ("a/DT dog/NN above/IN a/DT dog/NN", "nouns", set()),
+        ("many/JJ dogs/NNS in/IN the/DT same/JJ park/NN", "adjectives", {"same dogs in the many park"}),
+        (
+            "a/DT black/JJ cat/NN and/CC a/DT dog/NN and/CC a/DT red/JJ cup/NN",
+            "noun_phrases",
+            {"a red cup and a dog and a black cat"},
+        ),
+    ],
+)
+def test_without_guards_any_two_different_parts_of_a_kind_are_swapped(caption, swap, texts):
+    negatives = swap_negatives(gold(caption), swaps=[swap], num_negatives=9, guarded=False)
+    assert {negative.text for negative in negatives} == texts
+
+
 def test_parts_of_coordinated_phrases_do_change_the_meaning():
     assert swap_texts("a/DT black/JJ cat/NN and/CC a/DT white/JJ dog/NN") == {
         "a white cat and a black dog",

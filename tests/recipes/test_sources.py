@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from PIL.Image import Resampling
+from torch import nn
+from transformers import (
+    BertConfig,
+    CLIPImageProcessor,
+    CLIPTextConfig,
+    SiglipImageProcessor,
+    SiglipTextConfig,
+    ViTImageProcessor,
+)
 
 from hfcomp.experiments.origin import value_sources
 from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
+from hfcomp.families import FAMILIES, Family
 from hfcomp.reporting.cards.methods import PLUMBING, whose
 
 RECIPES = recipe_files(recipes_folder())
@@ -52,19 +66,6 @@ def test_what_the_released_code_does_not_clip_is_not_clipped(name, monkeypatch, 
     assert read_recipe(name, ["--use_cpu", "true"]).trainer_arguments["max_grad_norm"] == 0
 
 
-# Recipes whose code trains with open_clip's RandomResizedCrop(0.9, 1). The others train without augmentation.
-CROPPED = {
-    *("ahnpl/vit_b32_coco", "ahnpl/released_vit_b32_coco", "c2lip/siglip_cc3m", "ceclip/vit_b32_coco"),
-    "negclip/vit_b32_coco",
-}
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=recipe_name)
-def test_images_are_cropped_as_in_the_code_that_a_recipe_follows(path):
-    expected = 0.9 if recipe_name(path) in CROPPED else 1.0
-    assert yaml.safe_load(path.read_text()).get("random_crop", 1.0) == expected
-
-
 # which contrast no rows with each other
 NOTHING_CONTRASTED = {"hierarcaps/sandbox", "hierarcaps/vit_b32"}
 OWN_CHOICE = {"negclip/own", "clear_glass/factory", "slipform/factory", "slipform/real"}
@@ -87,3 +88,63 @@ def test_the_plain_loss_is_restored_on_the_command_line():
 
 def test_c2lip_clamps_the_scale_as_its_code_does():
     assert read_recipe("c2lip/siglip_cc3m", ["--use_cpu", "true"]).trainer_arguments["max_logit_scale"] == 100
+
+
+# Settings that a recipe can leave to a default
+
+TABLE = yaml.safe_load((Path(__file__).parent / "sources.yaml").read_text())["sources"]
+PROCESSORS = {"clip": CLIPImageProcessor, "siglip": SiglipImageProcessor, "dual": ViTImageProcessor}
+TEXTS = {"clip": CLIPTextConfig, "siglip": SiglipTextConfig, "dual": BertConfig}
+POOLING = {"causal": "end token", "read": "last token", "masked": "own pooler"}
+
+
+def effective_settings(name: str) -> dict[str, Any]:
+    """What a recipe trains with, defaults of trainer and family included, in the words of sources.yaml."""
+    recipe = read_recipe(name)
+    half = [kind for kind in ("bf16", "fp16") if recipe.trainer_arguments.get(kind)]
+    given = {key: value for key, value in recipe.trainer_arguments.items() if key not in half}
+    config = recipe.trainer_class.config_class(**given, use_cpu=True)
+    kind = next((kind for kind in ("siglip", "clip") if kind in str(recipe.experiment.model)), "dual")
+    family, processor = FAMILIES.get(kind, Family()), PROCESSORS[kind]()
+    weights = nn.ModuleDict({"linear": nn.Linear(2, 2), "norm": nn.LayerNorm(2)})
+    augments = [field.name for field in fields(config) if re.search("flip|jitter|augment", field.name)]
+    return {
+        "random_crop": config.random_crop,
+        "cropped": "model's square" if config.random_crop < 1 else "nothing",
+        "augmentation": ", ".join(augments) or "none",
+        "interpolation": Resampling(processor.resample).name.lower(),
+        "resize": "shorter side" if "shortest_edge" in processor.size else "square",
+        "precision": f"{half[0]} mixed" if half else "fp32",
+        "max_grad_norm": config.max_grad_norm,
+        "schedule": str(config.lr_scheduler_type.value),
+        "warmup_steps": config.warmup_steps,
+        "optimizer": "AdamW" if config.decoupled_weight_decay else "Adam",
+        "betas": [config.adam_beta1, config.adam_beta2],
+        "epsilon": config.adam_epsilon,
+        "weight_decay": config.weight_decay,
+        "decayed": "matrices"
+        if recipe.trainer_class.get_decay_parameter_names(None, weights) == ["linear.weight"]
+        else "all",
+        "scale_limit": family.max_scale if config.max_logit_scale is None else config.max_logit_scale,
+        "drop_last": config.dataloader_drop_last,
+        "text_tokens": TEXTS[kind]().max_position_embeddings,
+        "text_pooling": POOLING[family.padding],
+    }
+
+
+@pytest.mark.parametrize("name", [name for source in TABLE for name in source["recipes"]])
+def test_what_a_recipe_leaves_to_a_default_is_what_its_source_trains_with(name):
+    """A difference is listed with its reason, and is one."""
+    source = next(source for source in TABLE if name in source["recipes"])
+    actual = effective_settings(name)
+    differs = {setting: own for setting, own in source.get("differs", {}).items() if own}
+    expected = {setting: value for setting, (value, _) in source["settings"].items()}
+    ours = {setting: value for setting, (value, _) in differs.items()}
+    assert {setting: actual[setting] for setting in expected} == expected | ours
+    assert all(reason and expected[setting] != ours[setting] for setting, (_, reason) in differs.items())
+
+
+def test_every_recipe_of_a_paper_is_in_the_table():
+    """All but those whose every value is our choice."""
+    papers = {recipe_name(path) for path in RECIPES if path.stem.startswith(("vit_b32", "siglip_", "released_vit"))}
+    assert papers | {"lit/coco"} == {name for source in TABLE for name in source["recipes"]} | {"dcl/vit_b32_coco"}

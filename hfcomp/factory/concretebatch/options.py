@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
 from hfcomp.factory.images.options import ImageOptions
-from hfcomp.factory.options import CaptionOptions, GrammarTolerance, Parser, WriterOptions, check_writer
-from hfcomp.factory.targets.candidates import Lookup, Prepositions
+from hfcomp.factory.options import (
+    CaptionOptions,
+    GrammarTolerance,
+    Parser,
+    Preset,
+    PresetOptions,
+    WriterOptions,
+    check_writer,
+    preset_help,
+)
+from hfcomp.factory.targets.candidates import Lookup, Prepositions, Words
 from hfcomp.factory.targets.choice import CONFIGS, MODES, Choice, Mode
 from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.options import THIS_MACHINE, Count, Share, Spelling, check
@@ -25,8 +35,11 @@ CANDIDATES = Counts(
 
 
 @dataclass(kw_only=True)
-class TargetOptions(CaptionOptions):
+class TargetOptions(PresetOptions, CaptionOptions):
     """Target words (Concrete Jungle)."""
+
+    paper: ClassVar[Mapping[str, Any]] = {"target_words": "all"}
+    preset: Annotated[Preset, THIS_MACHINE, preset_help(paper)] = None
 
     order: Annotated[
         Literal["top_k", "category_first", "sample"] | None,
@@ -41,6 +54,11 @@ class TargetOptions(CaptionOptions):
         Lookup, "What to look up in the ratings first: the word, or the two-word expression that contains it."
     ] = "expression_first"
     prepositions: Annotated[Prepositions, "specific excludes at, by, in and on."] = "specific"
+    target_words: Annotated[
+        Words,
+        "filtered leaves out words that name nothing themselves, such as group, front, photo and several; all keeps "
+        "every word of the paper's parts of speech.",
+    ] = "filtered"
     attribute_share: Annotated[
         Share,
         "Among rows without a relation, the share in which an attribute is changed; in the rest an object is changed.",

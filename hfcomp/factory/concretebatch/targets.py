@@ -26,7 +26,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.factory.concretebatch.options import CANDIDATES, UNRATED, TargetOptions
 from hfcomp.factory.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import BuildInputs, Log
-from hfcomp.factory.targets.candidates import Candidate, Lookup, Prepositions, find_candidates
+from hfcomp.factory.targets.candidates import Candidate, Lookup, Prepositions, Words, find_candidates
 from hfcomp.factory.targets.choice import Choice, Mode, Order, balanced_categories
 from hfcomp.factory.text_negatives import make_captions
 from hfcomp.negatives.concreteness import HOW_TO_GET, ConcretenessRatings, download_ratings
@@ -81,6 +81,8 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
         "parser": options.parser,
         "ratings": None if path is None else str(path),
     }
+    if options.target_words != "filtered":  # otherwise the settings are those of builds before there was a choice
+        settings["words"] = options.target_words
     # The manifest records names and hashes, but no paths on this machine.
     facts = settings | {
         "parser": without_local_paths(cached_parser(options.parser).name),
@@ -115,6 +117,7 @@ def make_targets(
     temperature: float = 1.0,
     lookup: Lookup = "expression_first",
     prepositions: Prepositions = "specific",
+    words: Words = "filtered",
     seed: int = 0,
 ) -> Callable[[Batch], Batch]:
     """The stage that adds `TARGET_FEATURES`, for `run_stages` or `Dataset.map(batched=True)`.
@@ -127,6 +130,7 @@ def make_targets(
         ratings: Concreteness ratings or their file; None only for `random`.
         mode: Rule of choice, see `hfcomp.factory.targets.Choice`.
         lookup: Order of lookups, see `hfcomp.factory.targets.find_candidates`.
+        words: Words that can be targets, see there.
     """
     choice = Choice.of(mode, order=order, k=k, temperature=temperature)
     if ratings is None and mode != "random":
@@ -140,7 +144,7 @@ def make_targets(
             reason = script_problem(caption)
             candidates, chosen = [], []
             if reason is None:
-                candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
+                candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions, words=words)
                 chosen = draw_targets(choice, caption, candidates, seed)
                 # A word without a rating is not a target by concreteness. The reason distinguishes such captions from
                 # captions without any word to change.

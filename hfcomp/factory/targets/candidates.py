@@ -3,8 +3,8 @@
 Concrete Jungle (arXiv 2604.13313), section 2.2 and Appendix A.1, keeps the parts of speech `KEPT` and looks up their
 words in a table of ratings. It describes which words belong to which category. The lists here are our choice, and so
 are the exclusions: words that name nothing themselves ("group" in "a group of people", "photo" in "a photo of a dog"),
-adjectives that count, compare or point, verbs without content, prepositions without a place, and verbs without an
-object that are not states ("a dog running"), for which the paper has no category.
+adjectives that count, compare or point, verbs without content (all of these unless `words` is `all`), prepositions
+without a place, and verbs without an object that are not states ("a dog running"): the paper has no category for them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hfcomp.negatives.concreteness import ConcretenessRatings, RatingMatch
 from hfcomp.parsing.captions import Span
 from hfcomp.parsing.phrases import (
     NOUN_CLASSES,
+    Part,
     adjectives,
     base_form,
     describes_a_noun,
@@ -36,8 +37,10 @@ ATTRIBUTE, OBJECT, RELATION = "attribute", "object", "relation"
 CATEGORIES = (ATTRIBUTE, OBJECT, RELATION)
 Lookup = Literal["word_first", "expression_first"]
 Prepositions = Literal["specific", "all"]
+Words = Literal["filtered", "all"]
 LOOKUPS: tuple[Lookup, ...] = get_args(Lookup)
 PREPOSITIONS: tuple[Prepositions, ...] = get_args(Prepositions)
+WORDS: tuple[Words, ...] = get_args(Words)
 GENERAL_PREPOSITIONS = word_set("at by in on")
 
 _STATES = (POSTURES - {"be"}) | word_set("bend crouch float kneel sleep smile squat stop wait")
@@ -85,6 +88,7 @@ def find_candidates(
     *,
     lookup: Lookup = "expression_first",
     prepositions: Prepositions = "specific",
+    words: Words = "filtered",
 ) -> list[Candidate]:
     """The candidates of a caption, from left to right, without overlaps.
 
@@ -102,18 +106,19 @@ def find_candidates(
             "on", which say little. With them nine of ten COCO captions have a relation, contrary to the paper's
             "relative sparseness of relational descriptions"; without them six do, and the mean ratings match the
             paper's. `all` includes them.
+        words: Nouns, adjectives and verbs that can be candidates. `filtered`, our improvement, excludes those that
+            say nothing that a picture could show otherwise. `all` keeps every word of the parts of speech `KEPT`.
 
     Returns:
         All candidates, including those without a rating.
     """
-    if lookup not in LOOKUPS or prepositions not in PREPOSITIONS:
-        raise ValueError(
-            f"found lookup={lookup!r} and prepositions={prepositions!r}, expected one of {', '.join(LOOKUPS)}, and "
-            f"one of {', '.join(PREPOSITIONS)}."
-        )
+    allowed = (("lookup", lookup, LOOKUPS), ("prepositions", prepositions, PREPOSITIONS), ("words", words, WORDS))
+    for name, value, known in allowed:
+        if value not in known:
+            raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(known)}.")
     left_out = GENERAL_PREPOSITIONS if prepositions == "specific" else frozenset()
     tokens, text = list(doc), doc.text  # spaCy creates both at every access
-    units = sorted(_units(doc, tokens, left_out), key=lambda unit: unit.start)
+    units = sorted(_units(doc, tokens, left_out, words), key=lambda unit: unit.start)
     matches = [_match(tokens, unit, ratings) for unit in units]
     if ratings is None:
         return [_candidate(tokens, text, unit, None) for unit in units]
@@ -188,23 +193,32 @@ def _forms(tokens: list[Token]) -> list[tuple[str, str]]:
     return [("expression", " ".join(words)), ("expression", " ".join(lemmas))]
 
 
-def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str]) -> Iterator[_Unit]:
+def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str], words: Words) -> Iterator[_Unit]:
     phrases = list(spatial_phrases(doc))
     # Phrases come first, because "front" in "in front of" is not an object.
     used = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
     yield from (_Unit(phrase.start, phrase.end, phrase.start, RELATION, phrase.rated, "IN") for phrase in phrases)
-    others = _objects(tokens), _attributes(doc, tokens), _verb_units(doc, tokens), _prepositions(tokens, left_out)
-    for unit in chain.from_iterable(others):
+    described = adjectives(doc) if words == "filtered" else _whole_words(doc, tokens, "ADJ")
+    acting = verbs(doc) if words == "filtered" else _whole_words(doc, tokens, "VERB")
+    content = _objects(tokens, words), _attributes(described, tokens), _verb_units(acting, tokens)
+    for unit in chain(*content, _prepositions(tokens, left_out)):
         places = range(unit.start, unit.end)
         if used.isdisjoint(places):
             used.update(places)
             yield unit
 
 
-def _objects(tokens: list[Token]) -> Iterator[_Unit]:
+def _whole_words(doc: Doc, tokens: list[Token], word_class: str) -> list[Part]:
+    places = (place for place, token in enumerate(tokens) if token.pos_ == word_class)
+    return [Part(doc, place, place + 1, place) for place in places if is_whole(tokens, place, place + 1)]
+
+
+def _objects(tokens: list[Token], words: Words) -> Iterator[_Unit]:
     """Yields single nouns and names; fixed pairs and hyphenated words are one unit."""
     for place, token in enumerate(tokens):
-        if token.pos_ not in NOUN_CLASSES or not _is_replaceable(tokens, place):
+        if token.pos_ not in NOUN_CLASSES or not token.text[:1].isalpha():
+            continue
+        if words == "filtered" and not _names_something(tokens, place):
             continue
         start = _start_of_word(tokens, place)
         if place and (tokens[place - 1].lower_, base_form(token)) in FIXED_PAIRS:
@@ -222,18 +236,18 @@ def _start_of_word(tokens: list[Token], place: int) -> int:
     return place
 
 
-def _is_replaceable(tokens: list[Token], place: int) -> bool:
+def _names_something(tokens: list[Token], place: int) -> bool:
     noun = tokens[place]
     word = base_form(noun)
-    if word in LOCATION_NOUNS or word in EMPTY_NOUNS or names_the_picture(noun) or not noun.text[:1].isalpha():
+    if word in LOCATION_NOUNS or word in EMPTY_NOUNS or names_the_picture(noun):
         return False
     before_of = place + 1 < len(tokens) and tokens[place + 1].lower_ == "of"
     return not (before_of and (word in _OPENS_OF or noun.lower_ in _OPENS_OF))
 
 
-def _attributes(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
+def _attributes(described: list[Part], tokens: list[Token]) -> Iterator[_Unit]:
     """Yields adjectives, numeric modifiers, and participles of state before nouns."""
-    for part in adjectives(doc):
+    for part in described:
         yield _Unit(part.start, part.end, part.head, ATTRIBUTE, part.head, part.tag)
     for place, token in enumerate(tokens):
         is_count = token.pos_ == "NUM" and token.lower_ not in _NOT_COUNTS and token.dep_ in ("nummod", "amod")
@@ -242,9 +256,9 @@ def _attributes(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
             yield _Unit(place, place + 1, place, ATTRIBUTE, place, token.tag_)
 
 
-def _verb_units(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
+def _verb_units(acting: list[Part], tokens: list[Token]) -> Iterator[_Unit]:
     """Yields transitive verbs as relations, and other verbs as attributes if they are states."""
-    for part in verbs(doc):
+    for part in acting:
         verb = tokens[part.head]
         category = RELATION if is_interaction(verb) else ATTRIBUTE if _is_state(verb) else ""
         if category:

@@ -82,6 +82,21 @@ def test_words_that_cannot_change_are_no_candidates(caption, absent):
 
 
 @pytest.mark.parametrize(
+    ("caption", "kept", "absent"),
+    [
+        ("A group of dogs.", {"group": "object"}, ()),
+        ("A photo of a dog.", {"photo": "object"}, ()),
+        ("Many dogs in a park.", {"Many": "attribute"}, ()),
+        ("A man has an umbrella.", {"has": "relation"}, ()),
+        ("A dog runs in the park at night.", {"night": "object"}, ("runs", "A", "the")),
+    ],
+)
+def test_all_words_of_the_papers_parts_of_speech_are_candidates_on_request(caption, kept, absent):
+    candidates = short(caption, words="all")
+    assert {word: candidates[word][0] for word in kept} == kept and not candidates.keys() & set(absent)
+
+
+@pytest.mark.parametrize(
     ("lookup", "expected"),
     [
         ("word_first", {"fire": "fire", "hydrant": "hydrant"}),
@@ -211,7 +226,7 @@ def test_no_caption_is_a_crash(caption):
 
 
 def test_unknown_settings_are_named():
-    with pytest.raises(ValueError, match="lookup='both'.*word_first, expression_first"):
+    with pytest.raises(ValueError, match="lookup: found 'both', expected one of word_first, expression_first"):
         candidates_in("a dog", lookup="both")
 
 
