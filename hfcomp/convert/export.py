@@ -145,7 +145,7 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
         )
     _check_configurations(model, vision_config(backbone.config), llava, tower.config)
     record = _describe_replacement(model, llava, backbone, reader) | {
-        "replaced": _replace(model, getattr(backbone, tower_parts(backbone, "image")[0]), tower)
+        "replaced": replace_tower(model, getattr(backbone, tower_parts(backbone, "image")[0]), tower)
     }
     processor = AutoProcessor.from_pretrained(llava, trust_remote_code=False)
     record["pixels"] = _differences(load_processor(model, argument="model"), processor)
@@ -182,7 +182,7 @@ def _check_configurations(model: str | Path, actual: Any, llava: str | Path, exp
         )
 
 
-def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module) -> dict[str, int]:
+def replace_tower(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module) -> dict[str, int]:
     """Copies a tower's weights into another; returns the numbers of tensors, values and changed tensors.
 
     If no tensor changed, the LLaVA already had exactly this tower, so the wrong weights were passed.

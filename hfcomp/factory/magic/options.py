@@ -94,11 +94,7 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
     def _check_unused(self) -> None:
         """Raises ValueError for options that have no effect without a language model."""
-        for option in declared_options(LanguageModelOptions).values():
-            if getattr(self, option.name) != option.default:
-                raise ValueError(
-                    f"--{option.name} has no effect: --writer {self.writer} uses no language model. Remove it."
-                )
+        self.reject_model_options()
         if self.device is not None and self.encoder == BY_CAPTIONS:
             raise ValueError(
                 f"--device has no effect: no model runs with --writer {self.writer} and --encoder {BY_CAPTIONS}."

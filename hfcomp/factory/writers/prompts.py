@@ -12,8 +12,8 @@ from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
 
 FOLDER = Path(__file__).parent / "prompts"
-KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE, EDITS_FILE = (
-    FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "concepts", "edits")
+KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE, EDITS_FILE, PHRASES_FILE = (
+    FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "concepts", "edits", "phrases")
 )
 _SLOT = "{}"
 Prompts = TypeVar("Prompts", bound=Strict)
@@ -52,6 +52,14 @@ class _ConceptPrompts(Strict):
 class _EditPrompts(Strict):
     template: str
     examples: dict[Literal["object", "color", "size"], str]
+
+
+class _PhrasesPrompt(Strict):
+    template: str
+
+
+def phrases_prompt(caption: str) -> str:
+    return _fill(_read_prompts(_PhrasesPrompt, PHRASES_FILE).template, (_one_line(caption),))
 
 
 def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Sequence[str]]) -> str:
