@@ -4,11 +4,11 @@ Trains in the two stages of LLaVA-1.5 (Liu et al. 2024, arXiv:2310.03744) on its
 the tower of `--vision` and the language model of `--language_model`, and trains only the projector between them on
 captions. `--stage instructions` continues with `--llava FOLDER` and also trains the language model, on conversations.
 The tower stays frozen. All fields of transformers' TrainingArguments are options too; their defaults are LLaVA's.
-Repeat a command to resume. `hfcomp evaluate` scores the resulting folders by VQAScore, as in the paper.
+A stage cannot resume: Trainer does not find LLaVA's weights in its own checkpoints, whose names transformers changes.
+`hfcomp evaluate` scores the resulting folders by VQAScore, as in the paper.
 """
 
-from __future__ import annotations
-
+import copy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,6 @@ from transformers import (
     set_seed,
 )
 from transformers.models.llava.modeling_llava import LlavaMultiModalProjector
-from transformers.trainer_utils import get_last_checkpoint
 
 from hfcomp.convert.export import load_plain, replace_tower
 from hfcomp.data.images import decode_image
@@ -56,7 +55,7 @@ STAGES = {
 }
 SHARED = {
     **{"num_train_epochs": 1.0, "lr_scheduler_type": "cosine", "warmup_steps": 0.03, "weight_decay": 0.0},
-    **{"remove_unused_columns": False, "save_total_limit": 1, "report_to": "none", "output_dir": "runs/llava"},
+    **{"remove_unused_columns": False, "save_strategy": "no", "output_dir": "runs/llava"},
 }
 
 
@@ -80,7 +79,9 @@ class LlavaArguments:
 
     def __post_init__(self) -> None:
         if {self.vision is None, self.language_model is None} != {self.llava is not None}:
-            raise ValueError("llava: expected either --llava MODEL, or both --vision MODEL and --language_model MODEL.")
+            raise ValueError(
+                "llava: expected either --llava MODEL, or both --vision MODEL and --language_model MODEL."
+            )
 
 
 class Conversation(NamedTuple):
@@ -95,7 +96,7 @@ def read_conversations(file: Path, images: Path, *, captions: bool) -> list[Conv
     rows = [_read_row(row, images, f"{file}: row {number}") for number, row in enumerate(read_json(file))]
     if wrong := [n for n, row in enumerate(rows) if captions and (row.image is None or len(row.turns) != 1)]:
         raise ValueError(
-            f"{file}: row {wrong[0]} is not an image with a single answer, expected captions. Pass --stage instructions."
+            f"{file}: row {wrong[0]} is not an image with one answer, expected captions. Pass --stage instructions."
         )
     missing = [row.image for row in rows if row.image is not None and not row.image.is_file()]
     if missing or not rows:
@@ -207,6 +208,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stage = parser().parse_args(words).stage
         options, training = parser(stage).parse_args_into_dataclasses(words)
         captions, llava = stage == "projector", options.llava
+        if Path(training.output_dir).is_dir() and any(Path(training.output_dir).iterdir()):
+            raise ValueError(
+                f"output_dir: found files in {training.output_dir}, expected a new folder. Pass another one."
+            )
         set_seed(training.seed)  # for the new projector
         rows = read_conversations(Path(options.data), Path(options.images), captions=captions)
         if llava is None:
@@ -215,18 +220,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             model = LlavaForConditionalGeneration.from_pretrained(llava, dtype=torch.float32, use_safetensors=True)
             processor = AutoProcessor.from_pretrained(llava, trust_remote_code=False)
         model.requires_grad_(False)
-        for part in (model.model.multi_modal_projector, *(() if captions else (model.model.language_model, model.lm_head))):
+        for part in (
+            model.model.multi_modal_projector,
+            *(() if captions else (model.model.language_model, model.lm_head)),
+        ):
             part.requires_grad_(True)
-        form = partial(collate, processor=processor, max_length=options.max_length, captions=captions)
+        # A copy: a tokenizer keeps the truncation of its last call, and would be saved with it.
+        form = partial(collate, processor=copy.deepcopy(processor), max_length=options.max_length, captions=captions)
         trainer = Trainer(model, training, form, rows, processing_class=processor)
         number = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         print(f"{stage}: {len(rows):,} rows, {number:,} weights to train")
-        trainer.train(resume_from_checkpoint=_last_checkpoint(training.output_dir))
+        trainer.train()
         trainer.save_model()
-
-
-def _last_checkpoint(folder: str) -> str | None:
-    return get_last_checkpoint(folder) if Path(folder).is_dir() else None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Both stages of a LLaVA on a tuned tower, at the size of seconds: what is trained, on which tokens, and what loads."""
+"""Both stages of a LLaVA on a tuned tower, at the size of seconds: what is trained, on which tokens, what loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.evaluation.pairs import readers
 
 SCRIPT = Path(__file__).resolve().parents[2] / "recipes" / "llava.py"
 RECIPE = runpy.run_path(str(SCRIPT))
-FAST = "--use_cpu true --max_steps 2 --per_device_train_batch_size 2 --logging_steps 1 --disable_tqdm true".split()
+FAST = ["--use_cpu", "true", "--max_steps", "2", "--per_device_train_batch_size", "2", "--disable_tqdm", "true"]
 follows = pytest.mark.follows
 
 
@@ -154,7 +154,9 @@ def test_wrong_commands_end_in_a_line(data, tmp_path):
     words = ["--data", str(data / "chats.json"), "--images", str(data), "--output_dir", str(tmp_path), *FAST]
     with pytest.raises(SystemExit, match="error: llava: expected either --llava"):
         RECIPE["main"]([*words, "--vision", "x"])
-    with pytest.raises(SystemExit, match="row 0 is not an image with a single answer"):
+    with pytest.raises(SystemExit, match="row 0 is not an image with one answer"):
         RECIPE["main"]([*words, "--llava", "x"])
+    with pytest.raises(SystemExit, match="output_dir: found files in .*, expected a new folder"):
+        RECIPE["main"]([*words[:4], "--output_dir", str(data), "--llava", "x"])
     rows = RECIPE["read_conversations"](data / "chats.json", data, captions=False)
     assert [len(row.turns) for row in rows] == [1, 2, 2, 2, 2] and rows[1].turns[1] == ("Is it red?", "Yes")
