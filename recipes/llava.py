@@ -11,10 +11,9 @@ A stage cannot resume: Trainer does not find LLaVA's weights in its own checkpoi
 import copy
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from transformers import (
@@ -31,7 +30,7 @@ from transformers import (
 )
 from transformers.models.llava.modeling_llava import LlavaMultiModalProjector
 
-from hfcomp.convert.export import load_plain, replace_tower
+from hfcomp.convert.export import load_llava, load_plain, replace_tower
 from hfcomp.data.images import decode_image
 from hfcomp.errors import one_line_errors
 from hfcomp.modeling import tower_parts
@@ -49,55 +48,35 @@ TEMPLATE = (
     "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
 )
 # LLaVA-1.5's values: 256 rows per step on eight GPUs for the projector, 128 for both.
+DEFAULTS = {
+    **{"num_train_epochs": 1.0, "lr_scheduler_type": "cosine", "warmup_steps": 0.03, "weight_decay": 0.0},
+    **{"remove_unused_columns": False, "save_strategy": "no", "output_dir": "runs/llava"},
+}
 STAGES = {
     "projector": {"learning_rate": 1e-3, "per_device_train_batch_size": 32},
     "instructions": {"learning_rate": 2e-5, "per_device_train_batch_size": 16},
 }
-SHARED = {
-    **{"num_train_epochs": 1.0, "lr_scheduler_type": "cosine", "warmup_steps": 0.03, "weight_decay": 0.0},
-    **{"remove_unused_columns": False, "save_strategy": "no", "output_dir": "runs/llava"},
+OPTIONS = {
+    "data": "JSON file of LLaVA: rows with conversations and mostly an image",
+    "images": "Folder with the images that the file names",
+    "vision": "Hub id or folder of the CLIP or SigLIP whose tower to use, such as a finished run",
+    "language_model": "Hub id or folder of the language model",
+    "llava": "LLaVA to continue with: from the first stage, or from hfcomp convert --to llava",
 }
 
 
-@dataclass
-class LlavaArguments:
-    """What to train on which data."""
-
-    data: str = field(metadata={"help": "JSON file of LLaVA: rows with conversations and mostly an image"})
-    images: str = field(metadata={"help": "Folder with the images that the file names"})
-    stage: Literal["projector", "instructions"] = field(
-        default="projector", metadata={"help": "Train the projector on captions, or it and the language model"}
-    )
-    vision: str | None = field(default=None, metadata={"help": "Hub id or folder of a CLIP or SigLIP, such as a run"})
-    language_model: str | None = field(default=None, metadata={"help": "Hub id or folder of the language model"})
-    llava: str | None = field(
-        default=None,
-        metadata={"help": "LLaVA to continue with, instead of --vision and --language_model: from the first stage, "
-                  "or from hfcomp convert --to llava"},
-    )  # fmt: skip
-    max_length: int = field(default=2048, metadata={"help": "Tokens of a row, including those of its image"})
-
-    def __post_init__(self) -> None:
-        if {self.vision is None, self.language_model is None} != {self.llava is not None}:
-            raise ValueError(
-                "llava: expected either --llava MODEL, or both --vision MODEL and --language_model MODEL."
-            )
-
-
 class Conversation(NamedTuple):
-    """Questions and answers about an image, or about none."""
+    """Questions and answers in turn, about an image or about none."""
 
     image: Path | None
-    turns: list[tuple[str, str]]
+    texts: list[str]
 
 
 def read_conversations(file: Path, images: Path, *, captions: bool) -> list[Conversation]:
     """Reads and checks LLaVA's rows. `captions`: whether each row must have an image and a single answer."""
     rows = [_read_row(row, images, f"{file}: row {number}") for number, row in enumerate(read_json(file))]
-    if wrong := [n for n, row in enumerate(rows) if captions and (row.image is None or len(row.turns) != 1)]:
-        raise ValueError(
-            f"{file}: row {wrong[0]} is not an image with one answer, expected captions. Pass --stage instructions."
-        )
+    if captions and any(row.image is None or len(row.texts) != 2 for row in rows):
+        raise ValueError(f"{file}: found conversations, expected an answer per image. Pass --stage instructions.")
     missing = [row.image for row in rows if row.image is not None and not row.image.is_file()]
     if missing or not rows:
         what = f"{len(missing):,} of the images missing, such as {missing[0]}" if missing else "no rows"
@@ -107,18 +86,18 @@ def read_conversations(file: Path, images: Path, *, captions: bool) -> list[Conv
 
 def _read_row(row: Any, images: Path, where: str) -> Conversation:
     try:
-        said = [(turn["from"], turn["value"].replace(IMAGE, "").strip()) for turn in row["conversations"]]
+        turns = [(turn["from"], turn["value"].replace(IMAGE, "").strip()) for turn in row["conversations"]]
         place = PurePosixPath(row["image"]) if "image" in row else None
     except (AttributeError, KeyError, TypeError):
         raise ValueError(f"{where}: expected conversations with from and value, and an image's path.") from None
     if place is not None and (place.is_absolute() or ".." in place.parts):
         raise ValueError(f"{where}: found the image {str(place)!r}, expected a path inside --images.")
-    if said and said[0][0] == "gpt":  # LLaVA skips an answer without a question
-        del said[0]
-    turns = list(zip(said[::2], said[1::2], strict=False))
-    if not turns or any((question[0], answer[0]) != ("human", "gpt") for question, answer in turns):
+    if turns and turns[0][0] == "gpt":  # LLaVA skips an answer without a question
+        del turns[0]
+    turns = turns[: len(turns) // 2 * 2]
+    if not turns or any(name != ("human", "gpt")[number % 2] for number, (name, _) in enumerate(turns)):
         raise ValueError(f"{where}: expected turns of human and gpt, one after the other.")
-    return Conversation(None if place is None else images / place, [(q[1], a[1]) for q, a in turns])
+    return Conversation(None if place is None else images / place, [text for _, text in turns])
 
 
 def join_llava(vision: str, language_model: str) -> tuple[LlavaForConditionalGeneration, LlavaProcessor]:
@@ -152,24 +131,20 @@ def join_llava(vision: str, language_model: str) -> tuple[LlavaForConditionalGen
 
 def segments(row: Conversation, processor: Any, *, captions: bool) -> list[tuple[str, bool]]:
     """The text of a row in pieces, each with whether it is an answer, which the model learns to write."""
-    if captions:  # as LLaVA's first stage: no question
-        return [(processor.image_token, False), (f"{row.turns[0][1]}\n", True)]
+    if captions:  # as in LLaVA's first stage, which has no question
+        return [(processor.image_token, False), (f"{row.texts[1]}\n", True)]
     messages: list[dict[str, Any]] = []
     before, pieces = "", []
-    for question, answer in row.turns:
-        image = [{"type": "image"}] if row.image is not None and not messages else []
-        for role, content in (("user", [*image, _text(question)]), ("assistant", [_text(answer)])):
-            messages.append({"role": role, "content": content})
-            text = processor.apply_chat_template(messages, add_generation_prompt=role == "user", tokenize=False)
-            if not text.startswith(before):
-                raise ValueError("llava: its chat template changes earlier turns. Choose another model.")
-            pieces.append((text[len(before) :], role == "assistant"))
-            before = text
+    for number, text in enumerate(row.texts):
+        image = [{"type": "image"}] if row.image is not None and not number else []
+        content = [*image, {"type": "text", "text": text}]
+        messages.append({"role": "assistant" if number % 2 else "user", "content": content})
+        whole = processor.apply_chat_template(messages, add_generation_prompt=number % 2 == 0, tokenize=False)
+        if not whole.startswith(before):
+            raise ValueError("llava: its chat template changes earlier turns. Choose another model.")
+        pieces.append((whole[len(before) :], number % 2 == 1))
+        before = whole
     return pieces
-
-
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text}
 
 
 def collate(rows: Sequence[Conversation], processor: Any, max_length: int, *, captions: bool) -> dict[str, Any]:
@@ -196,40 +171,45 @@ def collate(rows: Sequence[Conversation], processor: Any, max_length: int, *, ca
 
 def parser(stage: str = "projector") -> HfArgumentParser:
     """The command line, with LLaVA's defaults for a stage."""
-    made = HfArgumentParser((LlavaArguments, TrainingArguments), description=__doc__, allow_abbrev=False)
-    made.set_defaults(**SHARED, **STAGES[stage])
+    made = HfArgumentParser(TrainingArguments, description=__doc__, allow_abbrev=False)
+    for name, text in OPTIONS.items():
+        made.add_argument(f"--{name}", required=name in ("data", "images"), help=text)
+    made.add_argument("--stage", choices=STAGES, default="projector", help="What to train: see above")
+    made.add_argument("--max_length", type=int, default=2048, help="Tokens of a row, including those of its image")
+    made.set_defaults(**DEFAULTS, **STAGES[stage])
     return made
+
+
+def load(options: Any) -> tuple[Any, Any]:
+    """The LLaVA to train and its processor."""
+    if options.llava is not None:
+        # In fp32, which `--bf16 true` trains under autocast.
+        return load_llava(options.llava).float(), AutoProcessor.from_pretrained(options.llava, trust_remote_code=False)
+    return join_llava(options.vision, options.language_model)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Trains the stage that the command line selects."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with one_line_errors():
-        stage = parser().parse_args(words).stage
-        options, training = parser(stage).parse_args_into_dataclasses(words)
-        captions, llava = stage == "projector", options.llava
-        if Path(training.output_dir).is_dir() and any(Path(training.output_dir).iterdir()):
-            raise ValueError(
-                f"output_dir: found files in {training.output_dir}, expected a new folder. Pass another one."
-            )
-        set_seed(training.seed)  # for the new projector
+        training, options = parser(parser().parse_args(words).stage).parse_args_into_dataclasses(words)
+        captions, folder = options.stage == "projector", Path(training.output_dir)
+        if {options.vision is None, options.language_model is None} != {options.llava is not None}:
+            raise ValueError("expected either --llava MODEL, or both --vision MODEL and --language_model MODEL.")
+        if folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(f"output_dir: found files in {folder}, expected a new folder. Pass another one.")
         rows = read_conversations(Path(options.data), Path(options.images), captions=captions)
-        if llava is None:
-            model, processor = join_llava(options.vision, options.language_model)
-        else:
-            model = LlavaForConditionalGeneration.from_pretrained(llava, dtype=torch.float32, use_safetensors=True)
-            processor = AutoProcessor.from_pretrained(llava, trust_remote_code=False)
+        set_seed(training.seed)  # for the new projector
+        model, processor = load(options)
+        language = () if captions else (model.model.language_model, model.lm_head)
         model.requires_grad_(False)
-        for part in (
-            model.model.multi_modal_projector,
-            *(() if captions else (model.model.language_model, model.lm_head)),
-        ):
+        for part in (model.model.multi_modal_projector, *language):
             part.requires_grad_(True)
         # A copy: a tokenizer keeps the truncation of its last call, and would be saved with it.
         form = partial(collate, processor=copy.deepcopy(processor), max_length=options.max_length, captions=captions)
         trainer = Trainer(model, training, form, rows, processing_class=processor)
         number = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        print(f"{stage}: {len(rows):,} rows, {number:,} weights to train")
+        print(f"{options.stage}: {len(rows):,} rows, {number:,} weights to train")
         trainer.train()
         trainer.save_model()
 

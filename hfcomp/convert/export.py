@@ -137,7 +137,7 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
     """
     check_folder(folder)
     backbone = load_plain(model)
-    reader = _load(llava)
+    reader = load_llava(llava)
     tower = getattr(reader.model, "vision_tower", None) if hasattr(reader, "model") else None
     if tower is None:
         raise ValueError(
@@ -156,7 +156,8 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
     return record
 
 
-def _load(llava: str | Path) -> Any:
+def load_llava(llava: str | Path) -> Any:
+    """Loads a LLaVA, or another image-text-to-text model, in the precision of its file; no weight may be missing."""
     try:
         # `raise_on_mismatch` below reports wrong shapes with names and the fix, so transformers must not raise first.
         with name_damaged_weights(llava), silence_library():

@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModel, AutoProcessor, LlamaConfig, LlamaForCausalLM, LlavaForConditionalGeneration
 
 from hfcomp.evaluation.pairs.models import VQAScorer
+from hfcomp.testing import write_tiny_llama
 from tests import tiny
 from tests.evaluation.pairs import readers
 
@@ -119,8 +120,6 @@ def test_only_answers_have_labels(data, processor, file, captions, expected):
 
 
 def test_a_vocabulary_without_the_images_mark_grows(siglip, tmp_path):
-    from hfcomp.testing import write_tiny_llama
-
     model, processor = RECIPE["join_llava"](str(siglip), str(write_tiny_llama(tmp_path / "llama")))
     vocabulary = len(processor.tokenizer)
     assert model.lm_head.out_features == vocabulary == model.config.text_config.vocab_size
@@ -135,11 +134,8 @@ def test_a_vocabulary_without_the_images_mark_grows(siglip, tmp_path):
         ([], "found no rows"),
         ([{"image": "no.png", "conversations": said("a", "b")}], r"1 of the images missing, such as .*no\.png"),
         ([{"image": "../x.png", "conversations": said("a", "b")}], "row 0: found the image '../x.png'"),
-        ([{"image": "/x.png", "conversations": said("a", "b")}], "row 0: found the image '/x.png'"),
-        ([{"conversations": said("a")}], "row 0: expected turns of human and gpt"),
         ([{"conversations": [*said("a"), *said("b")]}], "row 0: expected turns of human and gpt"),
         ([{"conversations": [{"from": "human"}]}], "row 0: expected conversations"),
-        ([{"caption": "a"}], "row 0: expected conversations"),
     ],
 )
 def test_data_are_checked_before_a_model_is_loaded(tmp_path, rows, message):
@@ -152,11 +148,11 @@ def test_data_are_checked_before_a_model_is_loaded(tmp_path, rows, message):
 @follows("recipes/llava.py", "expected either --llava MODEL, or both --vision MODEL and --language_model MODEL.")
 def test_wrong_commands_end_in_a_line(data, tmp_path):
     words = ["--data", str(data / "chats.json"), "--images", str(data), "--output_dir", str(tmp_path), *FAST]
-    with pytest.raises(SystemExit, match="error: llava: expected either --llava"):
+    with pytest.raises(SystemExit, match="error: expected either --llava"):
         RECIPE["main"]([*words, "--vision", "x"])
-    with pytest.raises(SystemExit, match="row 0 is not an image with one answer"):
+    with pytest.raises(SystemExit, match="found conversations, expected an answer per image"):
         RECIPE["main"]([*words, "--llava", "x"])
     with pytest.raises(SystemExit, match="output_dir: found files in .*, expected a new folder"):
         RECIPE["main"]([*words[:4], "--output_dir", str(data), "--llava", "x"])
     rows = RECIPE["read_conversations"](data / "chats.json", data, captions=False)
-    assert [len(row.turns) for row in rows] == [1, 2, 2, 2, 2] and rows[1].turns[1] == ("Is it red?", "Yes")
+    assert [len(row.texts) for row in rows] == [2, 4, 4, 4, 4] and rows[1].texts[2:] == ["Is it red?", "Yes"]

@@ -89,12 +89,12 @@ def _find(caption: str, text: str) -> tuple[Span, ...]:
     for own in (words, words[1:] if words and words[0].lower() in _ARTICLES else []):
         pieces = [re.escape(word) for word in own]
         splits = range(1, len(pieces)) if len(pieces) <= _MAX_WORDS else ()
-        halves = [rf"({_joined(pieces[:n])}){_GAP}({_joined(pieces[n:])})" for n in splits]
-        for pattern in (rf"({_joined(pieces)})", *halves) if pieces else ():
+        halves = [rf"({_pattern(pieces[:n])}){_GAP}({_pattern(pieces[n:])})" for n in splits]
+        for pattern in (rf"({_pattern(pieces)})", *halves) if pieces else ():
             if match := re.search(rf"(?<![\w-]){pattern}(?![\w-])", caption, re.IGNORECASE):
                 return tuple(match.span(number + 1) for number in range(match.re.groups))
     return ()
 
 
-def _joined(pieces: Sequence[str]) -> str:
+def _pattern(pieces: Sequence[str]) -> str:
     return r"\s+".join(pieces)

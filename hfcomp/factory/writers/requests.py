@@ -197,7 +197,7 @@ def read_completion(body: bytes | None) -> Reply:
 
 ONLY_THOUGHTS = "only reasoning, no answer"
 EMPTY, NOT_JSON, CONTROL = "empty answer", "not the JSON that was asked for", "control characters"
-NOT_LINES = "not the lines that were asked for"
+NOT_LINES, NOT_A_LIST = "not the lines that were asked for", "not a list of phrases"
 SEVERAL_LINES, MARKUP, LEAKED = "several lines", "markup", "repeats the prompt"
 REFUSAL, LONG = "refuses in words", "longer than a caption"
 
@@ -356,7 +356,7 @@ def _read_items(text: str) -> list[str]:
         return items
     if len(lines) == 1 and lines[0].strip(" .").casefold() == _NONE:
         return [_NONE]
-    raise Unreadable(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_LINES)
+    raise Unreadable(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_A_LIST)
 
 
 def _clean_text(text: str) -> str:
