@@ -182,10 +182,13 @@ def parser(stage: str = "projector") -> HfArgumentParser:
 
 def load(options: Any) -> tuple[Any, Any]:
     """The LLaVA to train and its processor."""
-    if options.llava is not None:
-        # In fp32, which `--bf16 true` trains under autocast.
-        return load_llava(options.llava).float(), AutoProcessor.from_pretrained(options.llava, trust_remote_code=False)
-    return join_llava(options.vision, options.language_model)
+    if options.llava is None:
+        return join_llava(options.vision, options.language_model)
+    model = load_llava(options.llava)
+    if not isinstance(model, LlavaForConditionalGeneration):
+        raise ValueError(f"llava: found a {type(model).__name__}, expected a LlavaForConditionalGeneration.")
+    # In fp32, which `--bf16 true` trains under autocast.
+    return model.float(), AutoProcessor.from_pretrained(options.llava, trust_remote_code=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

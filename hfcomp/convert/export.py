@@ -157,9 +157,8 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
 
 
 def load_llava(llava: str | Path) -> Any:
-    """Loads a LLaVA, or another image-text-to-text model, in the precision of its file; no weight may be missing."""
-    try:
-        # `raise_on_mismatch` below reports wrong shapes with names and the fix, so transformers must not raise first.
+    """Loads a LLaVA, or another image-text-to-text model, in the precision of its file."""
+    try:  # `raise_on_mismatch` below names wrong shapes and the fix, so transformers must not raise first
         with name_damaged_weights(llava), silence_library():
             reader, info = AutoModelForImageTextToText.from_pretrained(
                 llava, dtype="auto", trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True

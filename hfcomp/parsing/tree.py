@@ -30,8 +30,6 @@ _MODIFIERS = frozenset(
 # Labels of nouns that are inside another noun's phrase, or express time or distance.
 _INNER = frozenset(("det", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "advmod", "intj"))
 _OWNERS = ("PRP$", "WP$")
-# Words that stress a pronoun before them: "its own small containers", "his very own boat".
-_STRESSES = ("own", "very")
 _TIES = frozenset(("-", "/"))
 _NOT_ANY = frozenset(("no", "neither"))
 _DENYING = LACKING | {"without"}
@@ -169,7 +167,7 @@ class CaptionTree:
         )
 
     def start_of(self, head: int) -> int:
-        """Returns the first word of the phrase of a noun or adjective, without pronouns: "hat" in "his own hat"."""
+        """Returns the first word of a noun's or adjective's phrase, without pronouns: "hat" in "his own/it's hat"."""
         # Move left from the noun while words are in its subtree by a modifier's arc. Punctuation, spaces and "and" are
         # passed but cannot begin a phrase, so `start` moves only at words that can.
         start = word = tied = head
@@ -184,7 +182,6 @@ class CaptionTree:
                 word -= 1
             else:
                 break
-            # "it's" is a common misspelling of "its"; some parsers see through it.
             if self.tags[word] in _OWNERS or (self.labels[word] == "case" and self.tags[word - 1] == "PRP"):
                 break
             if self.classes[word] not in ("PUNCT", "SPACE", "CCONJ"):
@@ -211,9 +208,7 @@ class CaptionTree:
         for word in self._children(noun + 1, "pobj"):
             if self.classes[word] in NOUNS:
                 before = self.start_of(word) - 1
-                while (
-                    self.classes[before] == "SPACE" or self.tags[before] in _OWNERS or self.lower[before] in _STRESSES
-                ):
+                while self.classes[before] == "SPACE" or self.tags[before] in _OWNERS or self.lower[before] == "own":
                     before -= 1
                 return word if before == noun + 1 else -1
         return -1

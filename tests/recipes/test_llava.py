@@ -145,6 +145,8 @@ def test_data_are_checked_before_a_model_is_loaded(tmp_path, rows, message):
 
 
 @follows("recipes/llava.py", "Pass --stage instructions.")
+@follows("recipes/llava.py", "Pass another one.")
+@follows("recipes/llava.py", "expected a path inside --images.")
 @follows("recipes/llava.py", "expected either --llava MODEL, or both --vision MODEL and --language_model MODEL.")
 def test_wrong_commands_end_in_a_line(data, tmp_path):
     words = ["--data", str(data / "chats.json"), "--images", str(data), "--output_dir", str(tmp_path), *FAST]
