@@ -156,5 +156,8 @@ def test_wrong_commands_end_in_a_line(data, tmp_path):
         RECIPE["main"]([*words, "--llava", "x"])
     with pytest.raises(SystemExit, match="output_dir: found files in .*, expected a new folder"):
         RECIPE["main"]([*words[:4], "--output_dir", str(data), "--llava", "x"])
+    words = [*words, "--stage", "instructions", "--llava", str(readers.blip2(tmp_path.parent / "blip2"))]
+    with pytest.raises(SystemExit, match="found a Blip2ForConditionalGeneration, expected a LlavaFor"):
+        RECIPE["main"](words)
     rows = RECIPE["read_conversations"](data / "chats.json", data, captions=False)
     assert [len(row.texts) for row in rows] == [2, 4, 4, 4, 4] and rows[1].texts[2:] == ["Is it red?", "Yes"]
