@@ -137,7 +137,7 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
     """
     check_folder(folder)
     backbone = load_plain(model)
-    reader = _load(llava)
+    reader = load_llava(llava)
     tower = getattr(reader.model, "vision_tower", None) if hasattr(reader, "model") else None
     if tower is None:
         raise ValueError(
@@ -145,7 +145,7 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
         )
     _check_configurations(model, vision_config(backbone.config), llava, tower.config)
     record = _describe_replacement(model, llava, backbone, reader) | {
-        "replaced": _replace(model, getattr(backbone, tower_parts(backbone, "image")[0]), tower)
+        "replaced": replace_tower(model, getattr(backbone, tower_parts(backbone, "image")[0]), tower)
     }
     processor = AutoProcessor.from_pretrained(llava, trust_remote_code=False)
     record["pixels"] = _differences(load_processor(model, argument="model"), processor)
@@ -156,9 +156,9 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
     return record
 
 
-def _load(llava: str | Path) -> Any:
-    try:
-        # `raise_on_mismatch` below reports wrong shapes with names and the fix, so transformers must not raise first.
+def load_llava(llava: str | Path) -> Any:
+    """Loads a LLaVA, or another image-text-to-text model, in the precision of its file."""
+    try:  # `raise_on_mismatch` below names wrong shapes and the fix, so transformers must not raise first
         with name_damaged_weights(llava), silence_library():
             reader, info = AutoModelForImageTextToText.from_pretrained(
                 llava, dtype="auto", trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
@@ -182,7 +182,7 @@ def _check_configurations(model: str | Path, actual: Any, llava: str | Path, exp
         )
 
 
-def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module) -> dict[str, int]:
+def replace_tower(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module) -> dict[str, int]:
     """Copies a tower's weights into another; returns the numbers of tensors, values and changed tensors.
 
     If no tensor changed, the LLaVA already had exactly this tower, so the wrong weights were passed.

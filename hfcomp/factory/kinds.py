@@ -93,8 +93,8 @@ CONCEPTS = Builder(
     ConceptOptions,
     CardText(
         "Noun phrases",
-        "The noun phrases of each caption, found by a parser, as concepts for C2LIP (arXiv:2603.25722). The phrases "
-        "were not reviewed individually.",
+        "The noun phrases of each caption, found by a parser or a language model, as concepts for C2LIP "
+        "(arXiv:2603.25722). The phrases were not reviewed individually.",
         {
             "`caption`": "the caption",
             "`concepts`": "its noun phrases, from left to right, without duplicates; if empty, training uses the "
@@ -105,7 +105,7 @@ CONCEPTS = Builder(
         header=("caption", "concepts"),
         reads=("caption", "concepts"),
         cells=lambda caption, concepts: [(caption, "; ".join(concepts))],
-        counts=(CONCEPT_COUNTS, CAPTIONS, IMAGES, LEFT_OUT),
+        counts=(CONCEPT_COUNTS, CAPTIONS, IMAGES, LEFT_OUT, ANSWERS),
     ),
     "hfcomp.factory.concepts:ConceptBuild",
 )

@@ -78,6 +78,8 @@ ColumnNames = Annotated[
     str, Spelling("OURS=YOURS"), "Mapping from hfcomp's column names to yours, for example caption=text, or JSON."
 ]
 Parser = Annotated[str, "Caption parser: spacy:NAME or rules."]
+LanguageModel = Annotated[str, Spelling("MODEL"), "Model name on the server, or Hub id or folder for transformers."]
+Temperature = Annotated[Amount, "Sampling temperature of the first attempt; each further attempt adds 0.2."]
 GrammarTolerance = Annotated[
     float | None,
     Needs("grammar_model", advice=", such as openai-community/gpt2"),
@@ -275,12 +277,8 @@ class LanguageModelOptions(Options):
         "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; an API key is read only from "
         "HFCOMP_LLM_API_KEY.",
     ] = None
-    llm: Annotated[
-        str,
-        Spelling("MODEL"),
-        "Model name on the server, or Hub id or folder for transformers.",
-    ] = "Qwen/Qwen3-32B"
-    temperature: Annotated[Amount, "Sampling temperature of the first attempt; each further attempt adds 0.2."] = 0.7
+    llm: LanguageModel = "Qwen/Qwen3-32B"
+    temperature: Temperature = 0.7
     attempts: Annotated[
         Count, "Number of answers in a row that may be rejected before a caption is left without one."
     ] = 3
@@ -309,6 +307,13 @@ class LanguageModelOptions(Options):
         "Folder of cached answers (default: HF_HOME/hfcomp/answers).",
     ] = None
     llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests per transformers batch."] = 16
+
+    def reject_model_options(self, *others: str) -> None:
+        """Raises ValueError for options, these and `others`, that have no effect without a language model."""
+        options = declared_options(type(self))
+        for name in (*declared_options(LanguageModelOptions), *others):
+            if getattr(self, name) != options[name].default:
+                raise ValueError(f"--{name} has no effect: --writer {self.writer} uses no language model. Remove it.")
 
     def writer_settings(self) -> dict[str, Any]:
         """The settings of `hfcomp.factory.writers.llm_client.build_llm_client`."""
@@ -400,14 +405,36 @@ class NegativeOptions(PresetOptions, WriterOptions, CopiedImageOptions, CaptionO
 
 
 @dataclass(kw_only=True)
-class ConceptOptions(CopiedImageOptions, CaptionOptions):
+class ConceptOptions(LanguageModelOptions, CopiedImageOptions, CaptionOptions):
     """Noun phrases of captions (C2LIP)."""
 
     what: ClassVar[str] = "concepts"
-    parser: Parser = DEFAULT_PARSER
+    writer: Annotated[
+        Literal["parser", "endpoint", "transformers"],
+        "parser reads the phrases from the parser's trees, as in the paper, and needs no language model; endpoint "
+        "queries the server at base_url, transformers runs a model in this process, as in the released code.",
+    ] = "parser"
+    parser: Annotated[Parser, Needs("writer", "parser")] = DEFAULT_PARSER
+    llm: LanguageModel = "microsoft/Phi-3.5-mini-instruct"
+    temperature: Temperature = 0.0
     max_concepts: Annotated[
         Count | None, "Keep the first N phrases of a caption and count the others (default: all)."
     ] = None
+    seed: Annotated[int, "Random seed of a language model's answers."] = 0
+    device: Annotated[Device, Needs("writer", "transformers")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.writer == "parser":
+            self.reject_model_options("seed")
+        else:
+            instead = "--writer parser, which needs no language model"
+            check_writer(self.writer, self.base_url, self.request_options, instead)
+
+    @property
+    def reads_english(self) -> bool:
+        """False if a language model reads the captions."""
+        return self.writer == "parser"
 
 
 @dataclass(kw_only=True)

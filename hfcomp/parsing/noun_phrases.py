@@ -5,7 +5,7 @@ very large traffic light"). Nouns in clauses and prepositional phrases form thei
 a horse" gives "a man", "a hat" and "a horse". The paper leaves the rest open. Our choices:
 
 * In possessives, the owner stays in the phrase as its determiner ("the man's hat") and has no phrase of its own.
-  Pronouns are dropped ("his red hat" gives "red hat"), because they refer to something outside the phrase.
+  Pronouns are dropped ("its own red hat" gives "red hat"), because they refer to something outside the phrase.
 * Quantities stay with what they count ("a group of people", "two slices of pizza"): "a group" by itself is
   uninformative, and "pizza" loses its number. Containers are things: "a bowl of fruit" gives "a bowl" and "fruit".
 * Nouns joined by "and" have one phrase each. Adjectives joined by "and" share one ("a red and blue cup" is one cup),

@@ -167,7 +167,7 @@ class CaptionTree:
         )
 
     def start_of(self, head: int) -> int:
-        """Returns the first word of the phrase of a noun or adjective, without pronouns: "hat" in "his hat"."""
+        """Returns the first word of a noun's or adjective's phrase, without pronouns: "hat" in "his own/it's hat"."""
         # Move left from the noun while words are in its subtree by a modifier's arc. Punctuation, spaces and "and" are
         # passed but cannot begin a phrase, so `start` moves only at words that can.
         start = word = tied = head
@@ -182,11 +182,12 @@ class CaptionTree:
                 word -= 1
             else:
                 break
-            if self.tags[word] in _OWNERS:
+            if self.tags[word] in _OWNERS or (self.labels[word] == "case" and self.tags[word - 1] == "PRP"):
                 break
             if self.classes[word] not in ("PUNCT", "SPACE", "CCONJ"):
                 start = word
-        return start
+        own = start + (self.lower[start] == "very")
+        return own + 1 if own < head and self.lower[own] == "own" else start
 
     def _is_modifier_in(self, word: int, head: int) -> bool:
         # A chain of heads that reaches the root or a word after the noun has left the phrase.
@@ -207,7 +208,7 @@ class CaptionTree:
         for word in self._children(noun + 1, "pobj"):
             if self.classes[word] in NOUNS:
                 before = self.start_of(word) - 1
-                while self.classes[before] == "SPACE" or self.tags[before] in _OWNERS:
+                while self.classes[before] == "SPACE" or self.tags[before] in _OWNERS or self.lower[before] == "own":
                     before -= 1
                 return word if before == noun + 1 else -1
         return -1

@@ -58,7 +58,7 @@ def make_options(kind, **settings):
              marks=follows("hfcomp/factory/concretebatch/options.py",
                            "expected --concreteness_ratings FILE or --download_ratings.")),
         case(MagicOptions, {"writer": "taxonomy", "temperature": 0.1}, [{"writer": "taxonomy"}],
-             marks=follows("hfcomp/factory/magic/options.py", "uses no language model. Remove it.")),
+             marks=follows("hfcomp/factory/options.py", "uses no language model. Remove it.")),
         case(NegativeOptions, {"key_column": "url"}, [{"key_column": "url", "captions_file": "captions.csv"}],
              marks=follows(*NEEDS)),
         case(NegativeOptions, {"kinds": ("llm",)},

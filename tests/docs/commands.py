@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import runpy
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -100,7 +101,9 @@ def _check_launched(first: str, words: Sequence[str]) -> None:
     match = SCRIPT.fullmatch(words[place]) if place is not None else None
     _expect(match and (ROOT / words[place]).is_file(), f"no script of this repository in {words}")
     folder, name, script = match.groups()
-    if folder == "recipes":
+    if folder == "recipes" and (parser := runpy.run_path(str(ROOT / words[place])).get("parser")):
+        parser().parse_args(words[place + 1 :])
+    elif folder == "recipes":
         check_recipe(name, words[place + 1 :])
     elif script == "build":
         builder_parser(builders()[name].options).parse_args(words[place + 1 :])

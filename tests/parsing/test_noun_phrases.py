@@ -109,6 +109,34 @@ TREES = [
         "poss ROOT cc poss amod conj",
         "dog | red hat",
     ),
+    (
+        "its own small plastic containers",
+        "PRP$ JJ JJ NN NNS",
+        "4 4 4 4 4",
+        "poss amod amod compound ROOT",
+        "small plastic containers",
+    ),
+    (
+        "his very own very old boat",
+        "PRP$ RB JJ RB JJ NN",
+        "5 2 5 4 5 5",
+        "poss advmod amod advmod amod ROOT",
+        "very old boat",
+    ),
+    (
+        "it's owner and it's own bowl",
+        "PRP POS NN CC PRP VBZ JJ NN",
+        "2 0 2 2 5 2 7 5",
+        "poss case ROOT cc nsubj conj amod attr",
+        "owner | bowl",
+    ),
+    (
+        "a couple of its own wheels",
+        "DT NN IN PRP$ JJ NNS",
+        "1 1 1 5 5 2",
+        "det ROOT prep poss amod pobj",
+        "a couple of its own wheels",
+    ),
     ("the cow's side", "DT NN POS NN", "1 3 1 3", "det poss case ROOT", "the cow"),
     # quantities and containers
     (
@@ -285,6 +313,8 @@ def rules():
         ("Black and white photograph of a dog in the middle of a living room", "a dog | a living room"),
         ("A man without a shirt on is throwing a frisbee.", "A man | a frisbee"),
         ("THIS IS A FAMILY OF GIRAFFES RUNNING THROUGH THE BUSH", "A FAMILY OF GIRAFFES | THE BUSH"),
+        ("Several vegetables in their own small plastic containers.", "Several vegetables | small plastic containers"),
+        ("A cat licking it's own paw", "A cat | paw"),
         ("Someone is doing something.", ""),
         ("", ""),
         (" \n", ""),

@@ -11,6 +11,7 @@ import pytest
 
 from hfcomp.factory.concretebatch.targets import make_targets
 from hfcomp.parsing import load_parser
+from hfcomp.parsing.noun_phrases import noun_phrases
 from hfcomp.parsing.parsers import DEFAULT_PARSER
 from tests.real_models import pipeline as pipeline
 
@@ -24,6 +25,24 @@ def test_the_default_parser(pipeline):
     doc = next(parser.parse(["A small dog chases two red balls."]))
     assert [chunk.text for chunk in doc.noun_chunks] == ["A small dog", "two red balls"]
     assert [doc[:].root.lemma_, doc[6].lemma_, doc[6].pos_] == ["chase", "ball", "NOUN"]
+
+
+POSSESSIVES = {
+    "Vegetables each in its own small plastic containers.": "Vegetables | small plastic containers",
+    "A man and his very own old boat": "A man | old boat",
+    "A dog with it's owner": "A dog | owner",
+    "A cat licking it's own paw": "A cat | paw",
+    "A group of her own friends near the man's own hat": "A group of her own friends | the man's own hat",
+    "Her son's bike and the dogs' bowls": "son's bike | the dogs' bowls",
+    "A man whose red hat is in both of his hands": "A man | red hat | hands",
+    "A woman with a tie of her own": "A woman | a tie",
+}
+
+
+def test_possessives_in_the_trees_of_both_parsers(pipeline):
+    for name in (DEFAULT_PARSER, "rules"):
+        docs = load_parser(name).parse(POSSESSIVES)
+        assert {doc.text: " | ".join(phrase.text for phrase in noun_phrases(doc)) for doc in docs} == POSSESSIVES
 
 
 def agreement(captions: list[str]) -> dict[str, float]:

@@ -108,9 +108,7 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
     def _check_unused(self) -> None:
         """Raises ValueError for options that have no effect without a language model."""
-        for name in (*declared_options(LanguageModelOptions), "prompts"):
-            if getattr(self, name) != declared_options(MagicOptions)[name].default:
-                raise ValueError(f"--{name} has no effect: --writer {self.writer} uses no language model. Remove it.")
+        self.reject_model_options("prompts")
         if self.device is not None and self.encoder == BY_CAPTIONS:
             raise ValueError(
                 f"--device has no effect: no model runs with --writer {self.writer} and --encoder {BY_CAPTIONS}."

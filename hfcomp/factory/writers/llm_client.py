@@ -25,6 +25,7 @@ from hfcomp.factory.writers.requests import (
     Request,
     Writer,
     answered_edit,
+    answered_phrases,
     answered_text,
     token_budget,
 )
@@ -56,7 +57,7 @@ class Question:
 
 
 class LlmClient:
-    """Queries a language model for captions, names of concepts, or image edits.
+    """Queries a language model for captions, names of concepts, image edits, or phrases of captions.
 
     Args:
         plain: Whether answers are plain text instead of JSON.
@@ -101,6 +102,14 @@ class LlmClient:
         """Requests image edits, see `answers`."""
         return self._ask(
             questions, seed, "edit", lambda place, reply: check(place, answered_edit(reply, plain=self._plain))
+        )
+
+    def phrases(
+        self, questions: Sequence[Question], seed: int, check: Callable[[int, list[str]], Answer]
+    ) -> list[Answer | Refused]:
+        """Requests lists of phrases, see `answers`."""
+        return self._ask(
+            questions, seed, "phrases", lambda place, reply: check(place, answered_phrases(reply, plain=self._plain))
         )
 
     def _ask(

@@ -12,7 +12,9 @@ from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
 
 FOLDER = Path(__file__).parent / "prompts"
-KEYWORD_FILE, NEGATIVES_FILE, EDITS_FILE = (FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "edits"))
+KEYWORD_FILE, NEGATIVES_FILE, EDITS_FILE, PHRASES_FILE = (
+    FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "edits", "phrases")
+)
 _SLOT = "{}"
 Prompts = TypeVar("Prompts", bound=Strict)
 
@@ -42,6 +44,14 @@ class _NegativesPrompt(Strict):
 class _EditPrompts(Strict):
     template: str
     examples: dict[Literal["object", "color", "size"], str]
+
+
+class _PhrasesPrompt(Strict):
+    template: str
+
+
+def phrases_prompt(caption: str) -> str:
+    return _fill(_read_prompts(_PhrasesPrompt, PHRASES_FILE).template, (_one_line(caption),))
 
 
 def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Sequence[str]]) -> str:

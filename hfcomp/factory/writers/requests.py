@@ -23,7 +23,7 @@ _TOKENS_BESIDES = 64
 
 
 # Kinds of answers: the name of the JSON answer, which is also the name of a single field.
-AnswerField = Literal["caption", "concept", "edit"]
+AnswerField = Literal["caption", "concept", "edit", "phrases"]
 
 
 class CaptionAnswer(Strict):
@@ -42,19 +42,28 @@ class EditAnswer(Strict):
     caption: str
 
 
-ANSWERS: Mapping[AnswerField, type[Strict]] = {"caption": CaptionAnswer, "concept": ConceptAnswer, "edit": EditAnswer}
+class PhrasesAnswer(Strict):
+    phrases: list[str]
+
+
+ANSWERS: Mapping[AnswerField, type[Strict]] = {
+    **{"caption": CaptionAnswer, "concept": ConceptAnswer},
+    **{"edit": EditAnswer, "phrases": PhrasesAnswer},
+}
+_STRING = {"type": "string"}
 
 
 def answer_schema(field: AnswerField) -> dict[str, Any]:
     """The JSON schema of an answer for `response_format`."""
-    names = list(ANSWERS[field].model_fields)
+    fields = ANSWERS[field].model_fields
+    kinds = {str: _STRING, list[str]: {"type": "array", "items": _STRING}}
     return {
         "name": field,
         "strict": True,
         "schema": {
             "type": "object",
-            "properties": {name: {"type": "string"} for name in names},
-            "required": names,
+            "properties": {name: kinds[entry.annotation] for name, entry in fields.items()},
+            "required": list(fields),
             "additionalProperties": False,
         },
     }
@@ -188,7 +197,7 @@ def read_completion(body: bytes | None) -> Reply:
 
 ONLY_THOUGHTS = "only reasoning, no answer"
 EMPTY, NOT_JSON, CONTROL = "empty answer", "not the JSON that was asked for", "control characters"
-NOT_LINES = "not the lines that were asked for"
+NOT_LINES, NOT_A_LIST = "not the lines that were asked for", "not a list of phrases"
 SEVERAL_LINES, MARKUP, LEAKED = "several lines", "markup", "repeats the prompt"
 REFUSAL, LONG = "refuses in words", "longer than a caption"
 
@@ -201,6 +210,8 @@ _THOUGHTS_START = re.compile(
 _CHANNEL, _MESSAGE, _MESSAGE_END = "<|channel|>", "<|message|>", re.compile(r"<\|(?:return|end|call)\|>")
 # Start and end of channels in the text of a server that drops their special tokens.
 _BARE_CHANNELS = "analysis", "assistantfinal"
+_ITEM = re.compile(r"\s*(?:\d+[.)]|[-*•])\s+(\S.*)")  # of a numbered list, or one with bullets
+_NONE = "none"  # an answer without phrases
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _MOST_OBJECTS = 100
 _FENCE = "```"
@@ -257,6 +268,22 @@ def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
     return EditAnswer(**{name: _clean_text(value) for name, value in fields.items()})
 
 
+def answered_phrases(reply: Reply, *, plain: bool) -> list[str]:
+    """Reads the phrases in a reply; there may be none.
+
+    Args:
+        plain: Whether the answer is a list with one phrase per line, numbered or with bullets, instead of JSON.
+
+    Raises:
+        Refused: If the answer cannot be used, with the reason.
+    """
+    text, is_thought = _text(reply)
+    if plain and is_thought:
+        raise Unreadable(ONLY_THOUGHTS)
+    texts = _read_items(_strip_fence(text)) if plain else _read_object(text, "phrases", is_thought)["phrases"]
+    return [] if [entry.strip(" .").casefold() for entry in texts] == [_NONE] else list(map(_clean_text, texts))
+
+
 def _text(reply: Reply) -> tuple[str, bool]:
     """The text after the model's reasoning, or all reasoning if there is nothing else, and whether it is reasoning."""
     if reply.problem:
@@ -278,7 +305,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
     return text, _THOUGHTS_START.match(text.lstrip()) is not None
 
 
-def _read_object(text: str, field: AnswerField, is_thought: bool) -> dict[str, str]:
+def _read_object(text: str, field: AnswerField, is_thought: bool) -> dict[str, Any]:
     """The single object in an answer, also inside prose. Inside reasoning it must be at the end."""
     # Models put the object into prose or a fence, or repeat it. Two different objects are not an answer.
     answers = [_read_json(part, field) for part in (text, *_objects(text))]
@@ -291,7 +318,7 @@ def _read_object(text: str, field: AnswerField, is_thought: bool) -> dict[str, s
     raise Unreadable(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_JSON)
 
 
-def _read_json(text: str, field: AnswerField) -> dict[str, str] | None:
+def _read_json(text: str, field: AnswerField) -> dict[str, Any] | None:
     try:
         return ANSWERS[field].model_validate(parse_json(text)).model_dump()
     except (ValueError, ValidationError):
@@ -318,6 +345,18 @@ def _read_lines(text: str) -> dict[str, str]:
     if len(fields) != len(lines) or {*fields} != {*EditAnswer.model_fields}:
         raise Unreadable(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_LINES)
     return fields
+
+
+def _read_items(text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].rstrip().endswith(":"):  # "Here are the phrases:"
+        del lines[0]
+    items = [match[1].rstrip() for match in map(_ITEM.fullmatch, lines) if match]
+    if len(items) == len(lines):
+        return items
+    if len(lines) == 1 and lines[0].strip(" .").casefold() == _NONE:
+        return [_NONE]
+    raise Unreadable(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_A_LIST)
 
 
 def _clean_text(text: str) -> str:
