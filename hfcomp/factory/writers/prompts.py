@@ -51,7 +51,7 @@ class _PhrasesPrompt(Strict):
 
 
 def phrases_prompt(caption: str) -> str:
-    return _fill(_read_prompts(_PhrasesPrompt, PHRASES_FILE).template, (_one_line(caption),))
+    return _fill(_read_prompts(_PhrasesPrompt, PHRASES_FILE).template, (one_line(caption),))
 
 
 def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Sequence[str]]) -> str:
