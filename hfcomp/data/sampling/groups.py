@@ -173,6 +173,11 @@ class Groups:
             for name in names
         ]
         mentioned = dict.fromkeys(itertools.chain.from_iterable(named.values()))
+        if not mentioned:
+            raise ValueError(
+                "column 'hard_negative_groups': no group has a hard-negative group, because all lists are empty. "
+                "Build the dataset again with `hfcomp build magic --negative_quantile 0.99`, which finds some."
+            )
         if not any(hard_negatives):
             raise ValueError(
                 "column 'hard_negative_groups': no group has a hard-negative group in the training set. Expected "

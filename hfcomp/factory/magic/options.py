@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, Builder, CardText
 from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
-from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared_options
+from hfcomp.options import THIS_MACHINE, Count, Device, Options, Share, Spelling, declared_options
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]
 MAGIC_STEPS: tuple[MagicStep, ...] = get_args(MagicStep)
@@ -18,8 +18,13 @@ DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 """Our choice; the paper names none."""
 BY_CAPTIONS = "captions"
 """Name of the encoder that needs no model."""
+SERVER_OPTIONS = ("base_url", "concurrency", "retries", "llm_timeout", "answer_cache")
+"""Options of a language model's server that an encoder's server also uses."""
 TAXONOMY: Literal["taxonomy"] = "taxonomy"
 """Name of the writer that needs no language model."""
+ENDPOINT = "endpoint:"
+"""Prefix of an encoder that a server runs, before the name of its model."""
+PAPER_SIMILARITY = 0.85
 Cosine = Annotated[float, Field(ge=-1, le=1)]
 
 
@@ -28,32 +33,43 @@ class GraphSettings(Options):
     """Hierarchy (CLEAR GLASS, section 3.1).
 
     The paper's text merges and mines above a similarity, but its Algorithm 1 includes the similarity itself; we use
-    "above". By default hard negatives share no names: a shared name would fit both concepts. This and `max_negatives`
-    are our choices.
+    "above". `negative_quantile`, `max_negatives` and fewer `shared_levels` are our choices.
     """
 
     min_images: Annotated[
         Count, "Minimum images per concept; a smaller concept is merged into the most similar one, or removed."
     ] = 5
     merge_similarity: Annotated[Cosine, "Cosine that a merge must exceed."] = 0.9
-    negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts must exceed."] = 0.85
+    negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts must exceed."] = PAPER_SIMILARITY
+    negative_quantile: Annotated[
+        Share | None,
+        "Take this quantile of the cosines of all pairs of concepts, such as 0.99, instead of negative_similarity; it "
+        "fits any encoder.",
+    ] = None
     max_negatives: Annotated[
         Count, "Maximum number of hard-negative concepts per concept; the nearest ones are kept."
     ] = 20
     shared_levels: Annotated[
         int,
-        Field(ge=0, le=3),
+        Field(ge=0, le=4),
         "Number of levels, counted down from level 4, at which a hard-negative concept may have the same name as the "
-        "concept; 0 allows none.",
-    ] = 0
+        "concept; 4 sets no condition, as in the paper, and 0 allows none.",
+    ] = 4
     test_share: Annotated[
         float, Field(gt=0, lt=1), "Share of each concept's images, and of the concepts, for testing."
     ] = 0.2
     seed: Annotated[int, "Random seed of both splits and of a language model's answers."] = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.negative_quantile is not None and self.negative_similarity != PAPER_SIMILARITY:
+            raise ValueError("--negative_similarity has no effect with --negative_quantile. Remove one of them.")
+
     def facts(self) -> dict[str, Any]:
         """These settings, without other options of a subclass."""
-        return {name: getattr(self, name) for name in declared_options(GraphSettings)}
+        settings = {name: getattr(self, name) for name in declared_options(GraphSettings)}
+        # An option that replaces another one is left out while it does not, so builds of an earlier hfcomp resume.
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 @dataclass(kw_only=True)
@@ -77,13 +93,21 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
     ] = None
     encoder: Annotated[
         str,
-        "Encoder of concept names: Hub id or folder of a sentence encoder, or the word captions, which uses no model.",
+        "Encoder of concept names: Hub id or folder of a sentence encoder, or of a dual encoder, whose text tower is "
+        "used; endpoint:MODEL for a server's embeddings; or the word captions, which uses no model.",
     ] = DEFAULT_ENCODER
+    encoder_url: Annotated[
+        str | None,
+        THIS_MACHINE,
+        "Address of the OpenAI-compatible server of an endpoint encoder (default: base_url, with its key); an API key "
+        "is read only from HFCOMP_ENCODER_API_KEY.",
+    ] = None
     until: Annotated[MagicStep, THIS_MACHINE, "Last step to run."] = "parts"
     device: Device = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_encoder()
         if self.writer == TAXONOMY:
             self._check_unused()
         elif self.taxonomy is not None:
@@ -92,17 +116,47 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
             instead = "--writer taxonomy, which needs no model"
             check_writer(self.writer, self.base_url, self.request_options, instead)
 
+    def _check_encoder(self) -> None:
+        """Raises ValueError for a server without an address or a model, and for an address that is not used."""
+        from hfcomp.factory.writers.endpoint import check_base_url, check_installed
+
+        if self.encoder in (ENDPOINT, ENDPOINT[:-1]):
+            raise ValueError(
+                f"--encoder: found {self.encoder!r}, expected {ENDPOINT} and the name of an embedding model, such as "
+                f"{ENDPOINT}text-embedding-3-small."
+            )
+        if not self.encoder.startswith(ENDPOINT):
+            if self.encoder_url is not None:
+                raise ValueError(f"--encoder_url has no effect: --encoder {self.encoder} needs no server. Remove it.")
+            return
+        if not (self.encoder_url or self.base_url):
+            raise ValueError(
+                f"--encoder {self.encoder} needs --encoder_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose "
+                f"--encoder {DEFAULT_ENCODER}."
+            )
+        check_base_url(self.encoder_url or self.base_url or "", self.encoder_settings()["url_option"])
+        check_installed()
+
     def _check_unused(self) -> None:
         """Raises ValueError for options that have no effect without a language model."""
+        used = SERVER_OPTIONS if self.encoder.startswith(ENDPOINT) else ()
+        used = used[1:] if self.encoder_url else used
         for option in declared_options(LanguageModelOptions).values():
-            if getattr(self, option.name) != option.default:
+            if option.name not in used and getattr(self, option.name) != option.default:
                 raise ValueError(
                     f"--{option.name} has no effect: --writer {self.writer} uses no language model. Remove it."
                 )
-        if self.device is not None and self.encoder == BY_CAPTIONS:
+        if self.device is not None and (self.encoder == BY_CAPTIONS or used):
             raise ValueError(
-                f"--device has no effect: no model runs with --writer {self.writer} and --encoder {BY_CAPTIONS}."
+                f"--device has no effect: no model runs here with --writer {self.writer} and --encoder {self.encoder}."
             )
+
+    def encoder_settings(self) -> dict[str, Any]:
+        """The settings of a server that runs the encoder, see `hfcomp.factory.magic.encoders.open_encoder`."""
+        option = "--encoder_url" if self.encoder_url else "--base_url"
+        names = {"concurrency": self.concurrency, "retries": self.retries, "timeout": self.llm_timeout}
+        address = {"base_url": self.encoder_url or self.base_url, "url_option": option}
+        return address | names | {"answer_cache": self.answer_cache}
 
     def source_settings(self) -> Mapping[str, Any]:
         """The settings of `hfcomp.factory.magic.stages.make_source`."""
