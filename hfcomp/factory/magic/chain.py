@@ -144,7 +144,9 @@ class MagicChain(Chain):
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
-            if before.facts == facts:
+            # An earlier hfcomp stored no cosines, which the advice needs if no concept has a hard negative.
+            is_complete = before.cosines.pairs.total or any(concept.hard_negatives for concept in before.concepts)
+            if before.facts == facts and is_complete:
                 return before
         images = Counter(image_concepts[CONCEPT][:])
         self.log(f"hierarchy: {len(images):,} concepts of {len(image_concepts):,} images")

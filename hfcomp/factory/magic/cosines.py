@@ -66,7 +66,7 @@ class Cosines:
     pairs: Histogram = Histogram()
 
     @classmethod
-    def between(cls, vectors: Vectors, *, block: int = BLOCK) -> Cosines:
+    def between(cls, vectors: Vectors, *, block: int = BLOCK // 4) -> Cosines:
         """Counts the cosines of all pairs of rows, block by block; rows of length 0 are left out."""
         points = vectors[vectors.any(axis=1)].astype(np.float64)
         counts = np.zeros(2 * BINS + 1, np.int64)

@@ -51,9 +51,9 @@ class EmbeddingClient:
             ValueError: If embeddings differ in their size.
         """
         keys = {name: content_hash({"embedding_of": name, "model": self.model}) for name in names}
-        found = {name: reply.text for name, key in keys.items() if (reply := self._cache.get(key)) is not None}
-        missing = [name for name in keys if name not in found]
-        self.counts += Counter({CACHED: len(found), ASKED: len(missing)})
+        texts = {name: reply.text for name, key in keys.items() if (reply := self._cache.get(key)) is not None}
+        missing = [name for name in keys if name not in texts]
+        self.counts += Counter({CACHED: len(texts), ASKED: len(missing)})
         batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
         requests = [Request(json.dumps(batch), seed=0, temperature=0.0, max_tokens=0) for batch in batches]
         for place, reply in self._writer.replies(requests):
@@ -63,8 +63,8 @@ class EmbeddingClient:
                     f"{reply.problem}. Check that --encoder names an embedding model; embeddings so far are kept."
                 )
             for name, text in zip(batches[place], json.loads(reply.text), strict=True):
-                found[name] = self._cache.put(keys[name], Reply(text)).text
-        vectors = [np.frombuffer(b64decode(found[name]), "<f4") for name in names]
+                texts[name] = self._cache.put(keys[name], Reply(text)).text
+        vectors = [np.frombuffer(b64decode(texts[name]), "<f4") for name in names]
         sizes = sorted({len(vector) for vector in vectors})
         if len(sizes) > 1:
             raise ValueError(
