@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--encoder", default=DEFAULT_ENCODER, help="as of `hfcomp build magic`")
     parser.add_argument("--encoder_url", help="as of `hfcomp build magic`")
     args = parser.parse_args(arguments)
-    options = MagicOptions(source="", output="", writer="taxonomy", encoder=args.encoder, encoder_url=args.encoder_url)
+    options = MagicOptions(source="", output="", writer="taxonomy", **vars(args))
     captions = read_captions()
     kinds = {"taxonomy": _concepts(captions), "verb object": _verbs_with_objects(captions)}
     rows = [_row(kind, names, options, captions) for kind, names in kinds.items()]

@@ -18,8 +18,8 @@ DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 """Our choice; the paper names none."""
 BY_CAPTIONS = "captions"
 """Name of the encoder that needs no model."""
-SERVER_OPTIONS = ("base_url", "concurrency", "retries", "llm_timeout", "answer_cache")
-"""Options of a language model's server that an encoder's server also uses."""
+SERVER_OPTIONS = ("concurrency", "retries", "llm_timeout", "answer_cache")
+"""Options of a language model's server that an encoder's server also has."""
 TAXONOMY: Literal["taxonomy"] = "taxonomy"
 """Name of the writer that needs no language model."""
 ENDPOINT = "endpoint:"
@@ -99,8 +99,8 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
     encoder_url: Annotated[
         str | None,
         THIS_MACHINE,
-        "Address of the OpenAI-compatible server of an endpoint encoder (default: base_url, with its key); an API key "
-        "is read only from HFCOMP_ENCODER_API_KEY.",
+        "Address of the OpenAI-compatible server of an endpoint encoder; an API key is read only from "
+        "HFCOMP_ENCODER_API_KEY.",
     ] = None
     until: Annotated[MagicStep, THIS_MACHINE, "Last step to run."] = "parts"
     device: Device = None
@@ -117,30 +117,24 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
             check_writer(self.writer, self.base_url, self.request_options, instead)
 
     def _check_encoder(self) -> None:
-        """Raises ValueError for a server without an address or a model, and for an address that is not used."""
-        from hfcomp.factory.writers.endpoint import check_base_url, check_installed
+        """Raises ValueError for a server without an address, and for an address that is not used."""
+        from hfcomp.factory.writers.embeddings import EmbeddingWriter
+        from hfcomp.factory.writers.endpoint import check_installed
 
-        if self.encoder in (ENDPOINT, ENDPOINT[:-1]):
+        if self.encoder.startswith(ENDPOINT):
+            if self.encoder_url is None:
+                raise ValueError(f"--encoder {self.encoder} needs --encoder_url, such as http://127.0.0.1:8000/v1.")
+            EmbeddingWriter.check_address(self.encoder_url)
+            check_installed()
+        elif self.encoder_url is not None:
             raise ValueError(
-                f"--encoder: found {self.encoder!r}, expected {ENDPOINT} and the name of an embedding model, such as "
-                f"{ENDPOINT}text-embedding-3-small."
+                f"--encoder_url has no effect with --encoder {self.encoder}. Remove it, or name the server's model, "
+                f"such as --encoder {ENDPOINT}text-embedding-3-small."
             )
-        if not self.encoder.startswith(ENDPOINT):
-            if self.encoder_url is not None:
-                raise ValueError(f"--encoder_url has no effect: --encoder {self.encoder} needs no server. Remove it.")
-            return
-        if not (self.encoder_url or self.base_url):
-            raise ValueError(
-                f"--encoder {self.encoder} needs --encoder_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose "
-                f"--encoder {DEFAULT_ENCODER}."
-            )
-        check_base_url(self.encoder_url or self.base_url or "", self.encoder_settings()["url_option"])
-        check_installed()
 
     def _check_unused(self) -> None:
         """Raises ValueError for options that have no effect without a language model."""
-        used = SERVER_OPTIONS if self.encoder.startswith(ENDPOINT) else ()
-        used = used[1:] if self.encoder_url else used
+        used = SERVER_OPTIONS if self.encoder_url else ()
         for option in declared_options(LanguageModelOptions).values():
             if option.name not in used and getattr(self, option.name) != option.default:
                 raise ValueError(
@@ -152,11 +146,9 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
             )
 
     def encoder_settings(self) -> dict[str, Any]:
-        """The settings of a server that runs the encoder, see `hfcomp.factory.magic.encoders.open_encoder`."""
-        option = "--encoder_url" if self.encoder_url else "--base_url"
+        """The settings of `hfcomp.factory.writers.embeddings.EmbeddingClient`, except for the model."""
         names = {"concurrency": self.concurrency, "retries": self.retries, "timeout": self.llm_timeout}
-        address = {"base_url": self.encoder_url or self.base_url, "url_option": option}
-        return address | names | {"answer_cache": self.answer_cache}
+        return {"base_url": self.encoder_url, "answer_cache": self.answer_cache} | names
 
     def source_settings(self) -> Mapping[str, Any]:
         """The settings of `hfcomp.factory.magic.stages.make_source`."""

@@ -77,9 +77,9 @@ class EmbeddingClient:
 class EmbeddingWriter(EndpointWriter):
     """Sends requests whose prompt is a JSON list of names; a reply is the JSON list of their embeddings, in base64."""
 
+    url_option, model_option, key_variable = "--encoder_url", "--encoder endpoint:", "HFCOMP_ENCODER_API_KEY"
     required, probe = ("model", "input"), '["a dog"]'
     most_bytes, expected = 32_000_000, "embeddings"
-    model_option = "--encoder endpoint:"
 
     @property
     def _resource(self) -> Any:
@@ -101,7 +101,7 @@ class EmbeddingWriter(EndpointWriter):
             raise BadBody(f"{len(entries)} embeddings, expected one for each of {len(names)} names")
         if len({len(vector) for vector in vectors.values()}) > 1 or not len(vectors[0]):
             raise BadBody("embeddings that differ in their size, or are empty")
-        if not all(np.isfinite(vector).all() for vector in vectors.values()):
+        if not np.isfinite([*vectors.values()]).all():
             raise BadBody("embeddings that are not finite")
         return Reply(json.dumps([b64encode(vectors[place].tobytes()).decode() for place in range(len(names))]))
 

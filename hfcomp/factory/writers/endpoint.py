@@ -55,8 +55,6 @@ _logger = logging.getLogger(__name__)
 
 # Environment variable with the API key. A user's own server needs none.
 KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
-# The same by the option that has the address, because no server may receive the key of another one.
-KEY_VARIABLES = {"--base_url": KEY_VARIABLE, "--encoder_url": "HFCOMP_ENCODER_API_KEY"}
 NO_KEY = "none"
 NO_REPLY, HOLDS_KEY = "no reply from the server", "answer holds the key"
 _HIDDEN = "[key]"
@@ -86,18 +84,17 @@ class EndpointWriter:
         thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends no such field.
         plain_answers: Whether to request plain text instead of JSON with a schema.
         request_options: Fields to add to each request or to replace in it; None removes a field.
-        url_option: Option that has the address, for errors and the key's variable.
 
     Raises:
         ValueError: For an address that is not an HTTP address, or that contains a password or a query.
         ImportError: If the package `openai` is missing.
     """
 
-    # A subclass sends other requests by changing these.
+    # A subclass sends other requests by changing these. Each has its own key, which no other server may receive.
+    url_option, model_option, key_variable = "--base_url", "--llm ", KEY_VARIABLE
     required: tuple[str, ...] = ("model", "messages")
     probe = 'Write {"caption": "a dog"} and nothing else.'
     most_bytes, expected = MOST_BYTES, "chat completion"
-    model_option = "--llm "
 
     def __init__(
         self,
@@ -110,9 +107,8 @@ class EndpointWriter:
         thinking: str = "off",
         plain_answers: bool = False,
         request_options: Mapping[str, Any] | None = None,
-        url_option: str = "--base_url",
     ) -> None:
-        check_base_url(base_url, url_option)
+        self.check_address(base_url)
         check_installed()
         import openai
 
@@ -121,8 +117,7 @@ class EndpointWriter:
         self._thinking, self._plain, self._options = thinking, plain_answers, dict(request_options or {})
         # The package's own variables are meant for OpenAI's service; their key must not go to another server.
         unsent = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
-        self._key = os.environ.get(KEY_VARIABLES[url_option]) or ""
-        self._to_check = f"{url_option}, {self.model_option}{model} and {KEY_VARIABLES[url_option]}"
+        self._key = os.environ.get(self.key_variable) or ""
         self._client = openai.AsyncOpenAI(
             api_key=self._key or NO_KEY,
             base_url=base_url,
@@ -139,6 +134,11 @@ class EndpointWriter:
         self._probe_lock, self._probed = threading.Lock(), float("-inf")
         self._failure: EndpointError | None = None
         self._has_warned = False
+
+    @classmethod
+    def check_address(cls, base_url: str) -> None:
+        """Raises ValueError for an address that is not used, see `check_base_url`."""
+        check_base_url(base_url, cls.url_option, cls.key_variable)
 
     def payload(self, request: Request) -> dict[str, Any]:
         """See `Writer`. Attempts differ in their seed, even if the seed is not sent."""
@@ -257,9 +257,10 @@ class EndpointWriter:
 
     def _stop(self, error: Exception, what: str, advice: str) -> NoReturn:
         place = urlsplit(self._base_url)
+        checked = f"{self.url_option}, {self.model_option}{self._model} and {self.key_variable}"
         self._failure = EndpointError(
             f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._error_text(error)}. "
-            f"{advice}, or check {self._to_check}; answers so far are kept."
+            f"{advice}, or check {checked}; answers so far are kept."
         )
         raise self._failure
 
@@ -347,9 +348,9 @@ def check_installed() -> None:
         raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'.")
 
 
-def check_base_url(base_url: str, option: str = "--base_url") -> None:
+def check_base_url(base_url: str, option: str = "--base_url", key: str = KEY_VARIABLE) -> None:
     """Raises ValueError for a non-HTTP address or one with a password or query, which the error does not repeat."""
-    parts, key = urlsplit(base_url), KEY_VARIABLES[option]
+    parts = urlsplit(base_url)
     if "?" in base_url or "#" in base_url:
         raise ValueError(f"{option} contains a query. Remove everything after '?', and put a key into {key}.")
     if parts.username or parts.password or "@" in parts.netloc:

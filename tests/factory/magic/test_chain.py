@@ -229,7 +229,7 @@ def test_a_server_embeds_the_names_once_and_its_address_is_not_recorded(tmp_path
     assert "--encoder endpoint:m" in "".join(texts) and not [text for text in texts if "127.0.0.1" in text]
     before = (folder / "hierarchy.json").read_bytes()
     (folder / "hierarchy.json").unlink()
-    build_magic(tmp_path, **given, base_url=closed_address())  # all names are in the cache
+    build_magic(tmp_path, **given, encoder_url=closed_address())  # all names are in the cache
     assert (folder / "hierarchy.json").read_bytes() == before
 
 

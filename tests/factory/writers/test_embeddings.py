@@ -12,7 +12,7 @@ import pytest
 from hfcomp.factory.writers import backoff
 from hfcomp.factory.writers.embeddings import BATCH, EmbeddingClient
 from hfcomp.factory.writers.endpoint import EndpointError
-from tests.factory.writers.endpoint import Answer, closed_address, serving
+from tests.factory.writers.endpoint import Answer, serving
 
 pytest.importorskip("openai")
 NAMES = [f"name {number}" for number in range(2 * BATCH + 5)]
@@ -77,11 +77,13 @@ def test_names_are_sent_in_batches_and_each_one_once(answer, tmp_path):
 )
 def test_replies_that_are_no_embeddings_stop_the_build_and_are_not_kept(data, said, tmp_path, monkeypatch):
     monkeypatch.setenv("HFCOMP_ENCODER_API_KEY", "secret-123")
+    monkeypatch.setenv("HFCOMP_LLM_API_KEY", "of-the-writer")
     with serving(lambda body: Answer({"data": data(body["input"])})) as server:
         checked = r".*--encoder_url, --encoder endpoint:m and HFCOMP_ENCODER_API_KEY; answers so far are kept"
         with pytest.raises(EndpointError, match=f"{said}{checked}") as error:
-            client(server.base_url, tmp_path, url_option="--encoder_url").embed(["a"])
+            client(server.base_url, tmp_path).embed(["a"])
     assert "secret" not in str(error.value) and not list(tmp_path.rglob("*.json"))
+    assert {headers["authorization"] for headers in server.headers} == {"Bearer secret-123"}
 
 
 def test_nan_in_a_list_is_no_number(tmp_path):
@@ -109,15 +111,3 @@ def test_a_model_that_changes_its_size(tmp_path, advice):
     with serving(lambda body: Answer({"data": [{"index": 0, "embedding": [1.0]}]})) as server:
         advice.of(client(server.base_url, tmp_path / "a").embed, ["a", "b"])
         assert client(server.base_url, tmp_path / "b").embed(["b"]).shape == (1, 1)
-
-
-def test_each_address_gets_its_own_key(tmp_path, monkeypatch):
-    monkeypatch.setenv("HFCOMP_LLM_API_KEY", "of-the-writer")
-    monkeypatch.setenv("HFCOMP_ENCODER_API_KEY", "of-the-encoder")
-    with serving(embeds) as server:
-        client(server.base_url, tmp_path).embed(["a"])
-        client(server.base_url, tmp_path, url_option="--encoder_url").embed(["b"])
-    assert [headers["authorization"][7:] for headers in server.headers] == ["of-the-writer", "of-the-encoder"]
-    kept = "".join(path.read_text() for path in tmp_path.rglob("*.json"))
-    assert "of-the" not in kept
-    client(closed_address(), tmp_path).embed(["a", "b"])  # a cached name needs no server
