@@ -173,16 +173,12 @@ class Groups:
             for name in names
         ]
         mentioned = dict.fromkeys(itertools.chain.from_iterable(named.values()))
-        if not mentioned:
-            raise ValueError(
-                "column 'hard_negative_groups': no group has a hard-negative group, because all lists are empty. "
-                "Build the dataset again with `hfcomp build magic --negative_quantile 0.99`, which finds some."
-            )
         if not any(hard_negatives):
             raise ValueError(
                 "column 'hard_negative_groups': no group has a hard-negative group in the training set. Expected "
                 f"lists of other values of the column 'group' that occur in at least {minimum_size} rows, such as "
-                f"{names[0]!r}, but found {next(iter(mentioned), None)!r}."
+                f"{names[0]!r}, but found {next(iter(mentioned), None)!r}. `hfcomp build magic` finds some with "
+                "`--negative_quantile 0.99`."
             )
         unknown = [name for name in mentioned if name not in members]
         rows = [members[name] for name in names]

@@ -22,7 +22,7 @@ class Histogram:
     """Numbers of cosines by bin.
 
     Attributes:
-        counts: Number of cosines in each bin that is not empty, by the bin's upper edge as text, such as "0.85".
+        counts: Number of cosines in each bin that is not empty, by the bin's upper edge as text, such as "0.850".
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)

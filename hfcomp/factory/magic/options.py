@@ -118,12 +118,12 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
     def _check_encoder(self) -> None:
         """Raises ValueError for a server without an address, and for an address that is not used."""
-        from hfcomp.factory.writers.embeddings import EmbeddingWriter
-        from hfcomp.factory.writers.endpoint import check_installed
-
         if self.encoder.startswith(ENDPOINT):
             if self.encoder_url is None:
                 raise ValueError(f"--encoder {self.encoder} needs --encoder_url, such as http://127.0.0.1:8000/v1.")
+            from hfcomp.factory.writers.embeddings import EmbeddingWriter
+            from hfcomp.factory.writers.endpoint import check_installed
+
             EmbeddingWriter.check_address(self.encoder_url)
             check_installed()
         elif self.encoder_url is not None:

@@ -60,7 +60,7 @@ class EmbeddingClient:
             if reply.problem:
                 raise EndpointError(
                     f"the endpoint sent no embeddings of {len(batches[place])} names, such as {batches[place][0]!r}: "
-                    f"{reply.problem}. Check that --encoder names an embedding model; embeddings so far are kept."
+                    f"{reply.problem}. Check the server's limits, or pass another --encoder; the others are kept."
                 )
             for name, text in zip(batches[place], json.loads(reply.text), strict=True):
                 texts[name] = self._cache.put(keys[name], Reply(text)).text
@@ -77,7 +77,7 @@ class EmbeddingClient:
 class EmbeddingWriter(EndpointWriter):
     """Sends requests whose prompt is a JSON list of names; a reply is the JSON list of their embeddings, in base64."""
 
-    url_option, model_option, key_variable = "--encoder_url", "--encoder endpoint:", "HFCOMP_ENCODER_API_KEY"
+    url_option, model_option, key_variable = "encoder_url", "encoder endpoint:", "HFCOMP_ENCODER_API_KEY"
     required, probe = ("model", "input"), '["a dog"]'
     most_bytes, expected = 32_000_000, "embeddings"
 

@@ -91,7 +91,7 @@ class EndpointWriter:
     """
 
     # A subclass sends other requests by changing these. Each has its own key, which no other server may receive.
-    url_option, model_option, key_variable = "--base_url", "--llm ", KEY_VARIABLE
+    url_option, model_option, key_variable = "base_url", "llm ", KEY_VARIABLE
     required: tuple[str, ...] = ("model", "messages")
     probe = 'Write {"caption": "a dog"} and nothing else.'
     most_bytes, expected = MOST_BYTES, "chat completion"
@@ -257,10 +257,10 @@ class EndpointWriter:
 
     def _stop(self, error: Exception, what: str, advice: str) -> NoReturn:
         place = urlsplit(self._base_url)
-        checked = f"{self.url_option}, {self.model_option}{self._model} and {self.key_variable}"
         self._failure = EndpointError(
             f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._error_text(error)}. "
-            f"{advice}, or check {checked}; answers so far are kept."
+            f"{advice}, or check --{self.url_option}, --{self.model_option}{self._model} and {self.key_variable}; "
+            "answers so far are kept."
         )
         raise self._failure
 
@@ -348,15 +348,15 @@ def check_installed() -> None:
         raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'.")
 
 
-def check_base_url(base_url: str, option: str = "--base_url", key: str = KEY_VARIABLE) -> None:
+def check_base_url(base_url: str, option: str = "base_url", key: str = KEY_VARIABLE) -> None:
     """Raises ValueError for a non-HTTP address or one with a password or query, which the error does not repeat."""
     parts = urlsplit(base_url)
     if "?" in base_url or "#" in base_url:
-        raise ValueError(f"{option} contains a query. Remove everything after '?', and put a key into {key}.")
+        raise ValueError(f"--{option} contains a query. Remove everything after '?', and put a key into {key}.")
     if parts.username or parts.password or "@" in parts.netloc:
-        raise ValueError(f"{option} contains a user or password. Remove it, and put a key into {key}.")
+        raise ValueError(f"--{option} contains a user or password. Remove it, and put a key into {key}.")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{option}: found {base_url!r}, expected an address such as http://127.0.0.1:8000/v1.")
+        raise ValueError(f"--{option}: found {base_url!r}, expected an address such as http://127.0.0.1:8000/v1.")
 
 
 def _proxy_bypass(base_url: str) -> dict[str, None]:

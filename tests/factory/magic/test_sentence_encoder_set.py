@@ -25,7 +25,7 @@ def given(sentence_encoder, monkeypatch) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.follows("hfcomp/data/sampling/groups.py", "Build the dataset again with")
+@pytest.mark.follows("hfcomp/data/sampling/groups.py", "finds some with `--negative_quantile 0.99`.")
 def test_settings_of_the_error_make_a_set_that_trains(given, clip, tmp_path, advice):
     with pytest.raises(
         ValueError, match="none of the 4 concepts has a hard negative, .*no cosine is above 0.85"
