@@ -15,7 +15,7 @@ from hfcomp.factory.magic.cosines import Cosines
 from hfcomp.factory.magic.hierarchy import Chain, Concept, Cut, Hierarchy, Node, Removal
 from hfcomp.factory.magic.merging import HardNegatives, Merged, hard_negatives, merge_small, negative_threshold
 from hfcomp.factory.magic.options import GraphSettings
-from hfcomp.factory.magic.similarity import check_vectors
+from hfcomp.factory.magic.similarity import Vectors, check_vectors
 from hfcomp.factory.magic.source import ConceptSource, SourceAnswer
 from hfcomp.reporting.format import count_text
 
@@ -49,13 +49,7 @@ def build_hierarchy(
     chains, orphans = split_by_chain(merged.images, parents)
     rows = np.array([row for row, name in enumerate(names) if name in chains], np.int64)
     kept = [names[row] for row in rows]
-    cosines = Cosines.between(vectors[rows])
-    threshold = negative_threshold(cosines, settings)
-    negatives = hard_negatives(chains, kept, vectors[rows], settings, threshold)
-    if cosines.pairs.total:
-        log(cosines.summary())
-    number = sum(map(bool, negatives.values()))
-    log(f"{len(kept):,} concepts, {number:,} of them with a hard negative, whose cosine is above {threshold:g}")
+    cosines, negatives = _find_negatives(chains, kept, vectors[rows], settings, log)
     unseen = draw_test_concepts(kept, settings.test_share, settings.seed)
     return Hierarchy(
         concepts=tuple(_concept(name, chains[name], merged, negatives[name], name in unseen) for name in kept),
@@ -67,6 +61,19 @@ def build_hierarchy(
         refused=dict(sorted(parents.refused.items())),
         cosines=cosines,
     )
+
+
+def _find_negatives(
+    chains: Mapping[str, Chain], names: Sequence[str], vectors: Vectors, settings: GraphSettings, log: Log
+) -> tuple[Cosines, dict[str, HardNegatives]]:
+    cosines = Cosines.between(vectors)
+    threshold = negative_threshold(cosines, settings)
+    negatives = hard_negatives(chains, names, vectors, settings, threshold)
+    if cosines.pairs.total:
+        log(cosines.summary())
+    number = sum(map(bool, negatives.values()))
+    log(f"{len(names):,} concepts, {number:,} of them with a hard negative, whose cosine is above {threshold:g}")
+    return cosines, negatives
 
 
 def check_hard_negatives(hierarchy: Hierarchy, settings: GraphSettings) -> None:
