@@ -54,16 +54,15 @@ HEADER = ["names", "number", "merged", "kept", "nearest", ">0.85", *(f"q{share}"
 def main(arguments: Sequence[str]) -> None:
     """Prints a row for each kind of names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--encoder", default=DEFAULT_ENCODER, help="as of `hfcomp build magic`")
-    parser.add_argument("--encoder_url", help="as of `hfcomp build magic`")
-    args = parser.parse_args(arguments)
-    options = MagicOptions(source="", output="", writer="taxonomy", **vars(args))
+    parser.add_argument("--encoder", default=DEFAULT_ENCODER, help="as in `hfcomp build magic`")
+    parser.add_argument("--encoder_url", help="as in `hfcomp build magic`")
+    options = MagicOptions(source="", output="", writer="taxonomy", **vars(parser.parse_args(arguments)))
     captions = read_captions()
     kinds = {"taxonomy": _concepts(captions), "verb object": _verbs_with_objects(captions)}
+    if options.encoder != BY_CAPTIONS:
+        kinds["paper"] = {name.strip(): name.strip() for name in PAPER.split(",")}
     rows = [_row(kind, names, options, captions) for kind, names in kinds.items()]
-    if args.encoder != BY_CAPTIONS:
-        rows.append(_row("paper", {name.strip(): name.strip() for name in PAPER.split(",")}, options, captions))
-    render_terminal(Report(args.encoder, sections=[Section("", [Table("", HEADER, rows)])]))
+    render_terminal(Report(options.encoder, sections=[Section("", [Table("", HEADER, rows)])]))
 
 
 def read_captions() -> dict[str, list[str]]:
@@ -100,9 +99,10 @@ def _row(
     def captions_of(name: str) -> Iterator[str]:
         return (text for image in of_name[name] for text in captions[image])
 
-    settings = {"server": options.encoder_settings(), "log": print}
-    is_own = options.encoder == BY_CAPTIONS
-    encoder = CaptionsEncoder(captions_of) if is_own else open_encoder(options.encoder, **settings)
+    if options.encoder == BY_CAPTIONS:
+        encoder = CaptionsEncoder(captions_of)
+    else:
+        encoder = open_encoder(options.encoder, server=options.encoder_settings(), log=print)
     ordered = sorted(images)
     vectors = encoder.encode(ordered)
     # Each name of the paper is for no image, and stays.
