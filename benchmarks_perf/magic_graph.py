@@ -4,9 +4,10 @@ python benchmarks_perf/magic_graph.py [--images 113000] [--concepts 30000] [--wi
 
 The data is synthetic: concepts have Zipf-distributed numbers of images and vectors around 1,000 centers; the parents
 come from a table, in the blocks of a growing source. `graph` is all of `build_hierarchy`, `captions` computes the
-vectors of `CaptionsEncoder` from random words, `blocks` and `matrix` compute the pairs above 0.85 of all concepts.
-Every run is a separate process, so peaks do not mix, with 1 and with 2 threads. Memory is the peak resident size minus
-that once the inputs exist. The graph stages, including the captions' vectors, should take less than 2 minutes.
+vectors of `CaptionsEncoder` from random words, `cosines` counts the cosines of all pairs of concepts, and `blocks` and
+`matrix` compute the pairs above 0.85. Every run is a separate process, so peaks do not mix, with 1 and with 2 threads.
+Memory is the peak resident size minus that once the inputs exist. The graph stages, including the captions' vectors,
+should take less than 2 minutes.
 """
 
 import argparse
@@ -66,7 +67,7 @@ def graph(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray)
 
 
 def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.factory.magic.similarity import CaptionsEncoder
+    from hfcomp.factory.magic.encoders import CaptionsEncoder
 
     words = np.array([f"{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(17_576)])
     rng = np.random.default_rng(0)
@@ -76,6 +77,12 @@ def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarr
         return [" ".join(row) for row in chosen]
 
     return len(CaptionsEncoder(make_captions).encode(list(images)))
+
+
+def cosines(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
+    from hfcomp.factory.magic.cosines import Cosines
+
+    return Cosines.between(vectors).pairs.total
 
 
 def blocks(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
@@ -91,7 +98,7 @@ def matrix(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray
     return len(first)
 
 
-STAGES = {"graph": graph, "captions": captions, "blocks": blocks, "matrix": matrix}
+STAGES = {"graph": graph, "captions": captions, "cosines": cosines, "blocks": blocks, "matrix": matrix}
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:

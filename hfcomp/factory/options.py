@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -308,11 +308,15 @@ class LanguageModelOptions(Options):
     ] = None
     llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests per transformers batch."] = 16
 
-    def reject_model_options(self, *others: str) -> None:
-        """Raises ValueError for options, these and `others`, that have no effect without a language model."""
+    def reject_model_options(self, *others: str, used: Collection[str] = ()) -> None:
+        """Raises ValueError for options, these and `others`, that have no effect without a language model.
+
+        Args:
+            used: Options that something else uses, such as an encoder's server.
+        """
         options = declared_options(type(self))
         for name in (*declared_options(LanguageModelOptions), *others):
-            if getattr(self, name) != options[name].default:
+            if name not in used and getattr(self, name) != options[name].default:
                 raise ValueError(f"--{name} has no effect: --writer {self.writer} uses no language model. Remove it.")
 
     def writer_settings(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ EXEMPT: list[tuple[str, str, str]] = [
     ),
     ("hfcomp/distributed/__init__.py", "Do not create a process group yourself, and start the script with", PROCESSES),
     ("hfcomp/factory/images/editor.py", "Choose a smaller image_batch_size and another output folder", GPU),
-    ("hfcomp/factory/writers/endpoint.py", "or check --base_url, --llm {self._model} and {KEY_VARIABLE}", SERVER),
+    ("hfcomp/factory/writers/endpoint.py", "or check --{self.url_option}, --{self.model_option}{self._model}", SERVER),
     ("dataset_builders/inpaintcoco/factory.py", "Train one with `accelerate launch recipes/slipform.py", MINUTES),
     ("hfcomp/trainers/base.py", "are false negatives. Leave it at true.", PROCESSES),
 ]

@@ -30,7 +30,7 @@ from tests.factory.inpaintcoco import sets as challenge
 from tests.factory.magic import sets as magic
 
 OPTIONS, LOCAL = "hfcomp/factory/options.py", "hfcomp/factory/sources.py"
-CONCRETE = "hfcomp/factory/concretebatch/options.py"
+CONCRETE, MAGIC = "hfcomp/factory/concretebatch/options.py", "hfcomp/factory/magic/options.py"
 NAMES = "image=file,caption=text"
 RATED = {"writer": "substitute", "concreteness_ratings": "ratings.txt"}
 URL = "http://127.0.0.1:8000/v1"
@@ -59,6 +59,16 @@ def make_options(kind, **settings):
                            "expected --concreteness_ratings FILE or --download_ratings.")),
         case(MagicOptions, {"writer": "taxonomy", "temperature": 0.1}, [{"writer": "taxonomy"}],
              marks=follows("hfcomp/factory/options.py", "uses no language model. Remove it.")),
+        case(MagicOptions, {"writer": "taxonomy", "encoder": "endpoint:m"},
+             [{"writer": "taxonomy", "encoder": "endpoint:m", "encoder_url": URL}],
+             marks=follows(MAGIC, "needs --encoder_url, such as")),
+        case(MagicOptions, {"writer": "taxonomy", "encoder_url": URL},
+             [{"writer": "taxonomy"},
+              {"writer": "taxonomy", "encoder_url": URL, "encoder": "endpoint:text-embedding-3-small"}],
+             marks=follows(MAGIC, "Remove it, or name the server's model, such as")),
+        case(MagicOptions, {"writer": "taxonomy", "negative_similarity": 0.8, "negative_quantile": 0.9},
+             [{"writer": "taxonomy", "negative_quantile": 0.9}, {"writer": "taxonomy", "negative_similarity": 0.8}],
+             marks=follows(MAGIC, "has no effect with --negative_quantile. Remove one of them.")),
         case(NegativeOptions, {"key_column": "url"}, [{"key_column": "url", "captions_file": "captions.csv"}],
              marks=follows(*NEEDS)),
         case(NegativeOptions, {"kinds": ("llm",)},
@@ -84,7 +94,7 @@ def test_options(advice, kind, wrong, right):
 
 @follows("hfcomp/factory/images/options.py", "raise image_strength to {math.ceil(1000 / steps) / 1000:g} or")
 @follows("hfcomp/factory/magic/similarity.py", "Choose another --encoder.")
-@follows("hfcomp/factory/writers/endpoint.py", "Remove it, and put a key into {KEY_VARIABLE}.")
+@follows("hfcomp/factory/writers/endpoint.py", "Remove it, and put a key into {key}.")
 def test_calls(advice):
     message = advice.of(denoising_steps, 3, 0.2)
     strength, steps = message.partition("image_strength to ")[2].rstrip(".").split(" or image_steps to ")
@@ -156,6 +166,7 @@ def test_magic(advice, tmp_path):
     magic.source(tmp_path / "source")
     words = ["build", "magic", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "magic")]
     words += ["--writer", "taxonomy", "--encoder", "captions", "--taxonomy", str(tmp_path / "taxonomy.yaml")]
+    words += ["--negative_quantile", "0.99"]
     few = [word.replace(str(tmp_path / "magic"), str(tmp_path / "few")) for word in words]
     advice.command(*few, "--min_images", "99")
     cli.main([*few[:5], str(tmp_path / "fewer"), *few[6:], "--min_images", "2"])

@@ -21,7 +21,7 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, GENERAL
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.search import _open_store
 from hfcomp.experiments.studies.search_report import read_trials
-from hfcomp.factory.magic.similarity import SentenceEncoder
+from hfcomp.factory.magic.encoders import SentenceEncoder
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.negatives.concreteness import ConcretenessRatings, download_ratings
 from hfcomp.negatives.keywords import read_keyword_table
@@ -265,7 +265,7 @@ def test_statistics(advice):
     "was not kept. {HOW_TO_GET} Then pass the file",
 )
 @follows("hfcomp/negatives/concreteness.py", "could not be downloaded: {error}. {HOW_TO_GET} Then pass the file as")
-@follows("hfcomp/factory/magic/similarity.py", "Or choose --encoder {BY_CAPTIONS}, which needs no model.")
+@follows("hfcomp/factory/magic/encoders.py", "Or choose --encoder {BY_CAPTIONS}, which needs no model.")
 def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
     def download() -> object:
         return download_ratings(tmp_path, log=print, url="http://127.0.0.1:9/ratings.txt", timeout=2)
@@ -276,7 +276,7 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
         advice.of(download)
     (tmp_path / "own.txt").write_text("Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\n")
     assert ConcretenessRatings.from_file(tmp_path / "own.txt")
-    monkeypatch.setattr("hfcomp.factory.magic.similarity.find_spec", lambda name: None)
+    monkeypatch.setattr("hfcomp.factory.magic.encoders.find_spec", lambda name: None)
     advice.of(SentenceEncoder, "a/model")
     sets.source(tmp_path / "source")
     words = ["build", "magic", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "magic")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataset_builders.magic import factory
+from dataset_builders.magic import calibration, factory
 from hfcomp.data.loading import load_training_set
 from hfcomp.factory.magic.hierarchy import read_hierarchy
 from hfcomp.reading import read_json
@@ -95,6 +95,21 @@ def test_concepts_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
         assert not (folder / "random_answers").exists(), "refused answers are not kept"
         (folder / "random_concepts").rename(folder / "old_random_concepts")
         run("llm")
+
+
+def test_thresholds_are_measured_on_names_of_captions(monkeypatch):
+    scenes = {"ride": "wave", "eat": "pizza", "throw": "frisbee"}
+    captions = {
+        f"{verb}{number}": [f"A man is {verb.rstrip('e')}ing a {noun} number {number}"]
+        for verb, noun in scenes.items()
+        for number in range(6 if verb != "throw" else 2)
+    }
+    reports = []
+    monkeypatch.setattr(calibration, "read_captions", lambda: captions)
+    monkeypatch.setattr(calibration, "render_terminal", reports.append)
+    calibration.main(["--encoder", "captions"])
+    rows = {row[0]: row[1:4] for row in reports[0].sections[0].parts[0].rows}
+    assert rows["verb object"] == ["3", "0", "2"]  # "throw frisbee" is too small
 
 
 @pytest.mark.slow

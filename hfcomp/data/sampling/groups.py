@@ -177,7 +177,8 @@ class Groups:
             raise ValueError(
                 "column 'hard_negative_groups': no group has a hard-negative group in the training set. Expected "
                 f"lists of other values of the column 'group' that occur in at least {minimum_size} rows, such as "
-                f"{names[0]!r}, but found {next(iter(mentioned), None)!r}."
+                f"{names[0]!r}, but found {next(iter(mentioned), None)!r}. `hfcomp build magic` finds some with "
+                "`--negative_quantile 0.99`."
             )
         unknown = [name for name in mentioned if name not in members]
         rows = [members[name] for name in names]

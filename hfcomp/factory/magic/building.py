@@ -6,15 +6,21 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm.auto import tqdm
 
+from hfcomp.factory.magic.cosines import Cosines
 from hfcomp.factory.magic.hierarchy import Chain, Concept, Cut, Hierarchy, Node, Removal
-from hfcomp.factory.magic.merging import HardNegatives, Merged, hard_negatives, merge_small
+from hfcomp.factory.magic.merging import HardNegatives, Merged, hard_negatives, merge_small, negative_threshold
 from hfcomp.factory.magic.options import GraphSettings
-from hfcomp.factory.magic.similarity import ConceptEncoder, check_vectors
+from hfcomp.factory.magic.similarity import Vectors, check_vectors
 from hfcomp.factory.magic.source import ConceptSource, SourceAnswer
+from hfcomp.reporting.format import count_text
+
+if TYPE_CHECKING:
+    from hfcomp.factory.magic.encoders import ConceptEncoder  # imports models
 
 Log = Callable[[str], None]
 
@@ -43,8 +49,7 @@ def build_hierarchy(
     chains, orphans = split_by_chain(merged.images, parents)
     rows = np.array([row for row, name in enumerate(names) if name in chains], np.int64)
     kept = [names[row] for row in rows]
-    negatives = hard_negatives(chains, kept, vectors[rows], settings)
-    log(f"{len(kept):,} concepts, {sum(map(bool, negatives.values())):,} of them with a hard negative")
+    cosines, negatives = _find_negatives(chains, kept, vectors[rows], settings, log)
     unseen = draw_test_concepts(kept, settings.test_share, settings.seed)
     return Hierarchy(
         concepts=tuple(_concept(name, chains[name], merged, negatives[name], name in unseen) for name in kept),
@@ -54,6 +59,42 @@ def build_hierarchy(
         removed=tuple(sorted([*merged.removed, *orphans], key=lambda removal: removal.name)),
         cuts=tuple(sorted(parents.cuts, key=lambda cut: (cut.level, cut.name, cut.parent))),
         refused=dict(sorted(parents.refused.items())),
+        cosines=cosines,
+    )
+
+
+def _find_negatives(
+    chains: Mapping[str, Chain], names: Sequence[str], vectors: Vectors, settings: GraphSettings, log: Log
+) -> tuple[Cosines, dict[str, HardNegatives]]:
+    cosines = Cosines.between(vectors)
+    threshold = negative_threshold(cosines, settings)
+    negatives = hard_negatives(chains, names, vectors, settings, threshold)
+    if cosines.pairs.total:
+        log(cosines.summary())
+    number = sum(map(bool, negatives.values()))
+    log(f"{len(names):,} concepts, {number:,} of them with a hard negative, whose cosine is above {threshold:g}")
+    return cosines, negatives
+
+
+def check_hard_negatives(hierarchy: Hierarchy, settings: GraphSettings) -> None:
+    """Raises ValueError if no concept has a hard negative. The error names settings that give some."""
+    if any(concept.hard_negatives for concept in hierarchy.concepts):
+        return
+    cosines = hierarchy.cosines
+    without = f"none of the {len(hierarchy.concepts):,} concepts has a hard negative, which training needs"
+    if not cosines.pairs.total:
+        raise ValueError(f"{without}: there are no two to compare. Use more images, or a smaller --min_images.")
+    threshold, lower = negative_threshold(cosines, settings), cosines.nearest.threshold(0.25)
+    if settings.shared_levels < 4 and (above := cosines.pairs.above(threshold)):
+        raise ValueError(
+            f"{without}: {count_text(above, 'pair')} with a cosine above {threshold:g} share names. Pass "
+            "--shared_levels 4."
+        )
+    shared = "" if settings.shared_levels == 4 else " and --shared_levels 4"
+    raise ValueError(
+        f"{without}: no cosine is above {threshold:g} ({cosines.summary()}). Instead of --negative_similarity "
+        f"{threshold:g}, pass --negative_quantile 0.99{shared}, or --negative_similarity {lower:g}{shared}, which "
+        f"{cosines.nearest.above(lower):,} concepts exceed."
     )
 
 

@@ -36,11 +36,11 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.publishing import DEFAULT
 from hfcomp.factory.build import BuiltSet, add_license_check
 from hfcomp.factory.chain import Chain, join_columns
-from hfcomp.factory.magic.building import build_hierarchy, draw_test_images
+from hfcomp.factory.magic.building import build_hierarchy, check_hard_negatives, draw_test_images
+from hfcomp.factory.magic.encoders import CaptionsEncoder, ConceptEncoder, open_encoder
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
-from hfcomp.factory.magic.similarity import CaptionsEncoder, ConceptEncoder, SentenceEncoder
 from hfcomp.factory.magic.stages import CONCEPT, GENERALIZED, make_concepts, make_generalized, make_source
 from hfcomp.factory.manifest import sums
 from hfcomp.factory.options import command_line
@@ -83,13 +83,14 @@ class MagicChain(Chain):
         # Missing packages and models are detected now, not after hours of the first step.
         self._answers.facts()
         if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy", self.options.until):
-            self._sentence_encoder.facts()
+            self._model_encoder.facts()
         self._part_inputs  # noqa: B018
         chain, facts = [self._concepts()], []
         parts: Mapping[str, Build] = {}
         if self.options.runs("hierarchy", self.options.until):
             hierarchy = self._hierarchy(chain[0])
             if self.options.runs("captions", self.options.until):
+                check_hard_negatives(hierarchy, self.options)
                 chain.append(self._captions(chain[0].folder, hierarchy))
             if self.options.runs("parts", self.options.until) and chain[-1].manifest["rows"]:
                 parts = self._parts(chain[-1].folder, hierarchy)
@@ -109,8 +110,9 @@ class MagicChain(Chain):
         return make_source(**self.options.source_settings())
 
     @cached_property
-    def _sentence_encoder(self) -> SentenceEncoder:
-        return SentenceEncoder(self.options.encoder, self.options.device)
+    def _model_encoder(self) -> ConceptEncoder:
+        options = self.options
+        return open_encoder(options.encoder, device=options.device, server=options.encoder_settings(), log=self.log)
 
     @cached_property
     def _texts(self) -> Features:
@@ -147,7 +149,9 @@ class MagicChain(Chain):
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
-            if before.facts == facts:
+            # An earlier hfcomp stored no cosines, which the advice needs if no concept has a hard negative.
+            is_complete = before.cosines.pairs.total or any(concept.hard_negatives for concept in before.concepts)
+            if before.facts == facts and is_complete:
                 return before
         images = Counter(image_concepts[CONCEPT][:])
         self.log(f"hierarchy: {len(images):,} concepts of {len(image_concepts):,} images")
@@ -167,7 +171,7 @@ class MagicChain(Chain):
 
     def _encoder(self, concepts: Dataset) -> ConceptEncoder:
         if self.options.encoder != BY_CAPTIONS:
-            return self._sentence_encoder
+            return self._model_encoder
         images: dict[str, list[int]] = {}
         for name, row in zip(concepts[CONCEPT][:], concepts[SOURCE_ROW][:], strict=True):
             images.setdefault(name, []).append(row)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hfcomp.checksums import read_checked
 from hfcomp.data.built_sets.files import HIERARCHY
+from hfcomp.factory.magic.cosines import Cosines, Histogram
 from hfcomp.reporting.report import Table
 from hfcomp.writing import write_json
 
@@ -100,6 +101,7 @@ class Hierarchy:
         removed: Removed concepts, sorted by name.
         cuts: Rejected parents, sorted by level, name and parent.
         refused: Number of the source's answers about parents that were not used, by reason.
+        cosines: Distribution of the cosines between the concepts; empty if an earlier hfcomp built the hierarchy.
         facts: Inputs of the hierarchy: settings, encoder, source.
     """
 
@@ -110,6 +112,7 @@ class Hierarchy:
     removed: tuple[Removal, ...] = ()
     cuts: tuple[Cut, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
+    cosines: Cosines = Cosines()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def place(self, name: str) -> Concept | str:
@@ -152,7 +155,9 @@ _RECORDS = {"concepts": Concept, "nodes": Node, "merges": Merge, "removed": Remo
 def write_hierarchy(folder: Path, hierarchy: Hierarchy) -> None:
     records = {name: [asdict(record) for record in getattr(hierarchy, name)] for name in _RECORDS}
     others = {name: dict(getattr(hierarchy, name)) for name in ("parents", "refused", "facts")}
-    write_json(folder / HIERARCHY, {"schema_version": SCHEMA_VERSION, **records, **others}, sort_keys=True)
+    cosines = {name: dict(getattr(hierarchy.cosines, name).counts) for name in ("nearest", "pairs")}
+    content = {"schema_version": SCHEMA_VERSION, **records, **others, "cosines": cosines}
+    write_json(folder / HIERARCHY, content, sort_keys=True)
 
 
 def read_hierarchy(folder: Path) -> Hierarchy:
@@ -165,7 +170,9 @@ def read_hierarchy(folder: Path) -> Hierarchy:
     try:
         records = {name: tuple(kind(**_tuples(record)) for record in content[name]) for name, kind in _RECORDS.items()}
         parents = {name: tuple(above) for name, above in content["parents"].items()}
-        return Hierarchy(**records, parents=parents, refused=content["refused"], facts=content["facts"])
+        cosines = Cosines(**{name: Histogram(counts) for name, counts in content.get("cosines", {}).items()})
+        others = {name: content[name] for name in ("refused", "facts")}
+        return Hierarchy(**records, parents=parents, cosines=cosines, **others)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {error!r}. {_FIX}") from error
 
@@ -180,12 +187,13 @@ PAPER_PAIRS, PAPER_NODES, PAPER_IMAGES = 81_602, (1_071, 281, 113, 87), 32.48
 
 
 def hierarchy_tables(hierarchy: Hierarchy, pairs: int) -> list[Table]:
-    """A table that compares the hierarchy with the paper's Table 1, and tables of kept and lost concepts.
+    """Tables: a comparison with the paper's Table 1, kept and lost concepts, and the cosines between concepts.
 
     Args:
         pairs: Number of image-caption pairs in the dataset; 0 if it is not built yet.
     """
-    return [_numbers(hierarchy, pairs), *_outcomes(hierarchy)]
+    small = [record.similarity for record in (*hierarchy.merges, *hierarchy.removed) if record.similarity is not None]
+    return [_numbers(hierarchy, pairs), *_outcomes(hierarchy), *hierarchy.cosines.tables(small)]
 
 
 def _numbers(hierarchy: Hierarchy, pairs: int) -> Table:

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.factory.magic.cosines import Cosines
 from hfcomp.factory.magic.hierarchy import Chain, Merge, Removal
 from hfcomp.factory.magic.options import GraphSettings
 from hfcomp.factory.magic.similarity import (
@@ -130,13 +131,26 @@ class _Similar:
 HardNegatives = list[tuple[str, float]]
 
 
-def hard_negatives(
-    chains: Mapping[str, Chain], names: Sequence[str], vectors: Vectors, settings: GraphSettings, *, block: int = BLOCK
-) -> dict[str, HardNegatives]:
-    """Finds the most similar other concepts of each one, above `negative_similarity` and at most `max_negatives`.
+def negative_threshold(cosines: Cosines, settings: GraphSettings) -> float:
+    """The cosine that hard negatives must exceed."""
+    if settings.negative_quantile is None or not cosines.pairs.total:
+        return settings.negative_similarity
+    return cosines.pairs.threshold(1 - settings.negative_quantile)
 
-    The chains of the two concepts share no name on any level: "animal" is not a negative of a dog below "animal". Only
-    the `shared_levels` most abstract levels of both may share names.
+
+def hard_negatives(
+    chains: Mapping[str, Chain],
+    names: Sequence[str],
+    vectors: Vectors,
+    settings: GraphSettings,
+    threshold: float,
+    *,
+    block: int = BLOCK,
+) -> dict[str, HardNegatives]:
+    """Finds the most similar other concepts of each one, above `threshold` and at most `max_negatives`.
+
+    The chains of the two concepts share names only on their `shared_levels` most abstract levels. If these are not
+    all, "animal" is not a negative of a dog below "animal".
 
     Returns:
         Names and cosines, the nearest first, ties by name.
@@ -147,7 +161,7 @@ def hard_negatives(
     order = name_ranks(names)
     negatives: dict[str, HardNegatives] = {name: [] for name in names}
     for rows in blocks(np.arange(len(names)), block):
-        first, second, cosines = similar_pairs(vectors, settings.negative_similarity, rows=rows, block=block)
+        first, second, cosines = similar_pairs(vectors, threshold, rows=rows, block=block)
         differ = np.ones(len(first), bool)
         # All levels are compared with each other, because a name may be on level 2 of one chain and level 3 of
         # another.

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, Builder, CardText
 from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
-from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared_options
+from hfcomp.options import THIS_MACHINE, Count, Device, Options, Share, Spelling, declared_options
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]
 MAGIC_STEPS: tuple[MagicStep, ...] = get_args(MagicStep)
@@ -18,8 +18,13 @@ DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 """Our choice; the paper names none."""
 BY_CAPTIONS = "captions"
 """Name of the encoder that needs no model."""
+SERVER_OPTIONS = ("concurrency", "retries", "llm_timeout", "answer_cache")
+"""Options of a language model's server that an encoder's server also has."""
 TAXONOMY: Literal["taxonomy"] = "taxonomy"
 """Name of the writer that needs no language model."""
+ENDPOINT = "endpoint:"
+"""Prefix of an encoder that a server runs, before the name of its model."""
+PAPER_SIMILARITY = 0.85
 Cosine = Annotated[float, Field(ge=-1, le=1)]
 
 
@@ -28,32 +33,43 @@ class GraphSettings(Options):
     """Hierarchy (CLEAR GLASS, section 3.1).
 
     The paper's text merges and mines above a similarity, but its Algorithm 1 includes the similarity itself; we use
-    "above". By default hard negatives share no names: a shared name would fit both concepts. This and `max_negatives`
-    are our choices.
+    "above". `negative_quantile`, `max_negatives` and fewer `shared_levels` are our choices.
     """
 
     min_images: Annotated[
         Count, "Minimum images per concept; a smaller concept is merged into the most similar one, or removed."
     ] = 5
     merge_similarity: Annotated[Cosine, "Cosine that a merge must exceed."] = 0.9
-    negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts must exceed."] = 0.85
+    negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts must exceed."] = PAPER_SIMILARITY
+    negative_quantile: Annotated[
+        Share | None,
+        "Take this quantile of the cosines of all pairs of concepts, such as 0.99, instead of negative_similarity; it "
+        "fits any encoder.",
+    ] = None
     max_negatives: Annotated[
         Count, "Maximum number of hard-negative concepts per concept; the nearest ones are kept."
     ] = 20
     shared_levels: Annotated[
         int,
-        Field(ge=0, le=3),
+        Field(ge=0, le=4),
         "Number of levels, counted down from level 4, at which a hard-negative concept may have the same name as the "
-        "concept; 0 allows none.",
-    ] = 0
+        "concept; 4 sets no condition, as in the paper, and 0 allows none.",
+    ] = 4
     test_share: Annotated[
         float, Field(gt=0, lt=1), "Share of each concept's images, and of the concepts, for testing."
     ] = 0.2
     seed: Annotated[int, "Random seed of both splits and of a language model's answers."] = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.negative_quantile is not None and self.negative_similarity != PAPER_SIMILARITY:
+            raise ValueError("--negative_similarity has no effect with --negative_quantile. Remove one of them.")
+
     def facts(self) -> dict[str, Any]:
         """These settings, without other options of a subclass."""
-        return {name: getattr(self, name) for name in declared_options(GraphSettings)}
+        settings = {name: getattr(self, name) for name in declared_options(GraphSettings)}
+        # An option that replaces another one is left out while it does not, so builds of an earlier hfcomp resume.
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 @dataclass(kw_only=True)
@@ -88,13 +104,21 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
     ] = 1
     encoder: Annotated[
         str,
-        "Encoder of concept names: Hub id or folder of a sentence encoder, or the word captions, which uses no model.",
+        "Encoder of concept names: Hub id or folder of a sentence encoder, or of a dual encoder, whose text tower is "
+        "used; endpoint:MODEL for a server's embeddings; or the word captions, which uses no model.",
     ] = DEFAULT_ENCODER
+    encoder_url: Annotated[
+        str | None,
+        THIS_MACHINE,
+        "Address of the OpenAI-compatible server of an endpoint encoder; an API key is read only from "
+        "HFCOMP_ENCODER_API_KEY.",
+    ] = None
     until: Annotated[MagicStep, THIS_MACHINE, "Last step to run."] = "parts"
     device: Device = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_encoder()
         if self.writer == TAXONOMY:
             self._check_unused()
         elif self.taxonomy is not None:
@@ -106,13 +130,35 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
             read_concept_prompts(concept_prompts_file(self.prompts))
 
+    def _check_encoder(self) -> None:
+        """Raises ValueError for a server without an address, and for an address that is not used."""
+        if self.encoder.startswith(ENDPOINT):
+            if self.encoder_url is None:
+                raise ValueError(f"--encoder {self.encoder} needs --encoder_url, such as http://127.0.0.1:8000/v1.")
+            from hfcomp.factory.writers.embeddings import EmbeddingWriter
+            from hfcomp.factory.writers.endpoint import check_installed
+
+            EmbeddingWriter.check_address(self.encoder_url)
+            check_installed()
+        elif self.encoder_url is not None:
+            raise ValueError(
+                f"--encoder_url has no effect with --encoder {self.encoder}. Remove it, or name the server's model, "
+                f"such as --encoder {ENDPOINT}text-embedding-3-small."
+            )
+
     def _check_unused(self) -> None:
         """Raises ValueError for options that have no effect without a language model."""
-        self.reject_model_options("prompts")
-        if self.device is not None and self.encoder == BY_CAPTIONS:
+        used = SERVER_OPTIONS if self.encoder_url else ()
+        self.reject_model_options("prompts", used=used)
+        if self.device is not None and (self.encoder == BY_CAPTIONS or used):
             raise ValueError(
-                f"--device has no effect: no model runs with --writer {self.writer} and --encoder {BY_CAPTIONS}."
+                f"--device has no effect: no model runs here with --writer {self.writer} and --encoder {self.encoder}."
             )
+
+    def encoder_settings(self) -> dict[str, Any]:
+        """The settings of `hfcomp.factory.writers.embeddings.EmbeddingClient`, except for the model."""
+        names = {"concurrency": self.concurrency, "retries": self.retries, "timeout": self.llm_timeout}
+        return {"base_url": self.encoder_url, "answer_cache": self.answer_cache} | names
 
     def source_settings(self) -> Mapping[str, Any]:
         """The settings of `hfcomp.factory.magic.stages.make_source`."""

@@ -1,4 +1,4 @@
-"""Embeds concept names and finds similar concepts block by block, for merging and for mining hard negatives.
+"""Finds similar concepts block by block, for merging and for mining hard negatives.
 
 The full cosine matrix is never in memory. The last digits of a float32 block product depend on the size of the block
 and on the processor. Therefore blocks only propose pairs, with some slack. The cosines of these pairs are then
@@ -8,94 +8,12 @@ everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from importlib.util import find_spec
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.factory.magic.options import BY_CAPTIONS
-from hfcomp.factory.sources import model_facts
 from hfcomp.reporting.format import count_text
-
-# Size of the vectors of `CaptionsEncoder`. Our choice.
-DIMENSIONS = 32
-
-
-class ConceptEncoder(Protocol):
-    """Embeds names."""
-
-    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `[n, D]`: a row per name, of length 1, or of length 0 for a name that is similar to no other."""
-        ...
-
-    def facts(self) -> Mapping[str, Any]:
-        """Returns what identifies the encoder in a manifest: JSON values, without local paths."""
-        ...
-
-
-class SentenceEncoder:
-    """A sentence-transformers model.
-
-    Args:
-        model: Hub id or folder with safetensors. Code in the repository is not run.
-    """
-
-    def __init__(self, model: str, device: str | None = None) -> None:
-        if find_spec("sentence_transformers") is None:
-            raise ImportError(
-                'a sentence encoder needs sentence-transformers: pip install "hfcomp[magic]". Or choose --encoder '
-                f"{BY_CAPTIONS}, which needs no model."
-            )
-        self._model, self._device = model, device
-
-    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        vectors = self._network.encode(list(names), normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(vectors, np.float32)
-
-    def facts(self) -> Mapping[str, Any]:
-        return {"encoder": model_facts(self._model)}
-
-    @cached_property
-    def _network(self) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(
-            self._model,
-            device=self._device,
-            trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
-        )
-
-
-class CaptionsEncoder:
-    """Represents a concept by its captions' words: TF-IDF, reduced by a truncated SVD (latent semantic analysis)."""
-
-    def __init__(self, captions_of: Callable[[str], Iterable[str]]) -> None:
-        self._captions_of = captions_of
-
-    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """See `ConceptEncoder`. A concept without words has a row of zeros."""
-        from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.utils.extmath import randomized_svd
-        from threadpoolctl import threadpool_limits
-
-        vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=r"[^\W\d_]{2,}", dtype=np.float64)
-        try:
-            words = vectorizer.fit_transform(" ".join(self._captions_of(name)) for name in names)
-        except ValueError:  # no caption has a word
-            return np.zeros((len(names), 1), np.float32)
-        with threadpool_limits(1, "blas"):  # the number of threads changes the last digits of sums
-            left, values, _ = randomized_svd(words, min(DIMENSIONS, *words.shape), random_state=0)
-        vectors = left * values
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-12).astype(np.float32)
-
-    def facts(self) -> Mapping[str, Any]:
-        return {"encoder": BY_CAPTIONS, "dimensions": DIMENSIONS}
-
 
 # Rows per block. With 30,000 concepts a block of cosines takes 31 MB, or 250 MB if all concepts are similar.
 BLOCK = 256

@@ -56,11 +56,10 @@ _logger = logging.getLogger(__name__)
 # Environment variable with the API key. A user's own server needs none.
 KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
 NO_KEY = "none"
-NO_REPLY, HOLDS_KEY, NO_COMPLETION = "no reply from the server", "answer holds the key", "no chat completion"
+NO_REPLY, HOLDS_KEY = "no reply from the server", "answer holds the key"
 _HIDDEN = "[key]"
 _SHORTEST_SECRET = 8  # "EMPTY", a common key for private servers, may be a word in a caption
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',;<>]+")
-_PROBE = 'Write {"caption": "a dog"} and nothing else.'
 # Seconds without any answer, or of a pause requested by a server, after which the build stops. Our choice.
 PATIENCE = 1800.0
 _LIMITED = (429, 503)  # these apply to all requests
@@ -91,6 +90,12 @@ class EndpointWriter:
         ImportError: If the package `openai` is missing.
     """
 
+    # A subclass sends other requests by changing these. Each has its own key, which no other server may receive.
+    url_option, model_option, key_variable = "base_url", "llm ", KEY_VARIABLE
+    required: tuple[str, ...] = ("model", "messages")
+    probe = 'Write {"caption": "a dog"} and nothing else.'
+    most_bytes, expected = MOST_BYTES, "chat completion"
+
     def __init__(
         self,
         base_url: str,
@@ -103,7 +108,7 @@ class EndpointWriter:
         plain_answers: bool = False,
         request_options: Mapping[str, Any] | None = None,
     ) -> None:
-        check_base_url(base_url)
+        self.check_address(base_url)
         check_installed()
         import openai
 
@@ -112,7 +117,7 @@ class EndpointWriter:
         self._thinking, self._plain, self._options = thinking, plain_answers, dict(request_options or {})
         # The package's own variables are meant for OpenAI's service; their key must not go to another server.
         unsent = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
-        self._key = os.environ.get(KEY_VARIABLE) or ""
+        self._key = os.environ.get(self.key_variable) or ""
         self._client = openai.AsyncOpenAI(
             api_key=self._key or NO_KEY,
             base_url=base_url,
@@ -129,6 +134,11 @@ class EndpointWriter:
         self._probe_lock, self._probed = threading.Lock(), float("-inf")
         self._failure: EndpointError | None = None
         self._has_warned = False
+
+    @classmethod
+    def check_address(cls, base_url: str) -> None:
+        """Raises ValueError for an address that is not used, see `check_base_url`."""
+        check_base_url(base_url, cls.url_option, cls.key_variable)
 
     def payload(self, request: Request) -> dict[str, Any]:
         """See `Writer`. Attempts differ in their seed, even if the seed is not sent."""
@@ -192,7 +202,7 @@ class EndpointWriter:
                 # temporary.
                 self._check_works(request)
                 if own:
-                    what = f"code {status_of(reply)}" if status_of(reply) else NO_COMPLETION
+                    what = f"code {status_of(reply)}" if status_of(reply) else f"no {self.expected}"
                     return Reply(problem=f"{NO_REPLY}: {what}", is_final=False)
                 tries = 0
             self._wait(reply, tries, started, first)
@@ -231,7 +241,7 @@ class EndpointWriter:
                 raise self._failure
             if time.monotonic() - self._probed < _FRESH:
                 return
-            probe = replace(request, prompt=_PROBE, seed=0, max_tokens=16)
+            probe = replace(request, prompt=self.probe, seed=0, max_tokens=16)
             for attempt in range(self._retries + 1):
                 reply = self._ask(probe)
                 if isinstance(reply, Reply) or (status_of(reply) == 429 and may_pass(reply)):
@@ -239,7 +249,8 @@ class EndpointWriter:
                     return
                 pause = retry_after(reply) or pause_after(attempt + 1)
                 if not may_pass(reply) or attempt == self._retries or pause > PATIENCE:
-                    fields = unsupported_fields(reply, [*self._body(probe)])
+                    optional = [name for name in self._body(probe) if name not in self.required]
+                    fields = unsupported_fields(reply, optional)
                     advice = [f"Pass {option_without(name)}" for name in fields]
                     self._stop(reply, "does not work", " and ".join(advice) or "Start it")
                 self._pace.rest(pause)
@@ -248,7 +259,8 @@ class EndpointWriter:
         place = urlsplit(self._base_url)
         self._failure = EndpointError(
             f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._error_text(error)}. "
-            f"{advice}, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
+            f"{advice}, or check --{self.url_option}, --{self.model_option}{self._model} and {self.key_variable}; "
+            "answers so far are kept."
         )
         raise self._failure
 
@@ -259,7 +271,7 @@ class EndpointWriter:
             body = self._body(request)
             sent = asyncio.run_coroutine_threadsafe(self._answer(body), self._loop)
             try:
-                reply = read_completion(sent.result())
+                reply = self._read(sent.result(), request)
             except (self._openai.OpenAIError, BadBody) as error:
                 if self._learn(error, body):  # the next body lacks the field
                     continue
@@ -279,15 +291,21 @@ class EndpointWriter:
                 _logger.warning("the endpoint does not support %s: hfcomp %s", name, instead)
         return bool(unsupported)
 
+    @property
+    def _resource(self) -> Any:
+        return self._client.chat.completions
+
+    def _read(self, body: bytes | None, request: Request) -> Reply:
+        return read_completion(body)
+
     async def _answer(self, body: dict[str, Any]) -> bytes | None:
         """The bytes of a reply; None above the size limit. The timeout covers the whole exchange."""
-        # The client requires these two fields. All others are sent unchanged, even those that only some servers
-        # support.
-        given = {name: body.pop(name) for name in ("model", "messages")}
-        create = self._client.chat.completions.with_streaming_response.create
+        # The client requires these fields. All others are sent unchanged, even those that only some servers support.
+        given = {name: body.pop(name) for name in self.required}
+        create = self._resource.with_streaming_response.create
         try:
             async with asyncio.timeout(self._timeout), create(**given, extra_body=body) as response:
-                return await _read_body(response)
+                return await _read_body(response, self.most_bytes)
         except TimeoutError:
             raise BrokenOff(self._timeout_text()) from None
 
@@ -330,15 +348,15 @@ def check_installed() -> None:
         raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'.")
 
 
-def check_base_url(base_url: str) -> None:
+def check_base_url(base_url: str, option: str = "base_url", key: str = KEY_VARIABLE) -> None:
     """Raises ValueError for a non-HTTP address or one with a password or query, which the error does not repeat."""
     parts = urlsplit(base_url)
     if "?" in base_url or "#" in base_url:
-        raise ValueError(f"base_url contains a query. Remove everything after '?', and put a key into {KEY_VARIABLE}.")
+        raise ValueError(f"--{option} contains a query. Remove everything after '?', and put a key into {key}.")
     if parts.username or parts.password or "@" in parts.netloc:
-        raise ValueError(f"base_url contains a user or password. Remove it, and put a key into {KEY_VARIABLE}.")
+        raise ValueError(f"--{option} contains a user or password. Remove it, and put a key into {key}.")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"base_url: found {base_url!r}, expected an address such as http://127.0.0.1:8000/v1.")
+        raise ValueError(f"--{option}: found {base_url!r}, expected an address such as http://127.0.0.1:8000/v1.")
 
 
 def _proxy_bypass(base_url: str) -> dict[str, None]:
@@ -360,8 +378,8 @@ def _start_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _read_body(response: Any) -> bytes | None:
-    """Reads a body; None above the size limit.
+async def _read_body(response: Any, most: int) -> bytes | None:
+    """Reads a body; None above the size limit in bytes.
 
     Raises:
         BrokenOff: If the body breaks off. Within a body, the client passes on any exception of its HTTP library.
@@ -370,7 +388,7 @@ async def _read_body(response: Any) -> bytes | None:
     try:
         async for part in response.iter_bytes():
             body += part
-            if len(body) > MOST_BYTES:
+            if len(body) > most:
                 return None
     except Exception as error:
         raise BrokenOff(f"the reply broke off, {error or type(error).__name__}") from None

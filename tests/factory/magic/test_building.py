@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
 import tracemalloc
 from dataclasses import replace
@@ -13,7 +15,7 @@ import pytest
 
 from hfcomp.factory.magic import building as module
 from hfcomp.factory.magic import merging
-from hfcomp.factory.magic.building import build_hierarchy, draw_test_concepts, draw_test_images
+from hfcomp.factory.magic.building import build_hierarchy, check_hard_negatives, draw_test_concepts, draw_test_images
 from hfcomp.factory.magic.hierarchy import (
     Concept,
     Cut,
@@ -93,13 +95,13 @@ def test_merging_equals_a_plain_loop(seed, kept, monkeypatch):
 
 
 @pytest.mark.parametrize("block", [1, 7, 64, 1000])
-@pytest.mark.parametrize("shared", [0, 1, 3])
+@pytest.mark.parametrize("shared", [0, 1, 3, 4])
 def test_hard_negatives_equal_a_plain_loop_in_blocks_of_any_size(block, shared):
     names = [f"n{number:02}" for number in range(64)]
     points = vectors(64, 3)
     chains = {name: (name, f"a{n % 9}", f"a{10 + n % 5}", f"a{8 + n % 3}") for n, name in enumerate(names)}
-    settings = GraphSettings(negative_similarity=0.8, max_negatives=3, shared_levels=shared)
-    negatives = hard_negatives(chains, names, points, settings, block=block)
+    settings = GraphSettings(max_negatives=3, shared_levels=shared)
+    negatives = hard_negatives(chains, names, points, settings, 0.8, block=block)
     cosines = np.round(points.astype(np.float64) @ points.astype(np.float64).T, 6)
     for row, name in enumerate(names):
         near = sorted(
@@ -116,21 +118,65 @@ def test_hard_negatives_equal_a_plain_loop_in_blocks_of_any_size(block, shared):
 def test_a_name_above_a_concept_is_no_hard_negative_on_whatever_level():
     above = {"dog": ("animal",), "cow": ("pet",), "pet": ("animal",), "cat": ("feline",)}
     degrees = {"animal": 0, "dog": 5, "cow": 10, "cat": 15}
-    hierarchy = build(dict.fromkeys(degrees, 9), Written(above), degrees)
+    hierarchy = build(dict.fromkeys(degrees, 9), Written(above), degrees, shared_levels=0)
     assert {concept.name: concept.hard_negatives for concept in hierarchy.concepts} == {
         "animal": ("cat",),  # dog and cow are below it
         "cat": ("cow", "dog", "animal"),
         "cow": ("cat",),  # the dog is below "animal" too, one level lower
         "dog": ("cat",),
     }
-    shared = build(dict.fromkeys(degrees, 9), Written(above), degrees, shared_levels=3)
-    assert {concept.name: concept.hard_negatives for concept in shared.concepts}["dog"] == ("cow", "cat")
+    for levels, expected in ((3, ("cow", "cat")), (4, ("animal", "cow", "cat"))):
+        shared = build(dict.fromkeys(degrees, 9), Written(above), degrees, shared_levels=levels)
+        assert {concept.name: concept.hard_negatives for concept in shared.concepts}["dog"] == expected
 
 
 def test_a_hard_negative_is_above_the_threshold():
     pair, degrees = {"a": 9, "b": 9}, {"a": 0, "b": 10}
     assert not build(pair, degrees=degrees, negative_similarity=0.984808).concepts[0].hard_negatives
     assert build(pair, degrees=degrees, negative_similarity=0.984807).concepts[0].hard_negatives == ("b",)
+
+
+def test_a_quantile_of_all_pairs_takes_the_place_of_the_threshold():
+    names, points = [f"n{number:02}" for number in range(40)], vectors(40)
+
+    class Points(Angles):
+        def encode(self, names):
+            return points
+
+    hierarchy = build(dict.fromkeys(names, 9), degrees=Points({}), negative_quantile=0.9, max_negatives=2)
+    cosines = np.round(points.astype(np.float64) @ points.astype(np.float64).T, 6)
+    np.fill_diagonal(cosines, -1)
+    lowest = sorted(cosines[np.triu_indices(40, 1)], reverse=True)[77]  # of a tenth of 780 pairs
+    threshold = round(math.ceil(lowest * 1000) / 1000 - 0.001, 3)  # the highest of three digits that they exceed
+    assert {concept.name: concept.hard_negatives for concept in hierarchy.concepts} == {
+        name: tuple(names[place] for place in np.argsort(-row)[:2] if row[place] > threshold)
+        for name, row in zip(names, cosines, strict=True)
+    }
+
+
+CHECKS = "hfcomp/factory/magic/building.py"
+
+
+@pytest.mark.follows(CHECKS, "there are no two to compare. Use more images, or a smaller --min_images.")
+@pytest.mark.follows(CHECKS, "share names. Pass --shared_levels 4.")
+@pytest.mark.follows(CHECKS, "pass --negative_quantile 0.99{shared}, or --negative_similarity {lower:g}{shared}")
+def test_a_hierarchy_without_a_hard_negative_is_refused_with_settings_that_give_some(advice):
+    images, degrees = {"a": 9, "b": 9, "c": 9, "d": 4}, {"a": 0, "b": 50, "c": 120, "d": 200}
+    source = Written({"a": ("top",), "b": ("top",)})
+
+    def check(names: str = "abc", **settings) -> None:
+        hierarchy = build({name: images[name] for name in names}, source, degrees, **settings)
+        check_hard_negatives(hierarchy, GraphSettings(**settings))
+
+    message = advice.of(check, shared_levels=0)
+    assert "no cosine is above 0.85" in message and "0.643 at the median, 0.643 at most" in message
+    lower = float(re.findall(r"--negative_similarity ([.\d]+)", message)[-1])
+    assert message.endswith("and --shared_levels 4, which 2 concepts exceed.")
+    check(negative_similarity=lower, shared_levels=4)
+    check(negative_quantile=0.99, shared_levels=4)
+    advice.of(check, negative_similarity=lower, shared_levels=0)  # a and b are below one name
+    advice.of(check, "ad")
+    check("ad", min_images=4, negative_quantile=0.99)
 
 
 def test_its_own_parent_and_names_that_come_again_are_cut():
@@ -234,7 +280,7 @@ def test_concepts_that_are_all_alike_take_bounded_memory():
     chains = {name: (name, f"b{name}", f"c{name}", f"d{name}") for name in names}
     tracemalloc.start()
     merged = merge_small(dict.fromkeys(names[:-1], 1) | {names[-1]: 9}, names, points, GraphSettings())
-    rivals = hard_negatives(chains, names, points, GraphSettings())
+    rivals = hard_negatives(chains, names, points, GraphSettings(), 0.85)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not merged.removed and [rival for rival, _ in rivals["n0001"]] == ["n0000", *names[2:21]]
@@ -292,7 +338,7 @@ def test_tables_have_the_paper_beside_ours():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("min_images", 0), ("merge_similarity", 1.1), ("shared_levels", 4), ("test_share", 1.0), ("max_negatives", 0)],
+    [("min_images", 0), ("merge_similarity", 1.1), ("shared_levels", 5), ("test_share", 1.0), ("max_negatives", 0)],
 )
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name}: found {value}"):

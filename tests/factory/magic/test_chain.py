@@ -26,7 +26,10 @@ from hfcomp.factory.magic.image_rows import image_rows
 from tests.factory.builds import hashes, png
 from tests.factory.kills import survive_kills
 from tests.factory.magic.sets import ALLOWED, PER_CONCEPT, TAXONOMY, WORDS, build_magic, options, source
+from tests.factory.writers.endpoint import closed_address, serving
+from tests.factory.writers.test_embeddings import embeds
 
+SERVED = {"encoder": "endpoint:m", "encoder_url": "http://b/v1"}
 LEVELS = ["level_1", "level_2", "level_3", "level_4"]
 
 
@@ -203,6 +206,33 @@ def test_steps_can_be_run_one_by_one(tmp_path):
     assert hashes(build_magic(tmp_path / "steps").folder) == whole
 
 
+def test_a_set_without_hard_negatives_is_refused_before_its_captions(tmp_path):
+    given = {"negative_similarity": 1.0}
+    with pytest.raises(ValueError, match="none of the 4 concepts has a hard negative"):
+        build_magic(tmp_path, **given)
+    folder = tmp_path / "magic"
+    assert read_hierarchy(folder).cosines.pairs.total == 6 and not (folder / "steps" / "captions").exists()
+    tables = build_magic(tmp_path, **given, until="hierarchy").facts
+    assert ["of these, with a hard negative", "0", "0"] in tables[1].rows and "Cosines" in tables[2].title
+    build_magic(tmp_path, negative_similarity=None, negative_quantile=0.99)
+    assert sum(len(concept.hard_negatives) for concept in read_hierarchy(folder).concepts) == 12  # equal cosines
+
+
+def test_a_server_embeds_the_names_once_and_its_address_is_not_recorded(tmp_path):
+    pytest.importorskip("openai")
+    given = {"encoder": "endpoint:m", "answer_cache": str(tmp_path / "answers")}
+    with serving(embeds) as server:
+        folder = build_magic(tmp_path, **given, encoder_url=server.base_url).folder
+        assert sorted(server.bodies[0]["input"]) == sorted(WORDS) and len(server.bodies) == 1
+    assert read_hierarchy(folder).facts["encoder"] == {"encoder": "endpoint:m"}
+    texts = [path.read_text() for path in folder.rglob("*.[jm][sd]*")]
+    assert "--encoder endpoint:m" in "".join(texts) and not [text for text in texts if "127.0.0.1" in text]
+    before = (folder / "hierarchy.json").read_bytes()
+    (folder / "hierarchy.json").unlink()
+    build_magic(tmp_path, **given, encoder_url=closed_address())  # all names are in the cache
+    assert (folder / "hierarchy.json").read_bytes() == before
+
+
 @pytest.mark.parametrize("name", ["README.md", "steps/high_concreteness/x"])
 def test_files_of_something_else_are_not_written_over(tmp_path, name):
     (tmp_path / "magic" / name).parent.mkdir(parents=True)
@@ -221,6 +251,9 @@ def test_files_of_something_else_are_not_written_over(tmp_path, name):
         ({"base_url": "http://127.0.0.1:1/v1"}, "--base_url .*--writer taxonomy"),
         ({"device": "cpu"}, "--device .*--writer taxonomy and --encoder captions"),
         ({"min_images": 0}, "min_images: found 0"),
+        (SERVED | {"encoder_url": "http://a@b/v1"}, "--encoder_url contains .*HFCOMP_ENCODER_API_KEY"),
+        (SERVED | {"base_url": "http://b/v1"}, "--base_url has no effect"),
+        (SERVED | {"device": "cpu"}, "--device has no effect"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tmp_path, settings, said):
@@ -231,9 +264,10 @@ def test_options_that_do_not_fit_are_refused(tmp_path, settings, said):
 def test_the_command_prints_the_hierarchy(tmp_path, capsys):
     place = source(tmp_path / "source")
     words = ["--writer", "taxonomy", "--taxonomy", tmp_path / "taxonomy.yaml", "--encoder", "captions"]
+    words += ["--negative_quantile", "0.99"]
     cli.main(["build", "magic", "--source", str(place), "--output", str(tmp_path / "out"), *map(str, words)])
     out = capsys.readouterr().out
-    assert "the paper's" in out and "concepts of level 1" in out and "40 rows read, 40 written to" in out
+    assert "the paper's" in out and "Cosines between concepts" in out and "40 rows read, 40 written to" in out
 
 
 def _build(folder: Path, log: Path) -> None:

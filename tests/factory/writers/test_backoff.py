@@ -134,7 +134,9 @@ def test_a_value_that_is_too_large_is_no_unsupported_field():
     assert all(body["max_tokens"] for body in server.bodies)
 
 
-@pytest.mark.follows("hfcomp/factory/writers/endpoint.py", "{advice}, or check --base_url, --llm")
+@pytest.mark.follows(
+    "hfcomp/factory/writers/endpoint.py", "{advice}, or check --{self.url_option}, --{self.model_option}"
+)
 @pytest.mark.parametrize(
     ("field", "option", "change"),
     [

@@ -1,8 +1,9 @@
-"""Encoders of names: by the captions of a concept, and by a model of sentence-transformers (about 5 s)."""
+"""Encoders of names: captions, models of sentence-transformers, text towers and a server (about 8 s)."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,12 @@ from huggingface_hub import constants
 from threadpoolctl import threadpool_limits
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from hfcomp.factory.magic import similarity
+from hfcomp import Embedder
+from hfcomp.factory.magic import encoders
+from hfcomp.factory.magic.encoders import CaptionsEncoder, SentenceEncoder, TextTower, open_encoder
 from hfcomp.factory.magic.options import DEFAULT_ENCODER
-from hfcomp.factory.magic.similarity import CaptionsEncoder, SentenceEncoder
+from tests.factory.writers.endpoint import serving
+from tests.factory.writers.test_embeddings import embeds, numbers
 from tests.real_models import sentence_encoder as sentence_encoder
 
 CAPTIONS = {
@@ -97,6 +101,40 @@ def test_the_default_encoder(sentence_encoder, monkeypatch):
 def test_what_is_missing_is_said(monkeypatch):
     with pytest.raises(OSError, match="is not a folder"):
         SentenceEncoder("./nowhere").facts()
-    monkeypatch.setattr(similarity, "find_spec", lambda name: None)
+    monkeypatch.setattr(encoders, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"hfcomp\[magic\].*--encoder captions"):
         SentenceEncoder("any")
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_the_text_tower_of_a_dual_encoder_reads_names(kind, request):
+    place = str(request.getfixturevalue(kind))
+    encoder = open_encoder(place, device="cpu", server={}, log=print)
+    assert isinstance(encoder, TextTower) and encoder.facts()["tower"] == "text"
+    vectors = encoder.encode(["dog", "cat party", "dog"])
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(vectors, Embedder(place, device="cpu").texts(["dog", "cat party", "dog"]).vectors)
+
+
+def test_a_model_is_recognized_by_its_files(model, clip, tmp_path):
+    assert isinstance(open_encoder(str(model), server={}, log=print), SentenceEncoder)
+    copy = tmp_path / "clip"
+    shutil.copytree(clip, copy)
+    (copy / "modules.json").write_text((model / "modules.json").read_text())  # as `hfcomp train` writes it too
+    assert isinstance(open_encoder(str(copy), server={}, log=print), TextTower)
+    with pytest.raises(OSError, match="is not a folder"):
+        open_encoder("./nowhere", server={}, log=print).facts()
+
+
+def test_a_server_gives_unit_vectors_and_its_address_is_no_fact(tmp_path):
+    pytest.importorskip("openai")
+    lines: list[str] = []
+    with serving(embeds) as server:
+        settings = {"base_url": server.base_url, "answer_cache": str(tmp_path)}
+        encoder = open_encoder("endpoint:m", server=settings, log=lines.append)
+        vectors = encoder.encode(["a", "bb", "a"])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(vectors[1] * np.linalg.norm(numbers("bb")), numbers("bb"), rtol=1e-6)
+    assert encoder.facts() == {"encoder": "endpoint:m"}
+    assert lines == ["embeddings of 3 numbers; answers from the model: 2"]
