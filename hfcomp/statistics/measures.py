@@ -324,22 +324,26 @@ def headline_measures(
 
     Args:
         outcomes: Outcomes.
-        benchmarks: Titles of benchmarks to show, or `ROLES`; none means all. `composition` adds one line for each
-            benchmark that is not shown otherwise: its average over subsets. `composition` and `general` also add
-            the averages over benchmarks of their aspect.
+        benchmarks: Benchmarks to show; none means all. A name is a title, where an average over benchmarks is
+            published, a pattern of these, or one of `ROLES`. `composition` adds one line for each benchmark that is
+            not shown otherwise: its average over subsets.
         primary: Measure to put first, whatever the benchmarks. Without one, the mean of the compositional lines
             follows them.
         declared: Averages in use, by title of the benchmark.
     """
     aspects = outcomes.aspects
     titles = list(dict.fromkeys(line[0] for line in aspects))
-    for name in benchmarks:
-        if name not in (*ROLES, *titles):
-            known = ", ".join((*ROLES, *titles))
-            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {known}. Fix the sweep's file.")
-    named = {*(benchmarks or titles)}
+    means = _published_means(outcomes, declared or {})
+    known, named = dict.fromkeys((*ROLES, *titles, *(mean.labels["benchmark"] for mean in means))), set[str]()
+    for name in benchmarks or titles:
+        found = [title for title in known if name == title or fnmatchcase(title, name)]
+        if not found:
+            listed = ", ".join(known)
+            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {listed}. Fix the sweep's file.")
+        named.update(found)
     if "primary" in named and primary is not None:
-        named.add(primary.labels.get("benchmark", ""))
+        # A mean over benchmarks has its source as benchmark, and a mean of lines that match a pattern has none.
+        named |= {primary.labels.get("benchmark", line[0]) for line in primary.lines}
     rows = [
         line_measure(line, aspect)
         for line, aspect in aspects.items()
@@ -353,7 +357,7 @@ def headline_measures(
     if COMPOSITION in named:
         headline += _averages(outcomes, [title for title in titles if title not in named], declared or {})
     for kind, shown in ((COMPOSITION, headline), (GENERAL, general)):
-        shown += [mean for mean in _published_means(outcomes, declared or {}) if {kind, mean.labels["aspect"]} <= named]
+        shown += [mean for mean in means if mean.labels["benchmark"] in named and mean.labels["aspect"] == kind]
     if primary is not None:
         return [primary, *(row for row in (*headline, *general) if row.name != primary.name)]
     mean = [mean_of_lines(MEAN, [row.lines[0] for row in headline])] if len(headline) > 1 else []
