@@ -132,9 +132,8 @@ def test_the_examples_of_ahnpl(clip, tmp_path, capsys):
     results.save("runs/ahnpl-table4")
     caption = tiny.captions()[0]  # of the first item of the first subset
     shown = run("recipes/ahnpl/README.md", changes={"A man is flying a kite at the beach.": caption})["shown"]
-    (subset, item), texts = shown.index[0][:2], [*shown.index.get_level_values("texts")]
-    assert len(shown) == 2 and caption in texts and item == "0"
-    scores = dict(zip(texts, shown["ours"], strict=True))
+    subset, item, _ = shown.index[0]
+    scores = shown.loc[subset, item]["ours"].to_dict()  # of the caption and its negative
     wanted = {"subset": subset, "item": item, "arm": "ours", "metric": "caption choice"}
     (value,) = results.outcomes.select(**wanted).table["value"]
     assert value == (scores.pop(caption) > next(iter(scores.values())))

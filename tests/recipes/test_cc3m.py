@@ -16,7 +16,7 @@ from tests.evaluation.benchmarks.oracle import photo
 from tests.evaluation.webdatasets import write_tar
 from tests.real_models import pipeline as pipeline  # a fixture
 
-CAPTIONS = ["A white cat sleeps on its own small blanket.", "Two men ride a red motorcycle past a shop.", "Rain."]
+CAPTIONS = ["A white cat sleeps on a small blanket.", "Two men ride a red motorcycle past a shop.", "Rain."]
 DREAMLIP = ["Image Path", "raw_caption", *(f"{kind}{by}_captions" for by in ("IB", "SV", "LLA") for kind in ("short", "long"))]
 
 
@@ -55,6 +55,6 @@ def test_the_command_of_the_readme_joins_shards_with_dreamlips_captions_and_thei
     main(shlex.split(command.replace("--num_workers 8", "--num_workers 1")))
     rows = load_dataset(str(tmp_path / "data" / "cc3m-concepts"), split="train")
     assert rows["caption"][:] == CAPTIONS
-    assert rows["concepts"][:2] == [["A white cat", "its own small blanket"], ["Two men", "a red motorcycle", "a shop"]]
+    assert rows["concepts"][:2] == [["A white cat", "a small blanket"], ["Two men", "a red motorcycle", "a shop"]]
     assert {"image", "concept_spans"} <= {*rows.column_names} and "json" not in rows.column_names
     assert "1 " in capsys.readouterr().out

@@ -50,8 +50,8 @@ class Plan(NamedTuple):
 PLANS = [
     Plan("slipform/vit_b32_coco", "table2", "concretebatch", COMPOSITION, COCO, 36, (550, 550)),
     Plan("slipform/vit_b32_coco", "batch_study", "concretebatch", COMPOSITION, COCO, 12, (550, 550)),
-    Plan("clear_glass/vit_b32_magic", "ablation", "magic", LEVELS, MAGIC, 24, (1, 1)),
-    Plan("clear_glass/vit_b32_magic", "table3", "magic", LEVELS, MAGIC, 42, (1, 1)),
+    Plan("clear_glass/vit_b32_magic", "ablation", "magic", LEVELS, MAGIC, 24, (13_915, 6_955)),
+    Plan("clear_glass/vit_b32_magic", "table3", "magic", LEVELS, MAGIC, 42, (13_915, 13_915)),
     Plan("c2lip/siglip_cc3m", "ablation", "pairs", COMPOSITION, CC3M, 12, (18_880, 18_880)),
     Plan("c2lip/siglip_cc3m", "lambdas", "pairs", COMPOSITION, CC3M, 15, (18_880, 18_880)),
     Plan("ahnpl/vit_b32_coco", "ablation", "pairs", COMPOSITION, COCO, 15, (8_850, 8_850), "held_out"),
