@@ -14,14 +14,17 @@ import pytest
 import yaml
 from datasets import Dataset, DatasetDict, Image
 
+from hfcomp.analysis import tradeoff
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, StudyResults, summarize_study
 from hfcomp.analysis.tradeoff import TRADEOFF, LineName, TradeoffPlan, run_tradeoff, whole_parts, without_unscored
-from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation import hub
+from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.experiments import command
 from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.data import load_rows
+from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.recipe_files import studies
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.reporting import saving
@@ -29,6 +32,7 @@ from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 from tests.evaluation.benchmarks.oracle import parquet, photo
 from tests.evaluation.benchmarks.papers.test_inpaintcoco import on_hub as inpaintcoco_on_hub
 from tests.evaluation.benchmarks.retrieval.test_retrieval import write_coco_2017
+from tests.experiments.arms import repeat_rows
 
 VALUES = {
     "concepts": {"location": [1]},
@@ -277,14 +281,15 @@ COCO_WORDS = ("white", "brown", "black", "red", "gray"), ("cat", "dog", "bird", 
 
 @pytest.mark.slow
 def test_the_study_of_the_paper_on_stand_in_data(tmp_path, clip, monkeypatch):
-    """In the papers' layouts: COCO with five captions an image, InpaintCOCO, and two sets of Table 5."""
+    """In the layouts of the paper's data: COCO with lists of captions, InpaintCOCO, and two sets of Table 5."""
     monkeypatch.setattr(hub, "_newest", lambda repo: (_ for _ in ()).throw(Unavailable("no network here", "")))
     colors, objects, places = COCO_WORDS
     texts = [
         f"a large {colors[row % 5]} {objects[row % 4]} {places[row % 2]} a small table, picture {row}"
         for row in range(60)
     ]
-    rows = Dataset.from_dict({"image": [{"bytes": photo(row), "path": None} for row in range(60)], "caption": texts})
+    images = [{"bytes": photo(row), "path": None} for row in range(60)]
+    rows = Dataset.from_dict({"image": images, "caption": [[text, "Nothing to change."] for text in texts]})
     DatasetDict({"train": rows.cast_column("image", Image())}).save_to_disk(tmp_path / "coco")
     inpaintcoco_on_hub(tmp_path / "inpaintcoco")
     for name, caption in (("keywords_nasa", "text"), ("keywords_oldbook", "info_alt")):
@@ -293,13 +298,22 @@ def test_the_study_of_the_paper_on_stand_in_data(tmp_path, clip, monkeypatch):
         parquet(tmp_path / name, "train-00000-of-00001", columns, image)
     coco = tmp_path / "coco2017_retrieval"
     write_coco_2017(coco, texts[:40])
-    names = "keywords_coco keywords_nasa keywords_oldbook keywords_fashion200k inpaintcoco coco2017_retrieval".split()
+    names = [f"keywords_{name}" for name in ("coco", "nasa", "oldbook", "fashion200k")]
+    names += ["inpaintcoco", "coco2017_retrieval"]
     data = [f"{name}={tmp_path / name}" for name in names if (tmp_path / name).is_dir()]
     words = ["--config", "hard_negatives/vit_b32_coco", "--dataset", str(tmp_path / "coco"), "--model", str(clip)]
     words += ["--evaluation_benchmarks", *names, "--evaluation_data", *data, f"keywords_coco={coco}"]
     words += ["--output_dir", str(tmp_path / "run"), "--report", "tradeoff_coco", "--primary", "Keywords, COCO: top-1"]
-    small = "--batch_size 4 --num_train_epochs 1 --fp16 false --disable_tqdm true --dataloader_num_workers 0"
-    command.main("hard_negatives", [*words, *small.split(), "--overlap", "allow"])
+    words += ["--disable_tqdm", "true", "--dataloader_num_workers", "0", "--overlap", "allow"]
+    with monkeypatch.context() as patch:  # 92,006 captions have a color (Table 8): 3 epochs of 10 times 143 steps
+        patch.setattr(tradeoff, "load_rows", lambda *args, **how: repeat_rows(load_rows(*args, **how), 92_006))
+        patch.setattr(DryRun, "_print", lambda study: dry_runs.append(study))
+        dry_runs: list[DryRun] = []
+        command.main("hard_negatives", [*words, "--dry_run"])
+    (dry_run,) = dry_runs
+    assert {cost.steps for cost in dry_run.costs.values()} == {3 * 10 * 143} and len(dry_run.costs) == 12
+    assert len(dry_run.scored) == 12 * 30
+    command.main("hard_negatives", [*words, "--batch_size", "4", "--num_train_epochs", "1", "--fp16", "false"])
     results = json.loads((tmp_path / "run" / "tradeoff.json").read_text())
     lines = {concept: {*own["lines"]} for concept, own in results["concepts"].items()}
     assert {"accuracy", "retrieval", "Keywords, Old Book Illustrations"} <= lines["size"]

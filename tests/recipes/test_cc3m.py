@@ -17,7 +17,11 @@ from tests.evaluation.webdatasets import write_tar
 from tests.real_models import pipeline as pipeline  # a fixture
 
 CAPTIONS = ["A white cat sleeps on a small blanket.", "Two men ride a red motorcycle past a shop.", "Rain."]
-DREAMLIP = ["Image Path", "raw_caption", *(f"{kind}{by}_captions" for by in ("IB", "SV", "LLA") for kind in ("short", "long"))]
+DREAMLIP = [
+    "Image Path",
+    "raw_caption",
+    *(f"{kind}{by}_captions" for by in ("IB", "SV", "LLA") for kind in ("short", "long")),
+]
 
 
 def url(number: int) -> str:
@@ -57,4 +61,6 @@ def test_the_command_of_the_readme_joins_shards_with_dreamlips_captions_and_thei
     assert rows["caption"][:] == CAPTIONS
     assert rows["concepts"][:2] == [["A white cat", "a small blanket"], ["Two men", "a red motorcycle", "a shop"]]
     assert {"image", "concept_spans"} <= {*rows.column_names} and "json" not in rows.column_names
-    assert "1 " in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "4 rows from cc3m-shards" in shown  # without the validation split
+    assert "3 rows have one; 1 have none and are left out" in shown and "_url.csv match no row" in shown

@@ -1,4 +1,4 @@
-"""The plans of the papers' tables: their numbers, a dry run at the papers' scale, and each of them on stand-in data."""
+"""The plans of the papers' tables: their numbers, a dry run at the papers' scale, and a run on stand-in data."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.experiments import command
+from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.studies import sweep as sweep_module
@@ -21,10 +22,10 @@ from hfcomp.experiments.studies.plans import Contrast
 from hfcomp.experiments.studies.sweep_report import relative_change
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.benchmarks.composition.test_image_pairs import raw
 from tests.evaluation.benchmarks.papers import test_hierarcaps
 from tests.evaluation.benchmarks.retrieval.test_retrieval import write_coco_2017
 from tests.evaluation.benchmarks.test_means import COMPOSITIONAL, write_sugarcrepe_pp
+from tests.experiments.arms import repeat_rows
 from tests.factory.magic.sets import build_magic, source
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -162,18 +163,11 @@ def words(plan: Plan, root: Path, output: Path, model: Path) -> list[str]:
     given += ["--evaluation_benchmarks", *plan.benchmarks.split(), "--evaluation_data", *data]
     given += ["--primary", read_recipe(plan.recipe).experiment.primary, "--output_dir", str(output)]
     given += ["--evaluation_split", plan.further] if plan.further else []
-    return given + "--overlap allow --dataloader_num_workers 0 --disable_tqdm true".split()
+    return given + ["--overlap", "allow", "--dataloader_num_workers", "0", "--disable_tqdm", "true"]
 
 
 def at_scale(monkeypatch, number: int) -> None:
-    """Repeats the stand-in rows until there are as many as the paper has."""
-    load = sweep_module.load_rows
-
-    def repeat(*arguments, **settings):
-        rows = load(*arguments, **settings)
-        return rows._replace(rows=rows.rows.select([row % len(rows.rows) for row in range(number)]))
-
-    monkeypatch.setattr(sweep_module, "load_rows", repeat)
+    monkeypatch.setattr(sweep_module, "load_rows", lambda *args, **how: repeat_rows(load_rows(*args, **how), number))
 
 
 @pytest.mark.slow
@@ -221,7 +215,9 @@ def test_a_plan_on_stand_in_data(plan, stand_ins, tmp_path, monkeypatch, gated, 
         assert 0 < shares["gradient_hard_negative"] < shares["gradient_easy_negatives"] < 1
     if plan.data == "magic":
         metric = "image choice of 2"
-        lines = {f"{part} levels: level {level} {metric}" for part in ("MAGIC", "HierarCaps") for level in (1, 2, 3, 4)}
+        lines = {
+            f"{part} levels: level {level} {metric}" for part in ("MAGIC", "HierarCaps") for level in (1, 2, 3, 4)
+        }
         lines |= {f"{part}: caption {metric}" for part in ("MAGIC captions", "COCO caption choice")}
         assert lines <= {*results["measures"]} and f"| HierarCaps levels: level 1 {metric} | +" in text
         for setting, contrasts in results["contrasts"].items():

@@ -180,7 +180,7 @@ def test_a_recipe_is_judged_by_it_or_by_the_mean_without_winoground_which_says_s
     scored += ["--primary", f"{COMPOSITIONAL}: compositional mean"]
     run(read_recipe("slipform", [*small.split(), *scored, "--output_dir", str(tmp_path / "run")]))
     report = json.loads((tmp_path / "run" / "results.json").read_text())
-    lines = {line["name"] if "name" in line else f"{line['benchmark']}: {line['metric']}": line for line in report["results"]}
+    lines = {f"{line['benchmark']}: {line['metric']}": line for line in report["results"]}
     mean = f"{COMPOSITIONAL}: compositional mean{'' if whole else ' without Winoground'}"
     assert [line["primary"] for line in report["results"] if "primary" in line] == [mean]
     assert [name for name in lines if name.startswith(COMPOSITIONAL)] == [mean]
