@@ -296,8 +296,8 @@ def primary_measure(
     for source, average in _over_benchmarks(declared):
         if name == f"{source}: {average.name}" and name not in known:
             fallbacks = [f"{source}: {other.name}" for other in declared[source] if other.fallback]
-            if found := [fallback for fallback in fallbacks if fallback in known]:
-                name = found[0]
+            if usable := [fallback for fallback in fallbacks if fallback in known]:
+                name = usable[0]
                 break
             absent = "; ".join(_absent_parts(average, _by_label(measures)))
             raise ValueError(f"primary: {name!r} needs lines that this evaluation does not score: {absent}.")
@@ -336,11 +336,11 @@ def headline_measures(
     means = _published_means(outcomes, declared or {})
     known, named = dict.fromkeys((*ROLES, *titles, *(mean.labels["benchmark"] for mean in means))), set[str]()
     for name in benchmarks or titles:
-        found = [title for title in known if name == title or fnmatchcase(title, name)]
-        if not found:
+        matching = [title for title in known if name == title or fnmatchcase(title, name)]
+        if not matching:
             listed = ", ".join(known)
             raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {listed}. Fix the sweep's file.")
-        named.update(found)
+        named.update(matching)
     if "primary" in named and primary is not None:
         # A mean over benchmarks has its source as benchmark, and a mean of lines that match a pattern has none.
         named |= {primary.labels.get("benchmark", line[0]) for line in primary.lines}

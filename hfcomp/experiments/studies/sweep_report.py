@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import nan
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
@@ -151,12 +152,12 @@ def contrast_pair(name: str) -> tuple[str, str]:
     return f"with {name}", "without it"
 
 
-def relative_change(line: Line, contrast: Contrast) -> float | None:
-    """The difference of a contrast, divided by the mean of the variants without the part; None if that mean is 0."""
+def relative_change(line: Line, contrast: Contrast) -> float:
+    """The difference of a contrast, divided by the mean of the variants without the part; NaN if that mean is 0."""
     present, absent = (
         fmean(number(line["models"][name]["value"]) for name in names) for names in (contrast.of, contrast.without)
     )
-    return (present - absent) / absent if absent else None
+    return (present - absent) / absent if absent else nan
 
 
 @dataclass(frozen=True)
@@ -365,14 +366,8 @@ def _relative_changes(results: SweepResults) -> Iterator[Table]:
     """Yields the contrasts as papers state gains, in percent of the mean without the part."""
     contrasts = results.plan.contrasts
     for setting, own in results.lines.items() if contrasts else ():
-        rows = [
-            [
-                line["name"],
-                *("-" if change is None else decimal(change, sign="+") for change in relative_changes),
-            ]
-            for line in own
-            for relative_changes in [[relative_change(line, contrast) for contrast in contrasts.values()]]
-        ]
+        changes = {line["name"]: [relative_change(line, contrast) for contrast in contrasts.values()] for line in own}
+        rows = [[name, *(decimal(change, sign="+") for change in own)] for name, own in changes.items()]
         yield Table(f"{setting}: relative change, in percent of the mean without the part", ["", *contrasts], rows)
 
 
