@@ -114,6 +114,18 @@ def test_a_stage_of_table_3_is_trained_as_its_own_recipe_says(variant, recipe):
         assert part.trainer_arguments[name] == own.trainer_arguments[name], name
 
 
+def test_every_batch_size_sees_each_pair_equally_often():
+    words = ["--config", PLANS[1].recipe, "--report", "batch_study"]
+    parts = read_plan("slipform", words).parts
+    sizes = {variant: part.experiment.batch_size for (_, _, variant), part in parts.items()}
+    assert sizes == {"infonce_1024": 1024, "infonce_512": 512, "infonce_256": 256, "cement_1024": 1024}
+    arguments = [part.trainer_arguments for part in parts.values()]
+    lengths = {(given["num_train_epochs"], given["max_steps"]) for given in arguments}
+    assert lengths == {(5, -1)}
+    with pytest.raises(ValueError, match=r"--max_steps is set by .*batch_study.yaml: settings: equal_samples"):
+        read_plan("slipform", [*words, "--max_steps", "7"])
+
+
 def write_concretebatch(folder: Path) -> None:
     """The three configurations in the Hub's layout."""
     folder.mkdir()
@@ -224,3 +236,29 @@ def test_a_plan_on_stand_in_data(plan, stand_ins, tmp_path, monkeypatch, gated, 
             assert len(contrasts) == 3 and f"### {setting}: relative change, in percent of the mean" in text
             for changes in contrasts.values():
                 assert lines <= changes.keys() and all("relative" in change for change in changes.values())
+
+
+@pytest.mark.slow
+def test_a_row_pt_of_table_3_starts_from_the_model_of_the_text_alignment(stand_ins, tmp_path, clip):
+    """Two commands, as an alternative to the plan: the stage, then `--model` with its model."""
+    magic = f"{stand_ins / 'magic'}"
+    shared = ["--dataset", magic, "--evaluation_benchmarks", "magic", "--evaluation_data", f"magic={magic}"]
+    shared += [
+        "--max_steps",
+        "1",
+        "--bf16",
+        "false",
+        "--dataloader_num_workers",
+        "0",
+        "--disable_tqdm",
+        "true",
+        "--controls",
+        "none",
+    ]
+    shared += ["--overlap", "allow", "--primary", "MAGIC levels: level * image choice of 2", "--page", "false"]
+    stages = {"text_alignment": clip, "magic": tmp_path / "text_alignment" / "method"}
+    for name, model in stages.items():
+        words = ["--config", f"clear_glass/vit_b32_{name}", "--output_dir", str(tmp_path / name)]
+        command.main("clear_glass", [*words, "--model", str(model), *shared])
+    report = json.loads((tmp_path / "magic" / "results.json").read_text())
+    assert report["models"]["base"]["path"] == str(stages["magic"]) and "CLEAR GLASS" in report["models"]
