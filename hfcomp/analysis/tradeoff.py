@@ -28,6 +28,7 @@ from hfcomp.analysis.keyword_findings import (
     summarize_study,
     verdict_lines,
 )
+from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
 from hfcomp.experiments.controls import plain
@@ -73,7 +74,7 @@ class TradeoffPlan(Strict):
 
     `accuracy` measures the concept, on the subset with the concept's name. `retrieval` measures general abilities, on
     all of its subsets. `visual` is the concept seen from the images (Eq. 2). `further` names other benchmarks with the
-    metric of `accuracy`.
+    metric of `accuracy`; those that are not evaluated are left out.
     """
 
     model_config = ConfigDict(validate_by_name=True)
@@ -153,6 +154,8 @@ def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
     evaluate = prepare_concepts(
         recipe.experiment, tuple(plan.concepts), main=_main_benchmarks(tradeoff), log=session.log
     )
+    tradeoff = without_unscored(tradeoff, evaluate, session.log)
+    plan = tradeoff.plan
     # Check the recipes before loading, which takes minutes, and the rows after it.
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
@@ -163,6 +166,18 @@ def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
         study.run(arms, number=count)
         study.write_report(lambda: _report(tradeoff, study, evaluate, arms))
     return study.folder
+
+
+def without_unscored(tradeoff: Tradeoff, evaluate: Mapping[str, Evaluator], log: Log) -> Tradeoff:
+    """Leaves out further benchmarks that the recipe does not evaluate or whose data is unavailable."""
+    loaded = {part.benchmark.title for evaluator in evaluate.values() for part in evaluator.loaded}
+    # An unknown title is kept, because it is a mistake, which `check_lines` names.
+    known = {benchmark.title for benchmark in benchmarks().values()} - loaded
+    unscored = [title for title in tradeoff.plan.further if title in known]
+    for title in unscored:
+        log(f"further: {title} is left out, because it is not evaluated")
+    further = [title for title in tradeoff.plan.further if title not in unscored]
+    return replace(tradeoff, plan=tradeoff.plan.model_copy(update={"further": further}))
 
 
 def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str, Evaluator]) -> list[Arm]:

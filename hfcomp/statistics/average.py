@@ -16,11 +16,14 @@ class Average:
             subset of the averaged benchmark. In an average over benchmarks, a part is a benchmark's title, a subset or
             an average over its subsets, and a metric.
         pooled: Whether it is the mean over the items of all named subsets (a micro average) instead.
+        fallback: Whether it stands in for the other averages over benchmarks from its place of publication: it counts
+            only if each of those lacks a part.
     """
 
     name: str
     groups: tuple[tuple[str | tuple[str, str, str], ...], ...] | None = None
     pooled: bool = False
+    fallback: bool = False
 
     @property
     def parts(self) -> list[Any]:

@@ -122,12 +122,14 @@ def all_measures(aspects: Mapping[Line, str], averages: Averages | None = None) 
     for line, aspect in aspects.items():
         measures += [*of_benchmark.pop(line[0], ()), line_measure(line, aspect)]
     known = _by_label(measures)
-    over_benchmarks = [
-        _mean_of_parts(average, source, known)
-        for source, average in _over_benchmarks(averages)
-        if all(part in known for part in average.parts)
-    ]
-    return [*over_benchmarks, *measures]
+    return [*(_mean_of_parts(average, source, known) for source, average in _complete(averages, known)), *measures]
+
+
+def _complete(averages: Averages | None, known: Mapping[Line, Measure]) -> list[tuple[str, Average]]:
+    """The averages over benchmarks that have all of their parts, and fallbacks only if their source has no other."""
+    complete = [(source, average) for source, average in _over_benchmarks(averages) if {*average.parts} <= {*known}]
+    whole = {source for source, average in complete if not average.fallback}
+    return [(source, average) for source, average in complete if not (average.fallback and source in whole)]
 
 
 def _by_label(measures: Sequence[Measure]) -> dict[Line, Measure]:
@@ -173,7 +175,11 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
 def absent_averages(aspects: Mapping[Line, str], averages: Averages) -> list[dict[str, Any]]:
     """Computes `missing_averages` from the existing lines."""
     known = _by_label(all_measures(aspects, averages))
-    declared = [(source, average, _absent_parts(average, known)) for source, average in _over_benchmarks(averages)]
+    declared = [
+        (source, average, _absent_parts(average, known))
+        for source, average in _over_benchmarks(averages)
+        if not average.fallback
+    ]
     complete = {source for source, _, absent in declared if not absent}
     over_benchmarks = [
         {"benchmark": source, "metric": average.name, "average": average.name, "absent": absent}
@@ -266,8 +272,8 @@ def primary_measure(
         outcomes: Outcomes of at least the base.
         name: `benchmark: metric`, the first average over its subsets; `benchmark: subset metric`, where the subset may
             be an average's name; a pattern of lines; or an average over benchmarks after where it is published, such
-            as `Im et al. 2026, Table 2: compositional mean`. Unset: the strictest metric of the first compositional
-            benchmark that has one, over its subsets.
+            as `Im et al. 2026, Table 2: compositional mean`, for which a fallback may stand in. Unset: the strictest
+            metric of the first compositional benchmark that has one, over its subsets.
         declared: Averages in use, by title of the benchmark.
 
     Returns:
@@ -289,6 +295,10 @@ def primary_measure(
             known.setdefault(key, candidate)
     for source, average in _over_benchmarks(declared):
         if name == f"{source}: {average.name}" and name not in known:
+            fallbacks = [f"{source}: {other.name}" for other in declared[source] if other.fallback]
+            if usable := [fallback for fallback in fallbacks if fallback in known]:
+                name = usable[0]
+                break
             absent = "; ".join(_absent_parts(average, _by_label(measures)))
             raise ValueError(f"primary: {name!r} needs lines that this evaluation does not score: {absent}.")
     measure = find_measure(name, known, where="primary")
@@ -314,21 +324,26 @@ def headline_measures(
 
     Args:
         outcomes: Outcomes.
-        benchmarks: Titles of benchmarks to show, or `ROLES`; none means all. `composition` adds one line for each
-            benchmark that is not shown otherwise: its average over subsets.
+        benchmarks: Benchmarks to show; none means all. A name is a title, where an average over benchmarks is
+            published, a pattern of these, or one of `ROLES`. `composition` adds one line for each benchmark that is
+            not shown otherwise: its average over subsets.
         primary: Measure to put first, whatever the benchmarks. Without one, the mean of the compositional lines
             follows them.
         declared: Averages in use, by title of the benchmark.
     """
     aspects = outcomes.aspects
     titles = list(dict.fromkeys(line[0] for line in aspects))
-    for name in benchmarks:
-        if name not in (*ROLES, *titles):
-            known = ", ".join((*ROLES, *titles))
-            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {known}. Fix the sweep's file.")
-    named = {*(benchmarks or titles)}
+    means = _published_means(outcomes, declared or {})
+    known, named = dict.fromkeys((*ROLES, *titles, *(mean.labels["benchmark"] for mean in means))), set[str]()
+    for name in benchmarks or titles:
+        matching = [title for title in known if name == title or fnmatchcase(title, name)]
+        if not matching:
+            listed = ", ".join(known)
+            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {listed}. Fix the sweep's file.")
+        named.update(matching)
     if "primary" in named and primary is not None:
-        named.add(primary.labels.get("benchmark", ""))
+        # A mean over benchmarks has its source as benchmark, and a mean of lines that match a pattern has none.
+        named |= {primary.labels.get("benchmark", line[0]) for line in primary.lines}
     rows = [
         line_measure(line, aspect)
         for line, aspect in aspects.items()
@@ -341,10 +356,17 @@ def headline_measures(
     ]
     if COMPOSITION in named:
         headline += _averages(outcomes, [title for title in titles if title not in named], declared or {})
+    for kind, shown in ((COMPOSITION, headline), (GENERAL, general)):
+        shown += [mean for mean in means if mean.labels["benchmark"] in named and mean.labels["aspect"] == kind]
     if primary is not None:
         return [primary, *(row for row in (*headline, *general) if row.name != primary.name)]
     mean = [mean_of_lines(MEAN, [row.lines[0] for row in headline])] if len(headline) > 1 else []
     return [*headline, *mean, *general]
+
+
+def _published_means(outcomes: Outcomes, declared: Mapping[str, Sequence[Average]]) -> list[Measure]:
+    known = _by_label(all_measures(outcomes.aspects, usable_averages(outcomes, declared)))
+    return [_mean_of_parts(average, source, known) for source, average in _complete(declared, known)]
 
 
 def _averages(

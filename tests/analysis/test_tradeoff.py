@@ -6,22 +6,33 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from datasets import Dataset
+from datasets import Dataset, DatasetDict, Image
 
+from hfcomp.analysis import tradeoff
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, StudyResults, summarize_study
-from hfcomp.analysis.tradeoff import TRADEOFF, LineName, TradeoffPlan, run_tradeoff, whole_parts
+from hfcomp.analysis.tradeoff import TRADEOFF, LineName, TradeoffPlan, run_tradeoff, whole_parts, without_unscored
+from hfcomp.evaluation import hub
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.spec import Unavailable
 from hfcomp.experiments import command
 from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.data import load_rows
+from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.recipe_files import studies
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.reporting import saving
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
+from tests.evaluation.benchmarks.oracle import parquet, photo
+from tests.evaluation.benchmarks.papers.test_inpaintcoco import on_hub as inpaintcoco_on_hub
+from tests.evaluation.benchmarks.retrieval.test_retrieval import write_coco_2017
+from tests.experiments.arms import repeat_rows
 
 VALUES = {
     "concepts": {"location": [1]},
@@ -250,6 +261,64 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     assert there == [False, True, False, True, True]
     again = json.loads((folder / "tradeoff.json").read_text())
     assert again["concepts"] == whole["concepts"] and again["findings"] == whole["findings"]
+
+
+def test_datasets_of_table_5_that_are_not_evaluated_are_left_out_and_told():
+    words = ["--config", "hard_negatives/vit_b32_coco", "--dataset", "coco", "--report", "tradeoff_coco"]
+    study, logged = read_plan("hard_negatives", words), []
+    assert len(study.plan.further) == 5
+    misspelled = [*study.plan.further, "Keywords, Flickr"]
+    study = replace(study, plan=study.plan.model_copy(update={"further": misspelled}))
+    scored = SimpleNamespace(benchmark=SimpleNamespace(title="Keywords, NASA Earth"))
+    plan = without_unscored(study, {"color": Evaluator(logged.append, [scored])}, logged.append).plan
+    # a title that no benchmark has is a mistake, which the check of the base's outcomes names
+    assert plan.further == ["Keywords, NASA Earth", "Keywords, Flickr"]
+    assert len(logged) == 4 and "further: Keywords, SBU is left out, because it is not evaluated" in logged
+
+
+COCO_WORDS = ("white", "brown", "black", "red", "gray"), ("cat", "dog", "bird", "horse"), ("under", "over")
+
+
+@pytest.mark.slow
+def test_the_study_of_the_paper_on_stand_in_data(tmp_path, clip, monkeypatch):
+    """In the layouts of the paper's data: COCO with lists of captions, InpaintCOCO, and two sets of Table 5."""
+    monkeypatch.setattr(hub, "_newest", lambda repo: (_ for _ in ()).throw(Unavailable("no network here", "")))
+    colors, objects, places = COCO_WORDS
+    texts = [
+        f"a large {colors[row % 5]} {objects[row % 4]} {places[row % 2]} a small table, picture {row}"
+        for row in range(60)
+    ]
+    images = [{"bytes": photo(row), "path": None} for row in range(60)]
+    rows = Dataset.from_dict({"image": images, "caption": [[text, "Nothing to change."] for text in texts]})
+    DatasetDict({"train": rows.cast_column("image", Image())}).save_to_disk(tmp_path / "coco")
+    inpaintcoco_on_hub(tmp_path / "inpaintcoco")
+    for name, caption in (("keywords_nasa", "text"), ("keywords_oldbook", "info_alt")):
+        image = "image" if caption == "text" else "1600px"
+        columns = {image: [photo(row) for row in range(100, 112)], caption: texts[:12]}
+        parquet(tmp_path / name, "train-00000-of-00001", columns, image)
+    coco = tmp_path / "coco2017_retrieval"
+    write_coco_2017(coco, texts[:40])
+    names = [f"keywords_{name}" for name in ("coco", "nasa", "oldbook", "fashion200k")]
+    names += ["inpaintcoco", "coco2017_retrieval"]
+    data = [f"{name}={tmp_path / name}" for name in names if (tmp_path / name).is_dir()]
+    words = ["--config", "hard_negatives/vit_b32_coco", "--dataset", str(tmp_path / "coco"), "--model", str(clip)]
+    words += ["--evaluation_benchmarks", *names, "--evaluation_data", *data, f"keywords_coco={coco}"]
+    words += ["--output_dir", str(tmp_path / "run"), "--report", "tradeoff_coco", "--primary", "Keywords, COCO: top-1"]
+    words += ["--disable_tqdm", "true", "--dataloader_num_workers", "0", "--overlap", "allow"]
+    with monkeypatch.context() as patch:  # 92,006 captions have a color (Table 8): 3 epochs of 10 times 143 steps
+        patch.setattr(tradeoff, "load_rows", lambda *args, **how: repeat_rows(load_rows(*args, **how), 92_006))
+        patch.setattr(DryRun, "_print", lambda study: dry_runs.append(study))
+        dry_runs: list[DryRun] = []
+        command.main("hard_negatives", [*words, "--dry_run"])
+    (dry_run,) = dry_runs
+    assert {cost.steps for cost in dry_run.costs.values()} == {3 * 10 * 143} and len(dry_run.costs) == 12
+    assert len(dry_run.scored) == 12 * 30
+    command.main("hard_negatives", [*words, "--batch_size", "4", "--num_train_epochs", "1", "--fp16", "false"])
+    results = json.loads((tmp_path / "run" / "tradeoff.json").read_text())
+    lines = {concept: {*own["lines"]} for concept, own in results["concepts"].items()}
+    assert {"accuracy", "retrieval", "Keywords, Old Book Illustrations"} <= lines["size"]
+    assert "Keywords, NASA Earth" in lines["color"] and "Keywords, Fashion200K" not in lines["color"]
+    assert any("Keywords, Fashion200K is left out" in note for note in results["notes"])
 
 
 def test_the_command_tells_a_study_from_a_sweep(monkeypatch):

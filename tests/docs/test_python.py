@@ -124,6 +124,22 @@ def test_statistics_of_stored_items(clip, tmp_path, capsys):
     assert "macro" in capsys.readouterr().out
 
 
+def test_the_examples_of_ahnpl(clip, tmp_path, capsys):
+    small_sugarcrepe.write(tmp_path / "data", per_subset=3)
+    compared = {"clip": str(clip), "ours": str(tiny.clip(tmp_path / "ours", seed=5))}
+    data = {"sugarcrepe": "data/sugarcrepe", "val2017": "data/val2017"}
+    results = hfcomp.evaluate(compared, benchmarks=["sugarcrepe"], data=data)
+    results.save("runs/ahnpl-table4")
+    caption = tiny.captions()[0]  # of the first item of the first subset
+    shown = run("recipes/ahnpl/README.md", changes={"A man is flying a kite at the beach.": caption})["shown"]
+    subset, item, _ = shown.index[0]
+    scores = shown.loc[subset, item]["ours"].to_dict()  # of the caption and its negative
+    wanted = {"subset": subset, "item": item, "arm": "ours", "metric": "caption choice"}
+    (value,) = results.outcomes.select(**wanted).table["value"]
+    assert value == (scores.pop(caption) > next(iter(scores.values())))
+    assert caption[:20] in capsys.readouterr().out
+
+
 def test_files_of_your_own(clip):
     rows = ["filepath\ttitle"]
     for number in range(8):

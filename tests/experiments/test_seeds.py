@@ -192,12 +192,15 @@ def test_the_forgetting_guard_is_for_one_seed(three):
     assert read_recipe("slipform", [*words, "--seed", "42"]).experiment.forgetting_guard
 
 
-@pytest.mark.follows("hfcomp/experiments/studies/plan_files.py", "Leave --seeds out.")
-@pytest.mark.follows("hfcomp/experiments/studies/plan_files.py", "--seeds works only for a single run of a recipe")
-def test_a_sweep_has_seeds_of_its_own(three):
+@pytest.mark.follows("hfcomp/experiments/studies/plan_files.py", "which has one seed. Leave --seeds out.")
+def test_a_sweep_has_seeds_of_its_own_which_only_the_command_line_replaces(three):
     words = ["--config", three, "--report", "margins"]
-    with pytest.raises(ValueError, match="command line: --seeds .*margins.yaml"):
-        read_plan("slipform", [*words, "--seeds", "1", "2", "3"])
+    assert {key[1] for key in read_plan("slipform", [*words, "--seeds", "7"]).parts} == {7}
+    with pytest.raises(ValueError, match="seeds: found two seeds, 1 and 2"):
+        read_plan("slipform", [*words, "--seeds", "1", "2"])
+    with pytest.raises(ValueError, match="command line: --seeds has no effect on .*tradeoff.yaml"):
+        read_plan("hard_negatives", ["--report", "tradeoff", "--seeds", "7"])
+    assert read_plan("hard_negatives", ["--report", "tradeoff"])
     sweep = read_plan("slipform", words)
     assert "seeds" not in sweep.recipe.given
     assert {(part.seed, part.experiment.seeds) for part in sweep.parts.values()} == {

@@ -138,3 +138,19 @@ def test_a_plan_may_name_benchmarks_by_their_role():
     assert names("primary", "levels") == [*own, "levels: caption choice"]
     with pytest.raises(ValueError, match="'generl' was not evaluated. Known: primary, composition, general, own"):
         names("generl")
+
+
+def test_a_plan_may_name_the_place_of_a_mean_and_patterns_and_a_fallback_stands_in():
+    parts = {"one": ("one", "all", "caption choice"), "two": ("two", "all", "caption choice")}
+    whole = Average("mean", ((parts["one"],), (parts["two"],)))
+    without = Average("mean without two", ((parts["one"],),), fallback=True)
+    declared = {"Paper, Table 1": (whole, without)}
+    both = Outcomes.of(pd.concat([outcomes([1, 0], benchmark="one"), outcomes([1], benchmark="two")]))
+    alone = Outcomes.of(outcomes([1, 0], benchmark="one"))
+    for scored, name in ((both, "mean"), (alone, "mean without two")):
+        primary = primary_measure(scored, "Paper, Table 1: mean", declared)
+        assert primary.name == f"Paper, Table 1: {name}"
+        shown = headline_measures(scored, ["Paper*", "on*"], None, declared)
+        assert [measure.name for measure in shown][:2] == ["one: caption choice", f"Paper, Table 1: {name}"]
+    with pytest.raises(ValueError, match="'Other\\*' was not evaluated. Known: .*, two, Paper, Table 1"):
+        headline_measures(both, ["Other*"], None, declared)

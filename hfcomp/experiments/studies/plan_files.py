@@ -70,7 +70,10 @@ class Sweep:
         """
         plan = parse(SweepPlan, values, str(path)).for_recipe(source.values["objective"])
         settings = {f"settings: {name}": changed for name, changed in plan.settings.items()}
-        variants = {f"variants: {name}": variant.fields for name, variant in plan.variants.items()}
+        variants = {
+            f"variants: {name}": [field for field in variant.fields if field not in plan.varies]
+            for name, variant in plan.variants.items()
+        }
         check_fields(source, path, {"seeds": ["seed"], **settings, **variants})
         sweep = cls(recipe_of_all(source, path, report=values), plan)
         for setting, changed in plan.settings.items():
@@ -158,10 +161,10 @@ def read_plan(name: str, arguments: Sequence[str]) -> Any:
         raise ValueError(f"command line: --{option}: {path} is a {kind.noun}. Use --{kind.option} {path}.")
     source = RecipeFile.read(name, arguments)
     source.values.pop("seeds", None)  # these apply to a run of the recipe itself
-    if "seeds" in source.overridden:
-        raise ValueError(
-            f"command line: --seeds works only for a single run of a recipe, not for {path}. Leave --seeds out."
-        )
+    if seeds := source.overridden.pop("seeds", None):
+        if not isinstance(values, dict) or "seeds" not in values:
+            raise ValueError(f"command line: --seeds has no effect on {path}, which has one seed. Leave --seeds out.")
+        values["seeds"] = seeds
     reject_push({**source.values, **source.overridden}, str(path))
     return kind.plan.read(source, path, values)
 

@@ -110,9 +110,11 @@ class SweepPlan(Strict):
     """A sweep: every variant, in the given order, in every setting with every seed.
 
     `logged` lists training-log metrics whose means are shown per variant. `benchmarks` lists the benchmarks in the
-    tables, by title or by role (`primary`, `composition`, `general`); an empty list means all. `contrasts` name
-    differences that show what a part of the method gives on average. `scenes` is the seed of the sandbox's evaluation
-    scenes; reports use 0. With `choose`, a rule chooses a setting.
+    tables; a name is a title, a role (`primary`, `composition`, `general`), the place where a mean over benchmarks is
+    published, or a pattern of these, and an empty list means all. `contrasts` name differences that show what a part
+    of the method gives on average. `scenes` is the seed of the sandbox's evaluation scenes; reports use 0. With
+    `choose`, a rule chooses a setting. `varies` lists fields that variants may set although their batches or steps
+    then differ: the study is about them, or a variant is a stage before others.
     """
 
     seeds: Seeds = Field(description="a list of whole numbers, one or at least three")
@@ -126,6 +128,7 @@ class SweepPlan(Strict):
     embeddings: EmbeddingPlan | None = None
     scenes: NonNegativeInt = 0
     choose: ChoicePlan | None = None
+    varies: list[Literal["batch_size", "num_train_epochs"]] = []
     contrasts: dict[str, Contrast] = Field(
         default={}, description="a mapping of names to {with: [variants], without: [variants]}"
     )

@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import nan
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
 from hfcomp.experiments.report import MEANINGS, evaluate_command
-from hfcomp.experiments.studies.plans import ChoicePlan, SweepPlan
+from hfcomp.experiments.studies.plans import ChoicePlan, Contrast, SweepPlan
 from hfcomp.metrics.units import Unit
 from hfcomp.reading import nearest
 from hfcomp.reporting import made_tables, tables
@@ -150,6 +152,14 @@ def contrast_pair(name: str) -> tuple[str, str]:
     return f"with {name}", "without it"
 
 
+def relative_change(line: Line, contrast: Contrast) -> float:
+    """The difference of a contrast, divided by the mean of the variants without the part; NaN if that mean is 0."""
+    present, absent = (
+        fmean(number(line["models"][name]["value"]) for name in names) for names in (contrast.of, contrast.without)
+    )
+    return (present - absent) / absent if absent else nan
+
+
 @dataclass(frozen=True)
 class SweepResults:
     """The numbers of a sweep by setting: lines, mean of general abilities, and training-log means by variant."""
@@ -167,7 +177,8 @@ class SweepResults:
         `settings` and `contrasts`. `settings` maps setting and variant to `measures` and `logged` (metric to mean).
         Each measure has `value`, `lowest`, `highest`, `seeds` and, except for the reference, `minus` with `value`,
         `low`, `high`, `p`, and `p_holm` or `q`. `contrasts` maps setting, contrast and measure to numbers like those
-        of `minus`: the mean of the variants with a part minus the mean of those without. Fractions are in 0..1.
+        of `minus`: the mean of the variants with a part minus the mean of those without, and as `relative`, this
+        difference divided by the latter. Fractions are in 0..1.
         """
         first, plan = self.lines[self.plan.first[0]], self.plan
         settings = {
@@ -179,8 +190,12 @@ class SweepResults:
         }
         contrasts = {
             setting: {
-                name: {line["name"]: line["differences"][present][absent] for line in own}
-                for name, (present, absent) in ((name, contrast_pair(name)) for name in plan.contrasts)
+                name: {
+                    line["name"]: {**line["differences"][present][absent], "relative": relative_change(line, contrast)}
+                    for line in own
+                }
+                for name, contrast in plan.contrasts.items()
+                for present, absent in [contrast_pair(name)]
             }
             for setting, own in self.lines.items()
         }
@@ -295,7 +310,7 @@ def sweep_report(
     costs = made_tables.mean_stages([{key: getattr(stage, key) for key in COSTS} for stage in stages])
     sections = [
         *measured,
-        Section("Contrasts", [Lines(_contrast_lines(plan))]),
+        Section("Contrasts", [Lines(_contrast_lines(plan)), *([] if brief else _relative_changes(results))]),
         Section("Training log", list(_log_means(results))),
         Section("Cost", [made_tables.costs(costs)]),
         Section("Models", [Lines(_variant_lines(plan, facts))]),
@@ -345,6 +360,15 @@ def _contrast_lines(plan: SweepPlan) -> list[str]:
         f"{name}: mean of {' + '.join(contrast.of)} minus mean of {' + '.join(contrast.without)}"
         for name, contrast in plan.contrasts.items()
     ]
+
+
+def _relative_changes(results: SweepResults) -> Iterator[Table]:
+    """Yields the contrasts as papers state gains, in percent of the mean without the part."""
+    contrasts = results.plan.contrasts
+    for setting, own in results.lines.items() if contrasts else ():
+        changes = {line["name"]: [relative_change(line, contrast) for contrast in contrasts.values()] for line in own}
+        rows = [[name, *(decimal(change, sign="+") for change in own)] for name, own in changes.items()]
+        yield Table(f"{setting}: relative change, in percent of the mean without the part", ["", *contrasts], rows)
 
 
 def _log_means(results: SweepResults) -> Iterator[Table]:

@@ -171,21 +171,37 @@ def test_stored_results_have_it_and_name_what_it_lacks(results, tmp_path):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_recipe_is_judged_by_it_or_says_why_it_has_none(folder, tmp_path, whole):
+def test_a_recipe_is_judged_by_it_or_by_the_mean_without_winoground_which_says_so(folder, tmp_path, whole):
     names = ["sugarcrepe", "sugarcrepe_pp", *["winoground"] * whole]
     data = [f"{name}={folder / name}" for name in ("val2017", *names)]
     small = "--dataset_rows 32 --batch_size 8 --max_steps 1 --disable_tqdm true --save_strategy no"
     small += " --controls same-batch --page false"
     scored = ["--evaluation", "benchmarks", "--evaluation_benchmarks", *names, "--evaluation_data", *data]
-    primary = ["--primary", f"{COMPOSITIONAL}: compositional mean"] if whole else []
-    run(read_recipe("slipform", [*small.split(), *scored, *primary, "--output_dir", str(tmp_path / "run")]))
+    scored += ["--primary", f"{COMPOSITIONAL}: compositional mean"]
+    run(read_recipe("slipform", [*small.split(), *scored, "--output_dir", str(tmp_path / "run")]))
     report = json.loads((tmp_path / "run" / "results.json").read_text())
-    judged = [line["primary"] for line in report["results"] if "primary" in line]
-    assert judged == [
-        f"{COMPOSITIONAL}: compositional mean" if whole else "SugarCrepe: macro of 7 subsets caption choice"
-    ]
+    lines = {f"{line['benchmark']}: {line['metric']}": line for line in report["results"]}
+    mean = f"{COMPOSITIONAL}: compositional mean{'' if whole else ' without Winoground'}"
+    assert [line["primary"] for line in report["results"] if "primary" in line] == [mean]
+    assert [name for name in lines if name.startswith(COMPOSITIONAL)] == [mean]
+    if not whole:
+        parts = [
+            line["models"]["Slipform"]["value"]
+            for line in report["results"]
+            if line["subset"] in ("macro of 7 subsets", "macro of 5 subsets")
+        ]
+        crepe, matches, text_only = parts[0], *parts[-2:]
+        assert lines[mean]["models"]["Slipform"]["value"] == pytest.approx((crepe + (matches + text_only) / 2) / 2)
     absent = f"{COMPOSITIONAL}: no compositional mean, which needs Winoground: all items text"
     assert any(note.startswith(absent) for note in report["notes"]) is not whole
+
+
+def test_without_one_of_the_other_parts_no_mean_stands_in(folder, tmp_path):
+    data = [f"{name}={folder / name}" for name in ("val2017", "sugarcrepe")]
+    words = ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrepe", "--evaluation_data", *data]
+    words += ["--primary", f"{COMPOSITIONAL}: compositional mean", "--dataset_rows", "32", "--batch_size", "8"]
+    with pytest.raises(ValueError, match=r"needs lines .*: SugarCrepe\+\+: macro of 5 subsets image-to-text"):
+        run(read_recipe("slipform", [*words, "--output_dir", str(tmp_path / "run")]))
 
 
 def sun397(folder: Path) -> None:

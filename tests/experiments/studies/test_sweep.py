@@ -95,7 +95,7 @@ def test_the_folder_that_is_asked_for_is_taken(tmp_path):
 
 
 def test_an_unknown_sweep_names_those_that_exist():
-    with pytest.raises(FileNotFoundError, match=r"margin: slipform .*'margins'.*: margins"):
+    with pytest.raises(FileNotFoundError, match=r"margin: slipform .*'margins'.*: batch_study, margins"):
         find_plan("slipform", "margin", "report")
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import statistics
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -356,19 +357,24 @@ COCO_CAPTION_CHOICE_IMAGES = 40
 COCO_CAPTION_CHOICE_METRICS = ["caption image choice of 2", "caption image choice of 10"]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "val2017").mkdir()
+def write_coco_2017(folder: Path, texts: Sequence[str] | None = None) -> Path:
+    """COCO val2017 as its authors publish it, with two captions an image, or one of these."""
+    (folder / "val2017").mkdir(parents=True)
     for number in range(COCO_CAPTION_CHOICE_IMAGES):
-        (tmp_path / "val2017" / f"{number}.jpg").write_bytes(photo(number))
+        (folder / "val2017" / f"{number}.jpg").write_bytes(photo(number))
     images = [{"id": number, "file_name": f"{number}.jpg"} for number in range(COCO_CAPTION_CHOICE_IMAGES)]
     captions = [
-        {"image_id": n, "caption": f"{which} {n}"}
+        {"image_id": n, "caption": text}
         for n in range(COCO_CAPTION_CHOICE_IMAGES)
-        for which in ("first", "second")
+        for text in ([texts[n]] if texts else [f"first {n}", f"second {n}"])
     ]
-    (tmp_path / "captions_val2017.json").write_text(json.dumps({"images": images, "annotations": captions}))
-    return tmp_path
+    (folder / "captions_val2017.json").write_text(json.dumps({"images": images, "annotations": captions}))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_coco_2017(tmp_path)
 
 
 def test_scorers_against_chance_coco_caption_choice(folder):
