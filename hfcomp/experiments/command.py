@@ -6,7 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -25,7 +25,7 @@ from hfcomp.experiments.recipe_files import studies
 from hfcomp.experiments.recipes import Recipe, read_file, read_recipe
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.study import Study
-from hfcomp.experiments.without_data import without_data
+from hfcomp.experiments.without_data import only_the_report, without_data
 from hfcomp.trainers.config import CompositionalConfig, field_default
 
 INTRODUCTION = """Override any field with --field value. Options in addition to the fields:
@@ -78,10 +78,11 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
             plan, kind = without_data(plan, options.rows)
         elif options.dry_run and (changes := _fp32_overrides(plan if isinstance(plan, Recipe) else plan.recipe)):
             plan = read(name, words + changes)
-        if isinstance(plan, Recipe):
-            run(plan, kind)
-        else:
-            next(study.run for study in studies().values() if isinstance(plan, study.plan))(plan, kind)
+        with nullcontext() if options.rows is None else only_the_report():
+            if isinstance(plan, Recipe):
+                run(plan, kind)
+            else:
+                next(study.run for study in studies().values() if isinstance(plan, study.plan))(plan, kind)
 
 
 def _fp32_overrides(recipe: Recipe) -> list[str]:

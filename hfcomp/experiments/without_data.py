@@ -6,8 +6,13 @@ dataset and the base. The number of rows gives the steps, and the size of the re
 
 from __future__ import annotations
 
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 import torch
 from transformers import AutoConfig, AutoModel, CLIPConfig, PreTrainedModel, SiglipConfig
@@ -26,7 +31,7 @@ from hfcomp.reporting.report import Report, Section, Table
 from hfcomp.sandbox.bases import base_folder
 from hfcomp.trainers.progress import format_duration
 
-SCENES = 1024  # drawn rows at least, so that groups and tenths of an epoch are whole
+SCENES = 1024  # least number of drawn rows, which leaves groups and tenths of an epoch whole
 SPEED = 1e14  # operations per second, a third of the bf16 peak of an A100
 # Fields of an experiment without effect on the number or size of the steps, or that name data.
 RESET = {
@@ -36,7 +41,7 @@ RESET = {
 }
 # Trainer arguments that the drawn rows or this machine cannot have.
 DROPPED = ("bf16", "fp16", "draw_captions", "dataloader_num_workers")
-HEADER = ["run", "images per step", "texts per step", "steps", "images", "texts", "time", "disk"]
+HEADER = ["run", "images per step", "texts per step", "steps", "time", "disk"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class WithoutData(DryRun):
     rows: ClassVar[int]
     base: ClassVar[Architecture]
     benchmarks: ClassVar[list[str]]
+    output: ClassVar[TextIO]
     steps: ClassVar[int] = 1
 
     def batches(self, arm: Arm, measured: int) -> int:
@@ -108,11 +114,16 @@ class WithoutData(DryRun):
         cost = replace(timing.cost, seconds=passes * operations / SPEED)
         return replace(timing, cost=cost, disk=timing.disk * BYTES * self.base.weights // timing.weights)
 
+    def _print(self) -> None:
+        with redirect_stdout(self.output):
+            super()._print()
+
     def _report(self) -> tuple[Report, str]:
         timings = list(self.timings.values())
         seconds = sum(timing.cost.seconds * len(timing.names) for timing in timings)
         disk = sum(timing.disk * len(timing.names) for timing in timings)
         scored = f"{', '.join(self.benchmarks) or 'none'}; scoring is not counted"
+        skipped = [note for note in self.session.notes if note.startswith("control ")]
         report = Report(
             f"{self.experiment.method}: dry run without data, {self.rows:,} rows",
             verdict=[
@@ -122,9 +133,10 @@ class WithoutData(DryRun):
             sections=[Section("Runs", [Table("", HEADER, [_row(timing) for timing in timings])])],
             legend=[
                 "The steps ran with their own batches, on drawn scenes and a tiny model. Times are lower bounds: "
-                "operations of the towers only, with texts of full length. Nothing was read or written."
+                "operations of the towers only, with texts of full length. Disk space is an upper bound. Nothing was "
+                "written."
             ],
-            notes=[self.base.summary, f"benchmarks: {scored}"],
+            notes=[self.base.summary, f"benchmarks: {scored}", *skipped],
             closing={"would be written to": str(self.wanted)},
         )
         return report, ""
@@ -132,10 +144,9 @@ class WithoutData(DryRun):
 
 def _row(timing: Timing) -> list[str]:
     cost, number = timing.cost, len(timing.names)
-    name = timing.names[0] + (f" and {number - 1} more like it" if number > 1 else "")
+    name = timing.names[0] + (f" and {number - 1} more" if number > 1 else "")
     per_step = [f"{count // max(1, cost.steps):,}" for count in (cost.images, cost.texts)]
-    counts = [f"{count:,}" for count in (cost.steps, cost.images, cost.texts)]
-    return [name, *per_step, *counts, format_duration(cost.seconds), to_gib(timing.disk)]
+    return [name, *per_step, f"{cost.steps:,}", format_duration(cost.seconds), to_gib(timing.disk)]
 
 
 def without_data(plan: Any, rows: int) -> tuple[Any, type[WithoutData]]:
@@ -150,8 +161,19 @@ def without_data(plan: Any, rows: int) -> tuple[Any, type[WithoutData]]:
     base = Architecture.read(config)
     names = config.evaluation_benchmarks if config.evaluation.endswith("benchmarks") else []
     titles = [benchmark.title for benchmark in find_benchmarks(names)] if names else []
-    kind = type(WithoutData.__name__, (WithoutData,), {"rows": rows, "base": base, "benchmarks": titles})
-    return _on_scenes(plan, base.sandbox_model), kind
+    facts = {"rows": rows, "base": base, "benchmarks": titles, "output": sys.stdout}
+    return _on_scenes(plan, base.sandbox_model), type(WithoutData.__name__, (WithoutData,), facts)
+
+
+@contextmanager
+def only_the_report() -> Iterator[None]:
+    """Hides messages and warnings, which describe the drawn scenes and the single step."""
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _on_scenes(plan: Any, base: str) -> Any:
@@ -170,8 +192,9 @@ def _on_scenes(plan: Any, base: str) -> Any:
 
 def _recipe_on_scenes(recipe: Recipe, base: str) -> Recipe:
     config, arguments = recipe.experiment, recipe.trainer_arguments
-    # Whole batches only, so the number of batches scales exactly with the number of rows.
-    changes = {**RESET, "fresh_model": base, "dataset_rows": config.batch_size * -(-SCENES // config.batch_size)}
+    # Whole batches, so their number scales exactly with the rows; two of them, because a control doubles its batch.
+    batches = 2 * config.batch_size
+    changes = {**RESET, "fresh_model": base, "dataset_rows": batches * -(-SCENES // batches)}
     changes |= {"replay_dataset": SANDBOX} if config.replay_dataset else {}
     changes |= {"hard_images": config.hard_images or int(arguments.get("num_neighbors") or 0)}
     names = {ours: theirs for ours, theirs in (recipe.column_names or {}).items() if theirs in COLUMNS}
