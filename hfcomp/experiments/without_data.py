@@ -63,7 +63,7 @@ class Architecture:
         else:
             place = config.model or base_folder(SANDBOX_MODELS[name])
             try:
-                model_config = AutoConfig.from_pretrained(place, local_files_only=True)
+                model_config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False)
             except (OSError, ValueError):
                 local = False
                 model_config = SiglipConfig() if "siglip" in str(name).lower() else CLIPConfig()
@@ -162,7 +162,7 @@ def without_data(plan: Any, rows: int) -> tuple[Any, type[WithoutData]]:
     names = config.evaluation_benchmarks if config.evaluation.endswith("benchmarks") else []
     titles = [benchmark.title for benchmark in find_benchmarks(names)] if names else []
     facts = {"rows": rows, "base": base, "benchmarks": titles, "output": sys.stdout}
-    return _on_scenes(plan, base.sandbox_model), type(WithoutData.__name__, (WithoutData,), facts)
+    return _replace_all_data(plan, base.sandbox_model), type(WithoutData.__name__, (WithoutData,), facts)
 
 
 @contextmanager
@@ -176,21 +176,21 @@ def only_the_report() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _on_scenes(plan: Any, base: str) -> Any:
+def _replace_all_data(plan: Any, base: str) -> Any:
     """A copy of a recipe or plan whose recipes train on drawn scenes and score nothing."""
     if isinstance(plan, Recipe):
-        return _recipe_on_scenes(plan, base)
+        return _replace_data(plan, base)
     changes: dict[str, Any] = {}
     for name in (member.name for member in fields(plan)):
         value = getattr(plan, name)
         if isinstance(value, Recipe):
-            changes[name] = _recipe_on_scenes(value, base)
+            changes[name] = _replace_data(value, base)
         elif isinstance(value, dict) and all(isinstance(part, Recipe) for part in value.values()):
-            changes[name] = {key: _recipe_on_scenes(part, base) for key, part in value.items()}
+            changes[name] = {key: _replace_data(part, base) for key, part in value.items()}
     return replace(plan, **changes)
 
 
-def _recipe_on_scenes(recipe: Recipe, base: str) -> Recipe:
+def _replace_data(recipe: Recipe, base: str) -> Recipe:
     config, arguments = recipe.experiment, recipe.trainer_arguments
     # Whole batches, so their number scales exactly with the rows; two of them, because a control doubles its batch.
     batches = 2 * config.batch_size
