@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TextIO
 
 import torch
@@ -101,7 +101,9 @@ class WithoutData(DryRun):
     steps: ClassVar[int] = 1
 
     def batches(self, arm: Arm, measured: int) -> int:
-        return measured * self.rows // len(arm.rows)
+        if measured == len(arm.rows) // arm.batch_size:
+            return self.rows // arm.batch_size
+        return measured * self.rows // len(arm.rows)  # batches of groups
 
     def _time(self, arm: Arm) -> Timing:
         if arm.checkpoints is not None and arm.checkpoints.every >= 1:
@@ -157,12 +159,16 @@ def without_data(plan: Any, rows: int) -> tuple[Any, type[WithoutData]]:
     """
     if rows < 1:
         raise ValueError(f"command line: --rows: found {rows}, expected a positive number.")
-    config = (plan if isinstance(plan, Recipe) else plan.recipe).experiment
+    recipes = [plan] if isinstance(plan, Recipe) else [plan.recipe, *plan.parts.values()]
+    config = recipes[0].experiment
     base = Architecture.read(config)
     names = config.evaluation_benchmarks if config.evaluation.endswith("benchmarks") else []
     titles = [benchmark.title for benchmark in find_benchmarks(names)] if names else []
     facts = {"rows": rows, "base": base, "benchmarks": titles, "output": sys.stdout}
-    return _replace_all_data(plan, base.sandbox_model), type(WithoutData.__name__, (WithoutData,), facts)
+    # Two of the largest batches, because a control doubles its batch.
+    number = max(SCENES, *(2 * recipe.experiment.batch_size for recipe in recipes))
+    scenes = RESET | {"fresh_model": base.sandbox_model, "dataset_rows": number}
+    return _replace_all_data(plan, scenes), type(WithoutData.__name__, (WithoutData,), facts)
 
 
 @contextmanager
@@ -176,26 +182,17 @@ def only_the_report() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _replace_all_data(plan: Any, base: str) -> Any:
+def _replace_all_data(plan: Any, scenes: dict[str, Any]) -> Any:
     """A copy of a recipe or plan whose recipes train on drawn scenes and score nothing."""
     if isinstance(plan, Recipe):
-        return _replace_data(plan, base)
-    changes: dict[str, Any] = {}
-    for name in (member.name for member in fields(plan)):
-        value = getattr(plan, name)
-        if isinstance(value, Recipe):
-            changes[name] = _replace_data(value, base)
-        elif isinstance(value, dict) and all(isinstance(part, Recipe) for part in value.values()):
-            changes[name] = {key: _replace_data(part, base) for key, part in value.items()}
-    return replace(plan, **changes)
+        return _replace_data(plan, scenes)
+    parts = {key: _replace_data(part, scenes) for key, part in plan.parts.items()}
+    return replace(plan, recipe=_replace_data(plan.recipe, scenes), parts=parts)
 
 
-def _replace_data(recipe: Recipe, base: str) -> Recipe:
+def _replace_data(recipe: Recipe, scenes: dict[str, Any]) -> Recipe:
     config, arguments = recipe.experiment, recipe.trainer_arguments
-    # Whole batches, so their number scales exactly with the rows; two of them, because a control doubles its batch.
-    batches = 2 * config.batch_size
-    changes = {**RESET, "fresh_model": base, "dataset_rows": batches * -(-SCENES // batches)}
-    changes |= {"replay_dataset": SANDBOX} if config.replay_dataset else {}
+    changes = {**scenes, "replay_dataset": SANDBOX if config.replay_dataset else None}
     changes |= {"hard_images": config.hard_images or int(arguments.get("num_neighbors") or 0)}
     names = {ours: theirs for ours, theirs in (recipe.column_names or {}).items() if theirs in COLUMNS}
     kept = {name: value for name, value in arguments.items() if name not in (*DROPPED, "column_names")}

@@ -34,8 +34,8 @@ PAPERS = GENERATOR.read_registry()["papers"]
 
 # Commands that do not exist yet: paper and name.
 PENDING = {
-    *(("slipform", "batch_study"), ("c2lip", "build_llm"), ("c2lip", "second_stage")),
-    *(("clear_glass", "build_paper"), ("clear_glass", "ablation")),
+    *(("slipform", "batch_study"), ("c2lip", "build_llm"), ("c2lip", "projector"), ("c2lip", "instructions")),
+    *(("clear_glass", "build_paper"), ("clear_glass", "table3")),
 }
 # The last number of each kind of item in the papers. An appendix of C2LIP numbers its tables anew.
 LAST = {
@@ -60,6 +60,8 @@ QUICK = {
 AT_SCALE = {key: command for key, command in COMMANDS.items() if "rows" in command}
 ANALYSIS, BENCHMARKS, FACTORY = "tests/analysis/commands", "tests/evaluation/benchmarks", "tests/factory"
 STUDIES, TRADEOFF = "tests/experiments/studies", "tests/analysis/test_tradeoff.py"
+PHRASES = "test_a_build_asks_again_counts_and_gives_the_same_bytes_from_the_cache"
+LLAVA = "test_the_projector_is_trained_then_the_language_model_and_the_result_is_scored"
 # The test that runs a command, or its like on other data, from end to end. Those of `TINY` are run here.
 RUN_BY = {
     "slipform build": f"{FACTORY}/concretebatch/test_chain.py::test_the_command_builds_and_reports",
@@ -79,14 +81,19 @@ RUN_BY = {
     "c2lip build": f"{FACTORY}/test_command.py::test_shards_with_a_file_of_captions_become_a_set_with_concepts",
     "c2lip others": "tests/evaluation/pairs/test_models.py::test_the_configuration_says_what_scores_a_model",
     "c2lip attention": f"{ANALYSIS}/test_attention.py::test_two_models_are_shown_for_each_phrase",
-    "c2lip llava": "tests/convert/test_llava.py::test_the_command_says_what_was_done",
     "c2lip vqa": "tests/convert/test_llava.py::test_the_result_is_scored_by_vqascore",
+    "slipform batch_study": "tests/recipes/test_paper_plans.py::test_a_plan_on_stand_in_data",
+    "c2lip build_llm": f"{FACTORY}/writers/test_phrases.py::{PHRASES}",
+    "c2lip projector": f"tests/recipes/test_llava.py::{LLAVA}",
+    "c2lip instructions": f"tests/recipes/test_llava.py::{LLAVA}",
+    "clear_glass table3": "tests/recipes/test_paper_plans.py::test_a_plan_on_stand_in_data",
+    "clear_glass build_paper": f"{FACTORY}/test_presets.py::test_the_preset_is_printed_and_recorded",
     "clear_glass build": f"{FACTORY}/magic/test_chain.py::test_the_command_prints_the_hierarchy",
     "clear_glass counts": "tests/analysis/hierarchy/test_page.py::test_a_set_from_the_command_line",
     "clear_glass search": f"{STUDIES}/test_search.py::test_the_best_is_a_recipe_and_keeps_its_model",
     "clear_glass levels": f"{ANALYSIS}/test_levels.py::test_two_models_on_the_sandbox",
 }
-GROUPED = ("clear_glass train", "clear_glass train_aligned")
+GROUPED = ("clear_glass train", "clear_glass train_aligned", "clear_glass ablation")
 KINDS = ["replace_rel", "replace_att", "replace_obj", "swap_obj", "other"]  # of the authors' negatives of AHNPL
 TINY = (
     *("slipform train", "slipform table2", "hard_negatives train", "ahnpl train", "ahnpl released", "ahnpl ablation"),
@@ -183,8 +190,9 @@ def seconds_of(text: str) -> float:
 
 
 def test_every_command_is_run_at_tiny_size():
-    assert {*RUN_BY, *TINY} == {" ".join(key) for key in COMMANDS}
-    for place in RUN_BY.values():
+    pending = {" ".join(key) for key in PENDING}
+    assert {*RUN_BY, *TINY} == {" ".join(key) for key in COMMANDS} | pending
+    for place in (place for name, place in RUN_BY.items() if name not in pending):
         file, _, name = place.partition("::")
         assert re.search(rf"^def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), place
 
@@ -239,14 +247,14 @@ def test_it_runs_on_tiny_data_in_the_papers_layout(name, folder, clip, siglip, m
     assert "SugarCrepe" in (tmp_path / "run" / "report.md").read_text()
 
 
-def main() -> None:
+def print_counts() -> None:
     kinds = [(kind, name) for _, numbers, item in ITEMS for kind in item for name in numbered(numbers)]
     counts = {kind: sum(found == kind for found, _ in kinds) for kind in ("by", "function", "drawing", "derivation")}
     print(f"entries: {sum(counts.values())}, with commands: {counts['by']}, with a function: {counts['function']}")
     print(f"drawings: {counts['drawing']}, derivations: {counts['derivation']}")
     print(f"commands: {len(COMMANDS)} and {len(PENDING)} pending; dry-run at scale: {len(AT_SCALE)}; ", end="")
-    print(f"run at tiny size: {len(TINY)} here, {len(RUN_BY)} by other tests")
+    print(f"run at tiny size: {len(TINY)} here, {len(COMMANDS) - len(TINY)} by other tests")
 
 
 if __name__ == "__main__":
-    main()
+    print_counts()

@@ -53,7 +53,8 @@ def test_operations_are_those_of_a_profile():
     assert base.weights == sum(weight.numel() for weight in model.parameters())
 
 
-@pytest.mark.follows("hfcomp/experiments/command.py", "Add --dry_run, or leave --rows out.")
+@pytest.mark.follows("hfcomp/experiments/command.py", "--rows works only with --dry_run.")
+@pytest.mark.follows("hfcomp/experiments/without_data.py", "--rows: found {rows}, expected a positive number.")
 def test_rows_need_a_dry_run(studies, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="--rows works only with --dry_run"):
