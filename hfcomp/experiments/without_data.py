@@ -56,16 +56,19 @@ class Architecture:
 
     @classmethod
     def read(cls, config: ExperimentConfig) -> Architecture:
-        """Reads a recipe's base from this machine. A base that is elsewhere counts as the ViT-B of its family."""
-        name, local = config.model or config.fresh_model, True
+        """Reads a recipe's base from this machine. A base that is elsewhere, or no ViT, counts as a ViT-B."""
+        name, assumed = config.model or config.fresh_model, ""
         if config.model is None and name in RANDOM_CLIPS:
             model_config: Any = RANDOM_CLIPS[name]()
         else:
             place = config.model or base_folder(SANDBOX_MODELS[name])
             try:
                 model_config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False)
+                if not all(hasattr(vision_config(model_config), size) for size in ("image_size", "patch_size")):
+                    assumed = " (not a ViT for one image size: counted as a ViT-B)"
             except (OSError, ValueError):
-                local = False
+                assumed = " (not on this machine: counted as a ViT-B of its family)"
+            if assumed:
                 model_config = SiglipConfig() if "siglip" in str(name).lower() else CLIPConfig()
         vision, text = vision_config(model_config), model_config.text_config
         with torch.device("meta"):
@@ -73,7 +76,7 @@ class Architecture:
         patches = (vision.image_size // vision.patch_size) ** 2
         weights = sum(parameter.numel() for parameter in model.parameters())
         summary = (
-            f"{name}{'' if local else ' (not on this machine: counted as a ViT-B of its family)'}: images of 3 x "
+            f"{name}{assumed}: images of 3 x "
             f"{vision.image_size} x {vision.image_size} in {patches} patches, texts of {text.max_position_embeddings} "
             f"tokens, embeddings of {embedding_width(model_config)}, {weights / 1e6:.1f} million weights"
         )
@@ -101,6 +104,10 @@ class WithoutData(DryRun):
     steps: ClassVar[int] = 1
 
     def batches(self, arm: Arm, measured: int) -> int:
+        if self.rows < arm.batch_size:
+            raise ValueError(
+                f"{arm.name}: --rows: found {self.rows}, expected at least one batch of {arm.batch_size}."
+            )
         if measured == len(arm.rows) // arm.batch_size:
             return self.rows // arm.batch_size
         return measured * self.rows // len(arm.rows)  # batches of groups
@@ -155,10 +162,14 @@ def without_data(plan: Any, rows: int) -> tuple[Any, type[WithoutData]]:
     """Returns a recipe or plan on drawn scenes, and the kind of study that counts `rows` rows.
 
     Raises:
-        ValueError: If `rows` is not positive, or if the recipe names an unknown benchmark.
+        ValueError: If `rows` is not positive, the recipe names an unknown benchmark, or a plan lists no recipes.
     """
     if rows < 1:
         raise ValueError(f"command line: --rows: found {rows}, expected a positive number.")
+    if not isinstance(plan, Recipe) and not hasattr(plan, "parts"):
+        raise ValueError(
+            f"command line: --rows: found a {type(plan).__name__}, expected a plan that lists its `parts`."
+        )
     recipes = [plan] if isinstance(plan, Recipe) else [plan.recipe, *plan.parts.values()]
     config = recipes[0].experiment
     base = Architecture.read(config)

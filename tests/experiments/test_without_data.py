@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from transformers import CLIPConfig, CLIPModel
+from transformers import AlignConfig, CLIPConfig, CLIPModel
 
 from hfcomp.experiments import command
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.without_data import SPEED, Architecture, WithoutData
+from hfcomp.experiments.without_data import SPEED, Architecture, WithoutData, without_data
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 CLIP = "openai/clip-vit-base-patch32"
@@ -61,5 +63,19 @@ def test_rows_need_a_dry_run(studies, tmp_path, monkeypatch):
         command.main("slipform/vit_b32_coco", [*WORDS, "--rows", "100"])
     with pytest.raises(SystemExit, match="--rows: found 0, expected a positive number"):
         command.main("slipform/vit_b32_coco", [*WORDS, "--dry_run", "--rows", "0"])
-    command.main("slipform/vit_b32_coco", [*WORDS, "--controls", "none", "--dry_run", "--rows", "100"])
+    given = [*WORDS, "--controls", "none", "--dry_run", "--rows"]
+    with pytest.raises(SystemExit, match="Slipform: --rows: found 15, expected at least one batch of 16"):
+        command.main("slipform/vit_b32_coco", [*given, "15"])
+    command.main("slipform/vit_b32_coco", [*given, "100"])
     assert len(studies) == 1
+
+
+def test_a_base_without_patches_counts_as_a_vit(tmp_path):
+    AlignConfig().save_pretrained(tmp_path)
+    given = ExperimentConfig(objective="x", method="x", dataset="x", batch_size=1, model=str(tmp_path))
+    assert "(not a ViT for one image size: counted as a ViT-B)" in Architecture.read(given).summary
+
+
+def test_a_plan_of_another_package_is_refused():
+    with pytest.raises(ValueError, match="found a SimpleNamespace, expected a plan that lists its `parts`"):
+        without_data(SimpleNamespace(), 100)
