@@ -15,6 +15,7 @@ from hfcomp.experiments.without_data import SPEED, Architecture, WithoutData, wi
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 CLIP = "openai/clip-vit-base-patch32"
+FILE = "hfcomp/experiments/without_data.py"
 WORDS = ["--dataset", "not/here", "--batch_size", "16", "--mini_batch_size", "16", "--disable_tqdm", "true"]
 
 
@@ -56,7 +57,9 @@ def test_operations_are_those_of_a_profile():
 
 
 @pytest.mark.follows("hfcomp/experiments/command.py", "--rows works only with --dry_run.")
-@pytest.mark.follows("hfcomp/experiments/without_data.py", "--rows: found {rows}, expected a positive number.")
+@pytest.mark.follows("hfcomp/experiments/command.py", "Add --dry_run, or leave --rows out.")
+@pytest.mark.follows(FILE, "--rows: found {rows}, expected a positive number.")
+@pytest.mark.follows(FILE, "--rows: found {self.rows}, expected at least one batch of {arm.batch_size}.")
 def test_rows_need_a_dry_run(studies, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="--rows works only with --dry_run"):
@@ -76,6 +79,7 @@ def test_a_base_without_patches_counts_as_a_vit(tmp_path):
     assert "(not a ViT for one image size: counted as a ViT-B)" in Architecture.read(given).summary
 
 
+@pytest.mark.follows(FILE, "--rows: found a {type(plan).__name__}, expected a plan that lists its `parts`.")
 def test_a_plan_of_another_package_is_refused():
     with pytest.raises(ValueError, match="found a SimpleNamespace, expected a plan that lists its `parts`"):
         without_data(SimpleNamespace(), 100)
