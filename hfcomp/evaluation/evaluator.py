@@ -161,10 +161,10 @@ class Evaluator:
     def check_names(self, check: Callable[[Outcomes], Any]) -> None:
         """Runs a check on outcomes without a model, before one is scored.
 
-        Nothing is checked if a probe would have to be fitted first, or if a protocol cannot score equal vectors. The
-        check then has to wait for the outcomes of a model.
+        Nothing is checked without benchmarks, if a probe would have to be fitted first, or if a protocol cannot score
+        equal vectors. The check then has to wait for the outcomes of a model.
         """
-        if any(loaded.data.train is not None for loaded in self.loaded):
+        if not self.loaded or any(loaded.data.train is not None for loaded in self.loaded):
             return
         try:
             # Names of lines depend only on the items, so equal vectors give these names without encoding anything.

@@ -6,7 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -25,6 +25,7 @@ from hfcomp.experiments.recipe_files import studies
 from hfcomp.experiments.recipes import Recipe, read_file, read_recipe
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.study import Study
+from hfcomp.experiments.without_data import only_the_report, without_data
 from hfcomp.trainers.config import CompositionalConfig, field_default
 
 INTRODUCTION = """Override any field with --field value. Options in addition to the fields:
@@ -33,6 +34,7 @@ INTRODUCTION = """Override any field with --field value. Options in addition to 
                            concepts (for hard_negatives: tradeoff)
   --search [NAME_OR_PATH]  search for the best values on a benchmark with Optuna (pip install 'hfcomp[search]')
   --dry_run                check data and models, time a few steps of each run, print hours, memory and disk
+  --rows N                 with --dry_run: count steps and GPU hours for N training rows, without data, model and GPU
   --help-all               list every field of hfcomp with its help
   --traceback              show the full traceback of an error, like HFCOMP_TRACEBACK=1
 Repeat the same command to resume a run that was killed."""
@@ -68,15 +70,19 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         if options.help or options.help_all:
             print(recipe_help(name, words, everything=options.help_all))
             return
-        kind = DryRun if options.dry_run else Study
-        if options.report is None and options.search is None:
-            recipe = read_recipe(name, words)
-            run(read_recipe(name, words + _fp32_overrides(recipe)) if options.dry_run else recipe, kind)
-            return
-        plan = read_plan(name, words)
-        if options.dry_run and (changes := _fp32_overrides(plan.recipe)):
-            plan = read_plan(name, words + changes)
-        next(study.run for study in studies().values() if isinstance(plan, study.plan))(plan, kind)
+        read = read_recipe if options.report is None and options.search is None else read_plan
+        plan, kind = read(name, words), DryRun if options.dry_run else Study
+        if options.rows is not None:
+            if not options.dry_run:
+                raise ValueError("command line: --rows works only with --dry_run. Add --dry_run, or leave --rows out.")
+            plan, kind = without_data(plan, options.rows)
+        elif options.dry_run and (changes := _fp32_overrides(plan if isinstance(plan, Recipe) else plan.recipe)):
+            plan = read(name, words + changes)
+        with nullcontext() if options.rows is None else only_the_report():
+            if isinstance(plan, Recipe):
+                run(plan, kind)
+            else:
+                next(study.run for study in studies().values() if isinstance(plan, study.plan))(plan, kind)
 
 
 def _fp32_overrides(recipe: Recipe) -> list[str]:

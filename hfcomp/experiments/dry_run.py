@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ from hfcomp.trainers.stages import stage_config, training_sets
 STEPS = 4
 SHOWN = 2  # number of names listed for arms that cost the same
 SAMPLE = {"images": 64, "texts": 256}
-BRIEF = {"max_steps": STEPS, "logging_steps": 1, "save_strategy": "no", "eval_strategy": "no", "report_to": "none"}
+BRIEF = {"logging_steps": 1, "save_strategy": "no", "eval_strategy": "no", "report_to": "none"}
 BYTES = 4  # bytes per weight, which is trained and saved in fp32
 STATES = 2  # AdamW states per trained weight
 ABOUT = (
@@ -84,6 +84,7 @@ class DryRun(Study):
     guarded: int = 0  # number of interpolated models that the forgetting guard would write
     sample: Sample = field(default_factory=lambda: Sample())
     unknown: bool = False  # whether the study scores something whose items are not counted
+    steps: ClassVar[int] = STEPS  # steps that each kind of arm is timed for
 
     @classmethod
     @contextmanager
@@ -141,7 +142,9 @@ class DryRun(Study):
     def _time(self, arm: Arm) -> Timing:
         base = self.models[BASE]
         place, memory = self.folder / "timed", PeakMemory()
-        config = stage_config(arm.trainer_class, place, {**arm.arguments, **BRIEF}, arm.batch_size)
+        config = stage_config(
+            arm.trainer_class, place, {**arm.arguments, **BRIEF, "max_steps": self.steps}, arm.batch_size
+        )
         trainer = arm.trainer_class(str(base), config, **training_sets(arm.rows, arm.replay))
         show_progress(trainer, f"timing {arm.name}")
         clock = _StepClock()
@@ -157,13 +160,17 @@ class DryRun(Study):
         brief = summarize_stage(arm.name, trainer, memory)
         full_config = stage_config(arm.trainer_class, place, arm.arguments, arm.batch_size)
         # Loading and the slow first step are constant, so only the time of the other steps is multiplied.
-        steps = _total_steps(full_config, clock.batches)
+        steps = _total_steps(full_config, self.batches(arm, clock.batches))
         seconds = steps * clock.seconds
         images, texts = (round(steps / brief.steps * number) for number in (brief.images, brief.texts))
         rate = round(images / max(seconds, 1e-9), 2)
         cost = replace(brief, steps=steps, images=images, texts=texts, seconds=seconds, images_per_second=rate)
         weights = BYTES * sum(parameter.numel() for parameter in trainer.model.parameters())
         return Timing(cost, clock.seconds, _disk_bytes(trainer.model, full_config, arm, steps), weights)
+
+    def batches(self, arm: Arm, measured: int) -> int:
+        """Number of batches per epoch, from the number that the arm's data loader has."""
+        return measured
 
     def _count(self, scoring: Any) -> None:
         if scoring is None:
@@ -200,13 +207,13 @@ class DryRun(Study):
         rows = [
             ["training", f"{len(self.costs)} runs", format_duration(training)],
             ["scoring", f"{len(self.scored)} models, checkpoints and points", format_duration(scoring)],
-            ["disk", str(folder), f"{_gib(needed)}, {_gib(free)} free"],
-            *([["GPU memory", "", _gib(_gpu_memory())]] if state.device.type == "cuda" else []),
+            ["disk", str(folder), f"{to_gib(needed)}, {to_gib(free)} free"],
+            *([["GPU memory", "", to_gib(_gpu_memory())]] if state.device.type == "cuda" else []),
         ]
         notes = [*self.session.notes, *(["the estimate excludes followed embeddings"] if self.unknown else [])]
         report = Report(
             f"{self.experiment.method}: dry run",
-            verdict=[f"About {format_duration(training + scoring)} on {where}, {_gib(needed)} of disk space."],
+            verdict=[f"About {format_duration(training + scoring)} on {where}, {to_gib(needed)} of disk space."],
             sections=[
                 Section("Runs", [_runs_table(self.timings.values())]),
                 Section("Items scored per model", [_items_table(self.items.values())]),
@@ -217,7 +224,7 @@ class DryRun(Study):
             closing={"would be written to": str(folder)},
         )
         problem = (
-            f"{folder}: the study needs {_gib(needed)}, but only {_gib(free)} are free. Free some space, or pass "
+            f"{folder}: the study needs {to_gib(needed)}, but only {to_gib(free)} are free. Free some space, or pass "
         )
         return report, f"{problem}another --output_dir or a smaller --save_total_limit." if needed > free else ""
 
@@ -353,7 +360,7 @@ def _runs_table(timings: Any) -> Table:
         name = ", ".join(timing.names[:SHOWN]) + (f" and {others} more like these" if others > 0 else "")
         memory = f"{cost.peak_memory_gib:.2f} GiB"
         numbers = [f"{cost.steps:,}", f"{timing.step_seconds:.3g}", format_duration(cost.seconds)]
-        rows.append([name, *numbers, f"{cost.images:,}", f"{cost.texts:,}", memory, _gib(timing.disk)])
+        rows.append([name, *numbers, f"{cost.images:,}", f"{cost.texts:,}", memory, to_gib(timing.disk)])
     header = ["run", "steps", "seconds per step", "time", "images", "texts", "peak memory", "disk"]
     return Table("", header, rows)
 
@@ -372,5 +379,6 @@ def _gpu_memory() -> int:
     return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
 
 
-def _gib(number: int) -> str:
+def to_gib(number: int) -> str:
+    """Formats a number of bytes."""
     return f"{number / 2**30:.2f} GiB"

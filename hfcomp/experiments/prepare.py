@@ -45,6 +45,7 @@ from hfcomp.writing import replacing_folder
 
 Log = Callable[[str], None]
 OPTION = "evaluation_data"
+NOTHING = "nothing"  # the evaluation of a dry run without data, which no recipe can set
 
 
 def prepare(config: ExperimentConfig, *, column_names: Any, seed: int = 0, log: Log) -> Evaluator:
@@ -72,6 +73,8 @@ def prepare_concepts(
     config: ExperimentConfig, concepts: Sequence[str], *, main: tuple[str, ...], log: Log
 ) -> dict[str, Evaluator]:
     """Loads the evaluation data of each concept; `main` lists titles of benchmarks that may not be skipped."""
+    if config.evaluation == NOTHING:
+        return {concept: Evaluator(log) for concept in concepts}
     if config.evaluation not in (SANDBOX, "benchmarks"):
         raise ValueError(
             f"evaluation={config.evaluation!r} does not score concepts; expected {SANDBOX}, or evaluation_benchmarks "

@@ -85,14 +85,15 @@ def check_known(names: Iterable[str], hints: Mapping[str, Any], where: str) -> N
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
     """Splits a command line into the options of the command and the remaining field words, `--field value`.
 
-    The options are `config`, `objective`, `report`, `search` (its name defaults to `search`), `dry_run`, `help` and
-    `help_all`.
+    The options are `config`, `objective`, `report`, `search` (its name defaults to `search`), `dry_run`, `rows`,
+    `help` and `help_all`.
     """
     parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("--config", "--objective", "--report"):
         parser.add_argument(name)
     parser.add_argument("--search", nargs="?", const="search")
     parser.add_argument("--dry_run", "--dry-run", action="store_true")
+    parser.add_argument("--rows", type=int)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--help-all", "--help_all", action="store_true")
     try:
