@@ -14,7 +14,7 @@ from torch import nn
 from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator, unique_texts
-from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.columns import LEFT_OUT, require_columns
 from hfcomp.data.concepts.chains import CHAINABLE, chain_of, draw_negatives, text_of
 from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.loading import TrainingRows
@@ -243,13 +243,20 @@ class HierarCapsTrainer(CompositionalTrainer):
         with torch.no_grad(), torch.autocast(input_ids.device.type, enabled=False):
             return torch.cat([encode_texts(self.start.backbone, part) for part in input_ids.split(size)])
 
+    @classmethod
+    def check_rows(cls, rows: Any, args: HierarCapsConfig) -> str | None:
+        """Also checks the columns of a chain."""
+        lacking, dataset = super().check_rows(rows, args), getattr(rows, "dataset", rows)
+        if dataset.column_names is not None:
+            require_columns(dataset, _columns(args), needed_by=cls.__name__)
+        return lacking
+
     def read_rows(self, dataset: Any, args: HierarCapsConfig, further: tuple[str, ...] = ()) -> Any:
         """Reads rows as [`CompositionalTrainer`] does, with the columns of a chain and its (sampled) negatives."""
         if dataset is None or isinstance(dataset, TrainingRows):
             return dataset
         own = args.negative_source == NEGATIVES
-        columns = (*args.chain_columns, *((NEGATIVES,) if own else ()))
-        rows = super().read_rows(dataset, args, (*further, *(name for name in columns if name != "caption")))
+        rows = super().read_rows(dataset, args, (*further, *_columns(args)))
         if own:
             return rows
         if not isinstance(rows, TrainingRows):
@@ -269,6 +276,12 @@ class HierarCapsTrainer(CompositionalTrainer):
         """Raises if a run is resumed with a model other than the initial one."""
         self.start.to("cpu")
         self.start.check(folder)
+
+
+def _columns(args: HierarCapsConfig) -> list[str]:
+    """The columns of a chain and its negatives, except for the caption."""
+    own = [NEGATIVES] if args.negative_source == NEGATIVES else []
+    return [name for name in (*args.chain_columns, *own) if name != "caption"]
 
 
 def add_sibling_negatives(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:

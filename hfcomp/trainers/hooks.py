@@ -163,11 +163,7 @@ class ObjectiveHooks:
         Raises:
             ValueError: For an image setting if the objective reads no images.
         """
-        for name, unset in {"pixel_cache": None, "reduced_jpeg": False, "random_crop": 1.0}.items():
-            if getattr(args, name) != unset and "image" not in columns_of(self.required_features):
-                raise ValueError(
-                    f"{name}={getattr(args, name)!r} has no effect: {type(self).__name__} reads no images. Remove it."
-                )
+        self._check_image_settings(args)
         return {
             "num_negatives": args.num_negatives if "negative_text_embeds" in self.required_features else 0,
             "negative_image": "negative_image_embeds" in self.required_features,
@@ -178,6 +174,14 @@ class ObjectiveHooks:
             "pixel_cache": args.pixel_cache,
             "reduced_jpeg": args.reduced_jpeg,
         }
+
+    @classmethod
+    def _check_image_settings(cls, args: CompositionalConfig) -> None:
+        for name, unset in {"pixel_cache": None, "reduced_jpeg": False, "random_crop": 1.0}.items():
+            if getattr(args, name) != unset and "image" not in columns_of(cls.required_features):
+                raise ValueError(
+                    f"{name}={getattr(args, name)!r} has no effect: {cls.__name__} reads no images. Remove it."
+                )
 
     @classmethod
     def check_rows(cls, rows: Any, args: CompositionalConfig) -> str | None:
@@ -191,10 +195,12 @@ class ObjectiveHooks:
             A line about rows without a negative image, if the objective reads them and some rows have none.
 
         Raises:
-            ValueError: For a missing column (lists the existing ones), a row without caption or image or with fewer
-                negative captions than are read, or rows without any negative image if the objective needs them.
+            ValueError: For an image setting if the objective reads no images, a missing column (lists the existing
+                ones), a row without caption or image or with fewer negative captions than are read, or rows without
+                any negative image if the objective needs them.
             FileNotFoundError: For missing image files; names the first one and their number.
         """
+        cls._check_image_settings(args)
         counted = [feature for name, feature in COUNTED_FEATURES.items() if getattr(args, name)]
         columns = columns_of(dict.fromkeys((*cls.required_features, *counted)))
         dataset = getattr(rows, "dataset", rows)

@@ -32,12 +32,6 @@ GENERATOR = module_from_spec(SPEC)
 SPEC.loader.exec_module(GENERATOR)
 PAPERS = GENERATOR.read_registry()["papers"]
 
-# Commands that do not exist yet: paper and name.
-PENDING = {
-    *(("slipform", "build"), ("slipform", "batch_study"), ("ahnpl", "build")),
-    *(("clear_glass", "table3"), ("clear_glass", "ablation")),
-    *(("c2lip", "build_llm"), ("c2lip", "projector"), ("c2lip", "instructions")),
-}
 # The last number of each kind of item in the papers. An appendix of C2LIP numbers its tables anew.
 LAST = {
     "slipform": {"Figure ": 7, "Table ": 3, "Eq. ": 12},
@@ -47,12 +41,7 @@ LAST = {
     "clear_glass": {"Figure ": 4, "Table ": 3, "Eq. ": 8, "Algorithm ": 1},
 }
 ITEMS = [(paper, numbers, item) for paper in LAST for numbers, item in PAPERS[paper]["items"].items()]
-COMMANDS = {
-    (paper, name): command
-    for paper in LAST
-    for name, command in PAPERS[paper]["commands"].items()
-    if (paper, name) not in PENDING
-}
+COMMANDS = {(paper, name): command for paper in LAST for name, command in PAPERS[paper]["commands"].items()}
 # The others have large batches or many kinds of runs.
 QUICK = {
     ("hard_negatives", "train"),
@@ -81,6 +70,7 @@ RUN_BY = {
     "ahnpl examples": "tests/cli/test_evaluate.py::test_every_model_and_blind_scorer_is_a_column",
     "c2lip build": f"{FACTORY}/test_command.py::test_shards_with_a_file_of_captions_become_a_set_with_concepts",
     "c2lip others": "tests/evaluation/pairs/test_models.py::test_the_configuration_says_what_scores_a_model",
+    "c2lip blip": "tests/evaluation/pairs/test_models.py::test_the_configuration_says_what_scores_a_model",
     "c2lip attention": f"{ANALYSIS}/test_attention.py::test_two_models_are_shown_for_each_phrase",
     "c2lip vqa": "tests/convert/test_llava.py::test_the_result_is_scored_by_vqascore",
     "slipform batch_study": "tests/recipes/test_paper_plans.py::test_a_plan_on_stand_in_data",
@@ -116,11 +106,6 @@ def words_of(command: dict) -> list[str]:
     return shlex.split(command["run"])[1:]
 
 
-def is_pending(words: list[str]) -> bool:
-    """Whether a command of the page does not exist yet."""
-    return any(words[1:] == words_of(PAPERS[paper]["commands"][name]) for paper, name in PENDING)
-
-
 def test_the_page_is_made_from_the_registry():
     made = GENERATOR.page(GENERATOR.read_registry())
     assert GENERATOR.PAGE.read_text(encoding="utf-8") == made, "run: python docs/site/reproducing.py"
@@ -143,10 +128,6 @@ def test_every_item_has_commands_or_a_function_or_is_no_result(paper, numbers, i
         assert item["function"] and all(resolve_name(name) is not None for name in item["function"])
     else:
         assert item[kind] and (kind == "drawing" or kind == "derivation" and numbers.startswith("Eq"))
-
-
-def test_what_is_pending_is_in_the_registry():
-    assert all(name in PAPERS[paper]["commands"] for paper, name in PENDING)
 
 
 @pytest.mark.parametrize(("key", "command"), COMMANDS.items(), ids=[" ".join(key) for key in COMMANDS])
@@ -191,9 +172,8 @@ def seconds_of(text: str) -> float:
 
 
 def test_every_command_is_run_at_tiny_size():
-    pending = {" ".join(key) for key in PENDING}
-    assert {*RUN_BY, *TINY} == {" ".join(key) for key in COMMANDS} | pending
-    for place in (place for name, place in RUN_BY.items() if name not in pending):
+    assert {*RUN_BY, *TINY} == {" ".join(key) for key in COMMANDS}
+    for place in RUN_BY.values():
         file, _, name = place.partition("::")
         assert re.search(rf"^def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), place
 
@@ -253,7 +233,7 @@ def print_counts() -> None:
     counts = {kind: sum(found == kind for found, _ in kinds) for kind in ("by", "function", "drawing", "derivation")}
     print(f"entries: {sum(counts.values())}, with commands: {counts['by']}, with a function: {counts['function']}")
     print(f"drawings: {counts['drawing']}, derivations: {counts['derivation']}")
-    print(f"commands: {len(COMMANDS)} and {len(PENDING)} pending; dry-run at scale: {len(AT_SCALE)}; ", end="")
+    print(f"commands: {len(COMMANDS)}; dry-run at scale: {len(AT_SCALE)}; ", end="")
     print(f"run at tiny size: {len(TINY)} here, {len(COMMANDS) - len(TINY)} by other tests")
 
 

@@ -12,6 +12,7 @@ import torch
 from PIL import Image, ImageOps
 
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.hierarcaps import HierarCapsTrainer
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import assert_same_weights, build, history, weights, with_row
@@ -274,3 +275,16 @@ def test_weights_that_are_no_numbers_are_not_saved_though_the_loss_is_one(save, 
 def test_a_finite_run_leaves_no_such_file(clip, pairs, tmp_path):
     build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=1, **SEQUENTIAL).train()
     assert not (tmp_path / "run" / "nonfinite_batch.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "HierarCapsTrainer needs the columns 'level_4', "),
+        ({"random_crop": 0.9}, "random_crop=0.9 has no effect: HierarCapsTrainer reads no images"),
+    ],
+)
+def test_a_study_knows_before_its_first_arm_what_chains_lack(settings, message, pairs, tmp_path):
+    config = HierarCapsTrainer.config_class(output_dir=str(tmp_path), **settings)
+    with pytest.raises(ValueError, match=message):
+        HierarCapsTrainer.check_rows(pairs, config)
