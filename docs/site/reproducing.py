@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ DOCS = Path(__file__).resolve().parents[1]
 SOURCE, PAGE = DOCS / "reproducing.yaml", DOCS / "reproducing.md"
 MADE = "<!-- Made from reproducing.yaml by docs/site/reproducing.py. -->"
 WIDTH = 76
-QUOTED_WORDS = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
 
 
 def read_registry() -> dict[str, Any]:
@@ -36,13 +36,21 @@ def _section(paper: Mapping[str, Any]) -> str:
 
 def _command(name: str, command: Mapping[str, Any]) -> str:
     about = "; ".join(filter(None, [command.get("about"), _needs(command)]))
-    lines = [""]
-    for word in QUOTED_WORDS.findall(command["run"]):
-        if lines[-1] and len(lines[-1]) + len(word) + 1 > WIDTH:
-            lines.append(f"    {word}")
+    # Lines end before an option rather than before its value.
+    parts = re.split(r"\s+(?=--)", " ".join(command["run"].split()))
+    pieces = [piece for part in parts for piece in (_wrap(part) if len(part) > WIDTH else [part])]
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        if len(lines[-1]) + len(piece) + 1 > WIDTH:
+            lines.append(f"    {piece}")
         else:
-            lines[-1] += f" {word}" if lines[-1] else word
-    return "\n".join([f"# {name}{': ' if about else ''}{about}", " \\\n".join(lines)])
+            lines[-1] += f" {piece}"
+    comment = "\n".join(f"# {line}" for line in _wrap(f"{name}{': ' if about else ''}{about}"))
+    return "\n".join([comment, " \\\n".join(lines)])
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _needs(command: Mapping[str, Any]) -> str:
