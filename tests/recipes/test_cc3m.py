@@ -63,4 +63,4 @@ def test_the_command_of_the_readme_joins_shards_with_dreamlips_captions_and_thei
     assert {"image", "concept_spans"} <= {*rows.column_names} and "json" not in rows.column_names
     shown = " ".join(capsys.readouterr().out.split())
     assert "4 rows from cc3m-shards" in shown  # without the validation split
-    assert "3 rows have one; 1 have none and are left out" in shown and "_url.csv match no row" in shown
+    assert "3 rows have one; 1 have none and are left out" in shown and "_url.csv without a row: 1" in shown

@@ -254,7 +254,7 @@ class _Join:
         if matched > len(joined):
             yield f"{matched - len(joined):,} of these rows repeat the {key} of an earlier row and share its caption"
         if len(read.captions) > len(joined):
-            yield f"{len(read.captions) - len(joined):,} captions from {name} match no row"
+            yield f"captions from {name} without a row: {len(read.captions) - len(joined):,}"
         if read.repeated:
             yield (
                 f"{read.repeated:,} entries of {name} have the same key as an earlier entry, whose caption is used; "

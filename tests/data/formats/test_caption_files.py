@@ -107,7 +107,7 @@ def test_shards_get_captions_by_the_names_of_their_samples(shards, tmp_path):
     assert [image.getpixel((0, 0))[0] for image in joined["png"]] == [0, 1, 10]
     assert logged == [
         "captions from short.json, joined by __key__: 2 rows have one; 1 have none and are left out",
-        "1 captions from short.json match no row",
+        "captions from short.json without a row: 1",
     ]
 
 
