@@ -120,7 +120,9 @@ class LanguageModelProposer:
             )
             for item in items
         ]
-        return self._client.edits(questions, self._seed, lambda index, answer: read_proposal(items[index], answer))
+        return self._client.answers(
+            questions, self._seed, lambda index, answer: read_proposal(items[index], answer), "edit"
+        )
 
     def facts(self) -> Mapping[str, Any]:
         return writer_facts(self._model, EDITS_FILE)

@@ -80,11 +80,8 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
             f.image_embeds,
             f.text_embeds,
             f.negative_text_embeds,
-            logit_scale=f.logit_scale,
             slots=self.slots(f),
-            image_id=f.image_id,
-            text_id=f.text_id,
-            rows=f.rows,
+            **f.shared,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

@@ -21,7 +21,6 @@ from hfcomp.store import cache_folder
 
 # Names per request. Our choice: servers limit it, some of them to 32.
 BATCH = 32
-_SHOWN = 4096  # bytes of a wrong body that are searched for the key; 60 of them are shown
 
 
 class EmbeddingClient:
@@ -96,7 +95,7 @@ class EmbeddingWriter(EndpointWriter):
             entries = _Embeddings.model_validate(parse_json(body)).data
             vectors = {entry.index: _vector(entry.embedding) for entry in entries}
         except (ValueError, ValidationError):
-            raise BadBody("expected embeddings", body[:_SHOWN]) from None
+            raise BadBody("expected embeddings", body) from None
         if len(entries) != len(names) or vectors.keys() != {*range(len(names))}:
             raise BadBody(f"{len(entries)} embeddings, expected one for each of {len(names)} names")
         if len({len(vector) for vector in vectors.values()}) > 1 or not len(vectors[0]):
