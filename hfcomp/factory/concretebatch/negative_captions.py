@@ -78,7 +78,8 @@ class _Prompted:
 
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         questions = [self._question(target, attempt) for target in targets]
-        return self._client.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
+        parts = [(target.caption, target.span, target.tag, target.category) for target in targets]
+        return self._client.answers(questions, self._seed, lambda n, answer: replaced_keyword(*parts[n], answer))
 
     def _question(self, target: Target, attempt: int) -> Question:
         keyword = target.caption[slice(*target.span)]
@@ -115,10 +116,6 @@ class _Substituted:
         kind, keyword = KIND_OF_CATEGORY[target.category], caption[slice(*chosen.span)]
         negative = Negative(text, kind, keyword, chosen.text, target.category, (chosen.span,))
         return Change(negative, 0, is_fallback=chosen.is_fallback)
-
-
-def _change(target: Target, answer: str) -> Change:
-    return replaced_keyword(target.caption, target.span, target.tag, target.category, answer)
 
 
 def make_negative_captions(

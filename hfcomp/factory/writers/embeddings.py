@@ -6,7 +6,6 @@ import json
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from hfcomp.factory.writers.answer_cache import ASKED, CACHED, AnswerCache
 from hfcomp.factory.writers.endpoint import EndpointError, EndpointWriter
 from hfcomp.factory.writers.requests import BadBody, Reply, Request, content_hash
 from hfcomp.reading import parse_json
-from hfcomp.store import cache_folder
 
 # Names per request. Our choice: servers limit it, some of them to 32.
 BATCH = 32
@@ -39,7 +37,7 @@ class EmbeddingClient:
     def __init__(self, model: str, *, base_url: str, answer_cache: str | None = None, **settings: Any) -> None:
         self.model = model
         self._writer = EmbeddingWriter(base_url, model=model, **settings)
-        self._cache = AnswerCache(Path(answer_cache) if answer_cache else cache_folder("answers"))
+        self._cache = AnswerCache(answer_cache)
         self.counts: Counter[str] = Counter()
 
     def embed(self, names: Sequence[str]) -> NDArray[np.float32]:

@@ -30,7 +30,6 @@ from hfcomp.factory.writers.requests import (
     token_budget,
 )
 from hfcomp.negatives.negative import Negative, caption_rng
-from hfcomp.store import cache_folder
 
 Answer = TypeVar("Answer")
 
@@ -181,7 +180,7 @@ def build_llm_client(
         )
     else:
         raise ValueError(f"writer {writer!r} is not a language model. Choose endpoint or transformers.")
-    cache = AnswerCache(Path(answer_cache) if answer_cache else cache_folder("answers"))
+    cache = AnswerCache(answer_cache)
 
     def advise(reasons: Counter[str]) -> str:
         return _advice(reasons, writer, is_off=thinking == "off", is_plain=plain_answers)
