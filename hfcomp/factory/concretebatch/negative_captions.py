@@ -132,10 +132,7 @@ def make_negative_captions(
 
     Args:
         mode: Rule by which keywords were chosen; `random` uses the paper's fourth set of examples.
-        attempts: Maximum attempts per caption, each with its own seed.
         writer: Settings of `build_llm_client`. Its `writer` may also be `substitute`.
-        grammar_model: Causal language model that compares texts with their captions.
-        grammar_tolerance: Allowed loss in nats per token; defaults to that of `GrammarFilter`.
     """
     proposer: _Proposer
     if writer["writer"] == "substitute":

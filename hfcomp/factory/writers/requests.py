@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, create_model
 
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.reading import parse_json
@@ -26,14 +26,6 @@ _TOKENS_BESIDES = 64
 AnswerField = Literal["caption", "concept", "edit", "phrases"]
 
 
-class CaptionAnswer(Strict):
-    caption: str
-
-
-class ConceptAnswer(Strict):
-    concept: str
-
-
 class EditAnswer(Strict):
     """An image edit: what to segment, what to paint there, and the caption of the edited image."""
 
@@ -42,13 +34,10 @@ class EditAnswer(Strict):
     caption: str
 
 
-class PhrasesAnswer(Strict):
-    phrases: list[str]
-
-
-ANSWERS: Mapping[AnswerField, type[Strict]] = {
-    **{"caption": CaptionAnswer, "concept": ConceptAnswer},
-    **{"edit": EditAnswer, "phrases": PhrasesAnswer},
+_SINGLE: dict[str, Any] = {"caption": str, "concept": str, "phrases": list[str]}
+ANSWERS: Mapping[AnswerField, type[BaseModel]] = {
+    **{name: create_model(name, __base__=Strict, **{name: (kind, ...)}) for name, kind in _SINGLE.items()},
+    "edit": EditAnswer,
 }
 
 
