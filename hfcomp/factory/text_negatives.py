@@ -224,11 +224,7 @@ class TextNegatives:
         return dict(zip(texts, self._parser.parse(texts), strict=True))
 
     def _request(
-        self,
-        kind_index: int,
-        captions: Sequence[str],
-        shared: Mapping[str, list[Proposals]],
-        docs: Mapping[str, Any],
+        self, kind_index: int, captions: Sequence[str], shared: Mapping[str, list[Proposals]], docs: Mapping[str, Any]
     ) -> None:
         """Requests more proposals.
 

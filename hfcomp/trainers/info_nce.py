@@ -59,12 +59,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
         """Computes the loss of the global batch."""
         f = self.gather_features(model, inputs)
         if self.sigmoid:
-            loss, metrics = sigmoid_loss(
-                f.image_embeds,
-                f.text_embeds,
-                logit_bias=f.logit_bias,
-                **f.shared,
-            )
+            loss, metrics = sigmoid_loss(f.image_embeds, f.text_embeds, logit_bias=f.logit_bias, **f.shared)
         else:
             loss, metrics = info_nce_loss(
                 f.image_embeds,

@@ -38,10 +38,7 @@ def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
 
 
 def combine_blind(
-    read: Mapping[Path, BlindResults | None],
-    models: Mapping[str, tuple[Path, str]],
-    items: Outcomes,
-    notes: list[str],
+    read: Mapping[Path, BlindResults | None], models: Mapping[str, tuple[Path, str]], items: Outcomes, notes: list[str]
 ) -> BlindResults | None:
     """Combines the rules of all folders on the compared items, and the priors of the models.
 

@@ -166,10 +166,7 @@ class CachedWriter:
         return self._writer.payload(request)
 
     def answers(
-        self,
-        requests: Sequence[Request],
-        read: Callable[[int, Reply], Answer],
-        questions: Sequence[str] | None = None,
+        self, requests: Sequence[Request], read: Callable[[int, Reply], Answer], questions: Sequence[str] | None = None
     ) -> list[Answer | Refused]:
         """Requests answers. Equal requests are sent once.
 
