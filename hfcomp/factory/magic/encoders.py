@@ -91,10 +91,7 @@ class SentenceEncoder:
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(
-            self._model,
-            device=self._device,
-            trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
+            self._model, device=self._device, trust_remote_code=False, model_kwargs={"use_safetensors": True}
         )
 
 
