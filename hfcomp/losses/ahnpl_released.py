@@ -9,7 +9,6 @@ slots of a row, ours to the kinds of negatives; they agree if each slot holds on
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -273,10 +272,9 @@ def ahnpl_released_loss(
     shared: dict[str, Any] = {"logit_scale": logit_scale, "negative_mask": negative_mask, "text_id": text_id}
     shared |= {"negative_text_id": negative_text_id, "rows": rows}
     contrastive, metrics = info_nce_loss(image, text, negative_text=negative_text, image_id=image_id, **shared)
-    target_loss = partial(negative_target_loss, **shared)
     mask = check_negatives(negative_text, negative_mask, *check_pairs(image, text))
-    textual, of_textual = target_loss(text, negative_text)
-    visual, of_visual = target_loss(image, shifted_image(image, text, negative_text))
+    textual, of_textual = negative_target_loss(text, negative_text, **shared)
+    visual, of_visual = negative_target_loss(image, shifted_image(image, text, negative_text), **shared)
     margin, margin_metrics = logit_margin_loss(
         image,
         text,
