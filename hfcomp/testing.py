@@ -35,10 +35,29 @@ from hfcomp.modeling.image_processors import BitImageProcessorPil, CLIPImageProc
 # Layers of the denoiser and the decoder.
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "sample_size": 32, "in_channels": 4, "out_channels": 4}
 _SHAPE = {"hidden_size": 32, "num_attention_heads": 2}
-_WORDS = (
-    *("a", "dog", "cat", "red", "blue", "table", "under", "on", "the", "is", "are", "runs", "sits", "man", "woman"),
-    *("two", "and", "of", "in", "with", "street"),
-)
+_WORDS = [
+    "a",
+    "dog",
+    "cat",
+    "red",
+    "blue",
+    "table",
+    "under",
+    "on",
+    "the",
+    "is",
+    "are",
+    "runs",
+    "sits",
+    "man",
+    "woman",
+    "two",
+    "and",
+    "of",
+    "in",
+    "with",
+    "street",
+]
 _TEMPLATE = (
     "{% for message in messages %}<s> {{ message['content'] }} {% endfor %}"
     "{% if enable_thinking is defined and not enable_thinking %}</s>{% endif %}"
@@ -50,8 +69,7 @@ def write_tiny_dinov2(folder: Path, *, seed: int = 0) -> Path:
     """Writes a two-layer DINOv2 for crops of 28 pixels, with its image processor."""
     torch.manual_seed(seed)
     Dinov2Model(Dinov2Config(num_hidden_layers=2, image_size=28, patch_size=14, **_SHAPE)).save_pretrained(folder)
-    size = {"height": 28, "width": 28}
-    BitImageProcessorPil(size={"shortest_edge": 32}, crop_size=size).save_pretrained(folder)
+    BitImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}).save_pretrained(folder)
     return folder
 
 
@@ -94,8 +112,7 @@ def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
         tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=2048
     )
     if chat:
-        # If thinking is switched off, the template ends the prompt immediately, which a test can see in the model's
-        # output.
+        # Without thinking, the template ends the prompt immediately, which a test can see in the model's output.
         tokenizer.chat_template = _TEMPLATE
     torch.manual_seed(seed)
     config = LlamaConfig(

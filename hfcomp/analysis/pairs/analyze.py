@@ -53,7 +53,7 @@ def _score(
     """Adds each model's scores to each dataset, one model in memory at a time. Returns facts about the models."""
     cache = open_cache(not options.no_cache)
     settings: dict[str, Any] = {"batch_size": options.batch_size, "device": options.device}
-    _note_missing(scored_sets, images, options, bool(models))
+    _note_missing(scored_sets, images)
     facts: dict[str, dict[str, Any]] = {}
     for model, source in models.items():
         embedder = open_embedder(source, cache=cache, **settings)
@@ -101,9 +101,7 @@ def _text_scores(
     return facts | {"weights": identity(options.text_model)}
 
 
-def _note_missing(
-    scored_sets: Mapping[str, ScoredSet], images: Mapping[str, PairImages], options: AnalyzeOptions, judged: bool
-) -> None:
+def _note_missing(scored_sets: Mapping[str, ScoredSet], images: Mapping[str, PairImages]) -> None:
     for name, scored in scored_sets.items():
         pairs: PairSet = scored.pairs
         if "image" not in images[name].columns:
