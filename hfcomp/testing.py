@@ -35,29 +35,10 @@ from hfcomp.modeling.image_processors import BitImageProcessorPil, CLIPImageProc
 # Layers of the denoiser and the decoder.
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "sample_size": 32, "in_channels": 4, "out_channels": 4}
 _SHAPE = {"hidden_size": 32, "num_attention_heads": 2}
-_WORDS = [
-    "a",
-    "dog",
-    "cat",
-    "red",
-    "blue",
-    "table",
-    "under",
-    "on",
-    "the",
-    "is",
-    "are",
-    "runs",
-    "sits",
-    "man",
-    "woman",
-    "two",
-    "and",
-    "of",
-    "in",
-    "with",
-    "street",
-]
+_WORDS = (
+    *("a", "dog", "cat", "red", "blue", "table", "under", "on", "the", "is", "are", "runs", "sits", "man", "woman"),
+    *("two", "and", "of", "in", "with", "street"),
+)
 _TEMPLATE = (
     "{% for message in messages %}<s> {{ message['content'] }} {% endfor %}"
     "{% if enable_thinking is defined and not enable_thinking %}</s>{% endif %}"
@@ -87,8 +68,7 @@ def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, 
     )
     backend.train_from_iterator(texts, trainer)
     model = json.loads(backend.to_str())["model"]
-    merges = [tuple(merge) for merge in model["merges"]]
-    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=tokens)
+    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=[*map(tuple, model["merges"])], model_max_length=tokens)
     torch.manual_seed(seed)
     config = RobertaConfig(
         vocab_size=len(tokenizer),
@@ -182,8 +162,7 @@ def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         attention_head_dim=(2, 4),
         use_linear_projection=True,
         addition_embed_type="text_time",
-        # SDXL also embeds six numbers about size and crop: the projection below takes their 6 x 8 values and the
-        # pooled text.
+        # SDXL also embeds six numbers about size and crop; the projection takes the 6 x 8 values and the pooled text.
         addition_time_embed_dim=8,
         transformer_layers_per_block=(1, 2),
         projection_class_embeddings_input_dim=6 * 8 + 32,
@@ -235,8 +214,7 @@ def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         vae=tiny_vae(),
         text_encoder=tiny_text_model(tokenizer),
         tokenizer=tokenizer,
-        # Nine channels as in the published inpainting models: four for the latent image, four for the masked image and
-        # one for the mask.
+        # Nine channels: four for the latent image, four for the masked image and one for the mask.
         unet=tiny_unet(in_channels=9, out_channels=4, cross_attention_dim=32, attention_head_dim=8),
         scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
         safety_checker=None,

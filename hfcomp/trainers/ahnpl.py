@@ -145,7 +145,7 @@ class AHNPLTrainer(ThresholdTrainer):
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
             negative_text_id=f.negative_text_id,
-            **f.shared,
+            **f.common,
             **{name: getattr(self.args, name) for name in WEIGHTS},
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)

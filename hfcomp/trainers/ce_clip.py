@@ -63,7 +63,7 @@ class CEClipTrainer(ThresholdTrainer):
             negative_text_id=f.negative_text_id,
             rank_weight=self.args.rank_weight,
             intra_modal_weight=self.args.intra_modal_weight,
-            **f.shared,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

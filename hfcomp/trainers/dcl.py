@@ -47,7 +47,7 @@ class DCLTrainer(CompositionalTrainer):
             negative_text=f.negative_text_embeds,
             negative_mask=f.negative_text_mask,
             negative_text_id=f.negative_text_id,
-            **f.shared,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

@@ -59,7 +59,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
         """Computes the loss of the global batch."""
         f = self.gather_features(model, inputs)
         if self.sigmoid:
-            loss, metrics = sigmoid_loss(f.image_embeds, f.text_embeds, logit_bias=f.logit_bias, **f.shared)
+            loss, metrics = sigmoid_loss(f.image_embeds, f.text_embeds, logit_bias=f.logit_bias, **f.common)
         else:
             loss, metrics = info_nce_loss(
                 f.image_embeds,
@@ -67,7 +67,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
                 negative_text=f.negative_text_embeds,
                 negative_mask=f.negative_text_mask,
                 negative_text_id=f.negative_text_id,
-                **f.shared,
+                **f.common,
             )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

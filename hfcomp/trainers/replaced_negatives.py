@@ -77,7 +77,7 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
         """Computes the loss of the global batch."""
         f = self.gather_features(model, inputs)
         loss, metrics = replaced_negative_loss(
-            f.image_embeds, f.text_embeds, f.negative_text_embeds, slots=self.slots(f), **f.shared
+            f.image_embeds, f.text_embeds, f.negative_text_embeds, slots=self.slots(f), **f.common
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

@@ -223,7 +223,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
             generalized,
             torch.arange(len(caption), device=caption.device),
             concept_id=f.concept_id,
-            **f.shared,
+            **f.common,
         )
         del metrics["loss_concept"]  # the loss itself
         return self.reduce_loss(loss, {METRICS[name]: value for name, value in metrics.items()}, f, return_outputs)

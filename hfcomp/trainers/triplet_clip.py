@@ -66,7 +66,7 @@ class TripletClipTrainer(CompositionalTrainer):
             negative_image_mask=f.negative_image_mask,
             negative_text_mask=f.negative_text_mask[:, 0],
             negative_text_id=None if f.negative_text_id is None else f.negative_text_id[:, 0],
-            **f.shared,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

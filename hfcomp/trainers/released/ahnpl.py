@@ -73,7 +73,7 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
             negative_text_id=f.negative_text_id,
             multimodal_weight=self.args.multimodal_weight,
             margin_weight=self.args.margin_weight,
-            **f.shared,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 
