@@ -110,8 +110,7 @@ class Interpolation:
         self.model = copy.deepcopy(tuned).float().eval()
         self._magnitudes = dict(magnitudes or {})
         ours, theirs = base.state_dict(), tuned.state_dict()
-        # Keep only changed weights, so a frozen tower takes no memory and no time.
-        # The precisions may differ.
+        # Keep only changed weights, so a frozen tower takes no memory and no time. The precisions may differ.
         changed = [name for name in theirs if name in self._magnitudes or not (ours[name] == theirs[name]).all()]
         for name in changed:
             if not theirs[name].is_floating_point() and not name.endswith(COUNTER):
