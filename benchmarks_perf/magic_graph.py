@@ -86,9 +86,9 @@ def cosines(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarra
 
 
 def blocks(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.factory.magic.similarity import similar_pairs
+    from hfcomp.factory.magic.similarity import blocks, similar_pairs
 
-    return len(similar_pairs(vectors, NEGATIVE_SIMILARITY)[0])
+    return sum(len(similar_pairs(vectors, NEGATIVE_SIMILARITY, rows)[0]) for rows in blocks(np.arange(len(vectors))))
 
 
 def matrix(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:

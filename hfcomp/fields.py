@@ -126,6 +126,11 @@ class Features(ModelOutput):
             return self.negative_text_mask
         return self.negative_text_mask & (self.negative_text_id != self.text_id.unsqueeze(1))
 
+    @property
+    def common(self) -> dict[str, Any]:
+        """The keyword arguments of nearly every loss: scale, numbers of equal images and texts, and own rows."""
+        return {name: getattr(self, name) for name in ("logit_scale", "image_id", "text_id", "rows")}
+
 
 FIELDS: dict[str, Field] = {
     field.name: field.metadata["field"] for field in dataclasses.fields(Features) if "field" in field.metadata

@@ -50,8 +50,7 @@ def write_tiny_dinov2(folder: Path, *, seed: int = 0) -> Path:
     """Writes a two-layer DINOv2 for crops of 28 pixels, with its image processor."""
     torch.manual_seed(seed)
     Dinov2Model(Dinov2Config(num_hidden_layers=2, image_size=28, patch_size=14, **_SHAPE)).save_pretrained(folder)
-    size = {"height": 28, "width": 28}
-    BitImageProcessorPil(size={"shortest_edge": 32}, crop_size=size).save_pretrained(folder)
+    BitImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}).save_pretrained(folder)
     return folder
 
 
@@ -69,8 +68,7 @@ def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, 
     )
     backend.train_from_iterator(texts, trainer)
     model = json.loads(backend.to_str())["model"]
-    merges = [tuple(merge) for merge in model["merges"]]
-    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=tokens)
+    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=[*map(tuple, model["merges"])], model_max_length=tokens)
     torch.manual_seed(seed)
     config = RobertaConfig(
         vocab_size=len(tokenizer),
@@ -94,8 +92,7 @@ def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
         tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=2048
     )
     if chat:
-        # If thinking is switched off, the template ends the prompt immediately, which a test can see in the model's
-        # output.
+        # Without thinking, the template ends the prompt immediately, which a test can see in the model's output.
         tokenizer.chat_template = _TEMPLATE
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -165,8 +162,7 @@ def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         attention_head_dim=(2, 4),
         use_linear_projection=True,
         addition_embed_type="text_time",
-        # SDXL also embeds six numbers about size and crop: the projection below takes their 6 x 8 values and the
-        # pooled text.
+        # SDXL also embeds six numbers about size and crop; the projection takes the 6 x 8 values and the pooled text.
         addition_time_embed_dim=8,
         transformer_layers_per_block=(1, 2),
         projection_class_embeddings_input_dim=6 * 8 + 32,
@@ -218,8 +214,7 @@ def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         vae=tiny_vae(),
         text_encoder=tiny_text_model(tokenizer),
         tokenizer=tokenizer,
-        # Nine channels as in the published inpainting models: four for the latent image, four for the masked image and
-        # one for the mask.
+        # Nine channels: four for the latent image, four for the masked image and one for the mask.
         unet=tiny_unet(in_channels=9, out_channels=4, cross_attention_dim=32, attention_head_dim=8),
         scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
         safety_checker=None,

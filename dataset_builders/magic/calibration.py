@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -91,16 +90,12 @@ def _verbs_with_objects(captions: Mapping[str, Sequence[str]]) -> dict[str, str]
 def _row(
     kind: str, names: Mapping[str, str], options: MagicOptions, captions: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    images = Counter(names.values())
     of_name: dict[str, list[str]] = {}
     for image, name in names.items():
         of_name.setdefault(name, []).append(image)
-
-    def captions_of(name: str) -> Iterator[str]:
-        return (text for image in of_name[name] for text in captions[image])
-
+    images = {name: len(own) for name, own in of_name.items()}
     if options.encoder == BY_CAPTIONS:
-        encoder = CaptionsEncoder(captions_of)
+        encoder = CaptionsEncoder(lambda name: (text for image in of_name[name] for text in captions[image]))
     else:
         encoder = open_encoder(options.encoder, server=options.encoder_settings(), log=print)
     ordered = sorted(images)

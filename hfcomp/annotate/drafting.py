@@ -232,13 +232,10 @@ class _Drafter:
         edit = Edit(
             image=self._project.save(draft.image),
             mask=self._project.save(mask_image(draft.mask)),
-            caption=proposal.caption,
-            original=proposal.original,
-            mask_prompt=proposal.mask_prompt,
+            **vars(proposal),
             threshold=options.threshold,
             enlarge=(options.enlarge_x, options.enlarge_y),
             is_corrected=False,
-            inpaint_prompt=proposal.inpaint_prompt,
             seed=draft.seed,
             quality="okay",
         )

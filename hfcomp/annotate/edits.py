@@ -111,16 +111,14 @@ class LanguageModelProposer:
         return self._client.counts if "_client" in vars(self) else {}
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
-        questions = [
-            Question(
-                edit_prompt(item.captions, item.concept, _offered_words(item)),
-                "\n".join(item.captions),
-                ("edit", item.concept),
-                attempt,
-            )
-            for item in items
-        ]
-        return self._client.edits(questions, self._seed, lambda index, answer: read_proposal(items[index], answer))
+        questions = []
+        for item in items:
+            words = {match.keyword: replacements(item.concept, match.keyword) for _, match, _ in _possible_edits(item)}
+            prompt = edit_prompt(item.captions, item.concept, words)
+            questions.append(Question(prompt, "\n".join(item.captions), ("edit", item.concept), attempt))
+        return self._client.answers(
+            questions, self._seed, lambda index, answer: read_proposal(items[index], answer), "edit"
+        )
 
     def facts(self) -> Mapping[str, Any]:
         return writer_facts(self._model, EDITS_FILE)
@@ -164,10 +162,6 @@ def _possible_edits(item: Item) -> list[tuple[str, KeywordMatch, str]]:
         for match in editable_keywords(caption, item.concept)
         for word in replacements(item.concept, match.keyword)
     ]
-
-
-def _offered_words(item: Item) -> dict[str, tuple[str, ...]]:
-    return {match.keyword: replacements(item.concept, match.keyword) for _, match, _ in _possible_edits(item)}
 
 
 BAD_MASK = "the mask covers nothing or everything"

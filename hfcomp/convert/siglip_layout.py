@@ -9,13 +9,7 @@ from typing import Any
 import torch
 
 from hfcomp.convert.activations import Activation
-from hfcomp.convert.clip_layout import (
-    count_layers,
-    image_size,
-    norm_epsilon,
-    reject_other_networks,
-    text_blocks,
-)
+from hfcomp.convert.clip_layout import count_layers, image_size, norm_epsilon, reject_other_networks, text_blocks
 from hfcomp.convert.weight_table import Weight, pair
 from hfcomp.modeling.weight_checks import OtherNetwork
 

@@ -156,7 +156,8 @@ class CompositionalCollator:
                 texts, batch["concept_text_index"] = unique_texts(phrases)
                 parts["concept_input_ids"], cut = self.tokenizer(texts)
                 is_cut = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
-                truncated.index_add_(0, _present(fields["concept_image_index"]), is_cut)
+                index = fields["concept_image_index"]
+                truncated.index_add_(0, index[index >= 0], is_cut)
         # All texts get the same length, so the model can encode captions, negatives and concepts in one pass.
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
@@ -315,7 +316,3 @@ def _list_of(row: dict[str, Any], column: str, row_number: int, *, text: bool = 
         if text and value is not None and lone_surrogate(value) >= 0:
             raise ValueError(f"column '{column}', row {row_number}, entry {index}: found {value!r}, {_SURROGATE}")
     return list(values)
-
-
-def _present(index: torch.Tensor) -> torch.Tensor:
-    return index[index >= 0]

@@ -78,7 +78,8 @@ def compare(
     compared = {model.name: (model.folder, model.model) for model in stored}
     folders_read = {model.folder: model.results for model in stored}
     blind = {folder: read_blind(folder, results) for folder, results in folders_read.items()}
-    scores = [_select_scores(model) for model in stored if model.scores is not None]
+    scored = [(model, model.scores) for model in stored if model.scores is not None]
+    scores = [label_items(table.filter(pc.equal(table["arm"], model.model)), model.name) for model, table in scored]
     return EvaluationResults(
         outcomes,
         models,
@@ -93,10 +94,6 @@ def compare(
         blind=combine_blind(blind, compared, outcomes, notes),
         scores=pa.concat_tables(scores) if scores else None,
     )
-
-
-def _select_scores(model: Stored) -> pa.Table:
-    return label_items(model.scores.filter(pc.equal(model.scores["arm"], model.model)), model.name)
 
 
 def _find_reference(name: str | None, stored: Sequence[Stored]) -> str:

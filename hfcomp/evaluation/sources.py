@@ -301,11 +301,7 @@ class Adapted(Data):
 
 
 def with_images(
-    items: BenchmarkData,
-    pool: Pool | None,
-    folders: Folders,
-    beside: Path | None,
-    columns: Sequence[str] = ("image",),
+    items: BenchmarkData, pool: Pool | None, folders: Folders, beside: Path | None, columns: Sequence[str] = ("image",)
 ) -> BenchmarkData:
     """Replaces image columns that name files of a pool with the files' cells.
 

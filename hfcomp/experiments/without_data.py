@@ -179,7 +179,12 @@ def without_data(plan: Any, rows: int) -> tuple[Any, type[WithoutData]]:
     # Two of the largest batches, because a control doubles its batch.
     number = max(SCENES, *(2 * recipe.experiment.batch_size for recipe in recipes))
     scenes = RESET | {"fresh_model": base.sandbox_model, "dataset_rows": number}
-    return _replace_all_data(plan, scenes), type(WithoutData.__name__, (WithoutData,), facts)
+    if isinstance(plan, Recipe):
+        plan = _replace_data(plan, scenes)
+    else:
+        parts = {key: _replace_data(part, scenes) for key, part in plan.parts.items()}
+        plan = replace(plan, recipe=_replace_data(plan.recipe, scenes), parts=parts)
+    return plan, type(WithoutData.__name__, (WithoutData,), facts)
 
 
 @contextmanager
@@ -193,15 +198,8 @@ def only_the_report() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _replace_all_data(plan: Any, scenes: dict[str, Any]) -> Any:
-    """A copy of a recipe or plan whose recipes train on drawn scenes and score nothing."""
-    if isinstance(plan, Recipe):
-        return _replace_data(plan, scenes)
-    parts = {key: _replace_data(part, scenes) for key, part in plan.parts.items()}
-    return replace(plan, recipe=_replace_data(plan.recipe, scenes), parts=parts)
-
-
 def _replace_data(recipe: Recipe, scenes: dict[str, Any]) -> Recipe:
+    """A copy of a recipe that trains on drawn scenes and scores nothing."""
     config, arguments = recipe.experiment, recipe.trainer_arguments
     changes = {**scenes, "replay_dataset": SANDBOX if config.replay_dataset else None}
     changes |= {"hard_images": config.hard_images or int(arguments.get("num_neighbors") or 0)}

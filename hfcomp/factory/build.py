@@ -103,23 +103,27 @@ class DatasetBuild:
             inputs = add_license_check(inputs, self.stated_license)
         allow = options.allow_outside_files
         check_local_files(inputs.dataset, list(inputs.features), options.source, allow_outside=allow, log=self.log)
-        build = run_stages(
-            inputs.dataset,
-            inputs.stages,
-            options.output,
-            features=inputs.features,
-            reads=inputs.reads,
-            rows_per_shard=options.shard_size,
-            executor=options.executor,
-            num_workers=options.num_workers,
-            gpus_per_worker=options.gpus_per_worker,
-            progress=self.progress,
-            split=inputs.split,
-            skip_damaged=getattr(options, "skip_damaged", None),
-            check=inputs.check,
-        )
+        how = {"gpus_per_worker": options.gpus_per_worker, "skip_damaged": getattr(options, "skip_damaged", None)}
+        build = self.run_stages(inputs, options.output, **how)
         self.write_card(inputs.dataset, {DEFAULT: [build.manifest]}, command_line(options.words()), inputs.facts)
         return BuiltSet(build.folder, self.card, {DEFAULT: [build]}, inputs.facts)
+
+    def run_stages(self, inputs: BuildInputs, folder: Path, **how: Any) -> Build:
+        """Runs a build with the options; `how` are further arguments of `hfcomp.factory.runner.run_stages`."""
+        return run_stages(
+            inputs.dataset,
+            inputs.stages,
+            folder,
+            features=inputs.features,
+            reads=inputs.reads,
+            rows_per_shard=self.options.shard_size,
+            executor=self.options.executor,
+            num_workers=self.options.num_workers,
+            progress=self.progress,
+            split=inputs.split,
+            check=inputs.check,
+            **how,
+        )
 
     def write_card(
         self, rows: Dataset, sets: Mapping[str, Sequence[Any]], command: str, facts: Sequence[Table] = ()

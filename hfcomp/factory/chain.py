@@ -14,7 +14,7 @@ from hfcomp.data.built_sets.files import CHAIN, COMMANDS, STEPS_FOLDER, StepName
 from hfcomp.data.loading import load_training_set
 from hfcomp.factory.build import BuiltSet, DatasetBuild
 from hfcomp.factory.manifest import reject_other_files
-from hfcomp.factory.runner import Build, run_stages
+from hfcomp.factory.runner import Build
 from hfcomp.factory.shards import SOURCE_ROW
 from hfcomp.factory.sources import BuildInputs, check_local_files, read_captioned_rows
 from hfcomp.writing import LOCK_FILE, locked, remove_unfinished, write_json
@@ -74,18 +74,8 @@ class Chain(DatasetBuild):
         if self._needs_names(options.output):
             # Written before any rows, because it shows which steps an unfinished dataset lacks.
             write_json(steps / CHAIN, self.names._asdict())
-        return run_stages(
-            inputs.dataset,
-            inputs.stages,
-            options.output / place,
-            features=inputs.features,
-            reads=inputs.reads,
-            rows_per_shard=options.shard_size,
-            executor=options.executor,
-            num_workers=options.num_workers,
-            gpus_per_worker=0 if options.executor == "ray" and not uses_gpu else options.gpus_per_worker,
-            progress=self.progress,
-        )
+        gpus = 0 if options.executor == "ray" and not uses_gpu else options.gpus_per_worker
+        return self.run_stages(inputs, options.output / place, gpus_per_worker=gpus)
 
     @classmethod
     def _needs_names(cls, output: Path) -> bool:

@@ -78,12 +78,7 @@ def make_written_concepts(
 ) -> Callable[[Batch], Batch]:
     """The stage of `make_concepts` with a language model. A caption without a usable answer has no phrases.
 
-    Args:
-        writer: Settings of `build_llm_client`.
-        attempts: Maximum attempts per caption.
-        seed: Random seed of the answers.
-        max_concepts: Number of phrases to keep per caption, as in `make_concepts`.
-        device: Device of a model in this process; defaults to a GPU if available.
+    `writer` holds the settings of `build_llm_client`; the others are those of `PhraseWriter` and `make_concepts`.
     """
     phrases = PhraseWriter(build_llm_client(**writer, device=device), attempts=attempts, seed=seed)
 

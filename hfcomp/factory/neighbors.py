@@ -42,8 +42,4 @@ class NeighborBuild(DatasetBuild):
 
 def make_unchanged() -> Callable[[Batch], Batch]:
     """The stage that returns every batch as it is."""
-    return _identity
-
-
-def _identity(batch: Batch) -> Batch:
-    return batch
+    return lambda batch: batch

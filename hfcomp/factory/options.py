@@ -206,8 +206,7 @@ class CopiedImageOptions(BuildOptions):
     """Damaged images."""
 
     skip_damaged: Annotated[
-        bool,
-        "Leave out and count rows with an image that cannot be decoded; otherwise the first one ends the build.",
+        bool, "Leave out and count rows with an image that cannot be decoded; otherwise the first one ends the build."
     ] = False
 
 
@@ -243,10 +242,7 @@ def _json_or_text(value: str) -> Any:
 
 
 def check_writer(
-    writer: str,
-    base_url: str | None,
-    request_options: str,
-    instead: str = "--writer transformers with a small --llm",
+    writer: str, base_url: str | None, request_options: str, instead: str = "--writer transformers with a small --llm"
 ) -> None:
     """Raises ValueError for an endpoint without an address or with a password in it.
 
@@ -301,10 +297,7 @@ class LanguageModelOptions(Options):
         float, Field(gt=0), THIS_MACHINE, "Timeout per answer in seconds: connection, headers and body together."
     ] = 120.0
     answer_cache: Annotated[
-        str | None,
-        THIS_MACHINE,
-        Spelling("DIR"),
-        "Folder of cached answers (default: HF_HOME/hfcomp/answers).",
+        str | None, THIS_MACHINE, Spelling("DIR"), "Folder of cached answers (default: HF_HOME/hfcomp/answers)."
     ] = None
     llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests per transformers batch."] = 16
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,9 @@ def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, p
     with StoreWriter(options.output, transform, log=log) as writer:
         chunks = _Chunks(TrainingRows(dataset, columns), columns, transform, writer.store, options)
         built = BuiltPixels(Path(options.output))
-        for chunk in tqdm(
-            _load_chunks(chunks, options.num_workers), total=len(chunks), disable=not progress, unit="chunk"
-        ):
+        # Without a batch size a chunk is passed on unchanged; it already is a batch.
+        loader = DataLoader(chunks, batch_size=None, num_workers=options.num_workers, collate_fn=_identity)
+        for chunk in tqdm(iter(loader), total=len(chunks), disable=not progress, unit="chunk"):
             _add_chunk(built, writer, chunk)
         built.images = writer.images
     built.size = (built.folder / PIXELS).stat().st_size if built.images else 0
@@ -167,11 +167,6 @@ class _Chunks(torch.utils.data.Dataset):
 
     def _is_known(self, key: bytes) -> bool:
         return key in self.seen or self.store.find(key) >= 0
-
-
-def _load_chunks(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
-    # Without a batch size a chunk is passed on unchanged; it already is a batch.
-    return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_identity))
 
 
 def _identity(chunk: _Chunk) -> _Chunk:

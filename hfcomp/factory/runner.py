@@ -179,11 +179,7 @@ def _file_size(path: str | None) -> int | None:
 
 
 def _check_inputs(
-    dataset: Dataset,
-    stages: Sequence[Stage],
-    features: Features,
-    reads: Sequence[str],
-    rows_per_shard: int,
+    dataset: Dataset, stages: Sequence[Stage], features: Features, reads: Sequence[str], rows_per_shard: int
 ) -> None:
     if not isinstance(dataset, Dataset):
         raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}; a streaming set has no shards.")

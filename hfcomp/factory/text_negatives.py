@@ -91,28 +91,16 @@ class TextNegatives:
 
     Slots are filled in turn: one negative of each kind in the given order, then a second of each. If a kind has no
     more negatives, the other kinds fill its slots. If none has more, the slot is an empty string, which training
-    masks. A dropped text is replaced by the next text.
+    masks. A dropped text is replaced by the next text. Arguments that are not listed here are options of
+    `hfcomp.factory.options.NegativeOptions`.
 
     Args:
-        kinds: `keyword`, `swap`, `mask` and `llm`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
-        num_negatives: Number of negatives per row.
-        seed: Random seed; any integer.
-        parser: Parser of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
-        fill_model: Hub id or folder of the masked language model for `mask`; defaults to that of `MaskFiller`.
-        keyword_table: YAML file of keywords; defaults to Table 6 of Rösch et al. 2024.
-        keyword_matching: `paper`, or `extended`, which matches more forms.
-        swap_rule: `guarded`, or `plain`, which swaps any two different words of a kind.
         drop_same_words: Whether to drop texts that only reorder the caption's words. Otherwise, they are kept and
             counted. Dropping them removes most texts of `swap`.
-        grammar_model: Hub id or folder of a causal language model. A text is dropped if the model finds it
-            ungrammatical, but not the caption. By default no text is dropped.
-        grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
-        device: Device of these models; defaults to a GPU if available.
         writer: Settings of `hfcomp.factory.writers.llm_client.build_llm_client`, for the kinds `llm`.
         attempts: Maximum number of consecutive questions about a caption that yield no kept negative. After that, the
             writer is not asked about it again, so a negative costs at most this many questions.
         checks: Further filters, applied to texts that pass the built-in ones.
-        only_with_negative: Whether to set aside captions without a negative.
 
     Raises:
         ValueError: For an unknown kind, table or matching, or a number below 1.
@@ -236,11 +224,7 @@ class TextNegatives:
         return dict(zip(texts, self._parser.parse(texts), strict=True))
 
     def _request(
-        self,
-        kind_index: int,
-        captions: Sequence[str],
-        shared: Mapping[str, list[Proposals]],
-        docs: Mapping[str, Any],
+        self, kind_index: int, captions: Sequence[str], shared: Mapping[str, list[Proposals]], docs: Mapping[str, Any]
     ) -> None:
         """Requests more proposals.
 

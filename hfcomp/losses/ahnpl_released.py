@@ -9,7 +9,7 @@ slots of a row, ours to the kinds of negatives; they agree if each slot holds on
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -269,28 +269,12 @@ def ahnpl_released_loss(
         weights. Eq. 8 and its learned margin are missing: the code has them, but the switch never reaches its training
         loop. Batches without a valid negative turn it into InfoNCE.
     """
-    contrastive, metrics = info_nce_loss(
-        image,
-        text,
-        logit_scale=logit_scale,
-        negative_text=negative_text,
-        negative_mask=negative_mask,
-        image_id=image_id,
-        text_id=text_id,
-        negative_text_id=negative_text_id,
-        rows=rows,
-    )
-    target_loss = partial(
-        negative_target_loss,
-        logit_scale=logit_scale,
-        negative_mask=negative_mask,
-        text_id=text_id,
-        negative_text_id=negative_text_id,
-        rows=rows,
-    )
+    shared: dict[str, Any] = {"logit_scale": logit_scale, "negative_mask": negative_mask, "text_id": text_id}
+    shared |= {"negative_text_id": negative_text_id, "rows": rows}
+    contrastive, metrics = info_nce_loss(image, text, negative_text=negative_text, image_id=image_id, **shared)
     mask = check_negatives(negative_text, negative_mask, *check_pairs(image, text))
-    textual, of_textual = target_loss(text, negative_text)
-    visual, of_visual = target_loss(image, shifted_image(image, text, negative_text))
+    textual, of_textual = negative_target_loss(text, negative_text, **shared)
+    visual, of_visual = negative_target_loss(image, shifted_image(image, text, negative_text), **shared)
     margin, margin_metrics = logit_margin_loss(
         image,
         text,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hfcomp.metrics.choice import ChoiceOutcome
 
+Array: TypeAlias = NDArray[np.floating]
 Positive: TypeAlias = NDArray[np.bool_] | Callable[[int, int], NDArray[np.bool_]]
 """The right keys: `[Q, M]`, or a function from `start, stop` to the rows of those queries, for datasets so large that
 the whole matrix should never be in memory."""
@@ -42,11 +43,7 @@ class RankBounds:
 
 
 def rank_scores(
-    scores: NDArray[np.floating],
-    positive: NDArray[np.bool_],
-    mask: NDArray[np.bool_] | None = None,
-    *,
-    margin: NDArray[np.floating] | float = 0.0,
+    scores: Array, positive: NDArray[np.bool_], mask: NDArray[np.bool_] | None = None, *, margin: Array | float = 0.0
 ) -> RankBounds:
     """Ranks each row's best positive among its other keys. Positives do not count against each other.
 
@@ -74,11 +71,7 @@ def rank_scores(
 
 
 def rank_bounds(
-    queries: NDArray[np.floating],
-    keys: NDArray[np.floating],
-    positive: Positive | None = None,
-    *,
-    chunk: int | None = None,
+    queries: Array, keys: Array, positive: Positive | None = None, *, chunk: int | None = None
 ) -> RankBounds:
     """Computes [`retrieval_ranks`], and the ranks if ties were broken in the model's favor."""
     chunk = max(1, min(_MAX_QUERIES, _MAX_SCORES // max(1, len(keys)))) if chunk is None else chunk
@@ -100,11 +93,7 @@ def rank_bounds(
 
 
 def retrieval_ranks(
-    queries: NDArray[np.floating],
-    keys: NDArray[np.floating],
-    positive: Positive | None = None,
-    *,
-    chunk: int | None = None,
+    queries: Array, keys: Array, positive: Positive | None = None, *, chunk: int | None = None
 ) -> NDArray[np.int64]:
     """Computes the rank of each query's best positive: 1 + the number of other keys that score at least as high.
 
@@ -143,13 +132,7 @@ def _require_positive(rows: NDArray[np.bool_], start: int = 0) -> None:
         raise ValueError(f"query {start + int(empty[0])} has no positive key. Every query needs at least one.")
 
 
-def recall_at_k(
-    queries: NDArray[np.floating],
-    keys: NDArray[np.floating],
-    positive: Positive | None = None,
-    *,
-    k: int = 1,
-) -> float:
+def recall_at_k(queries: Array, keys: Array, positive: Positive | None = None, *, k: int = 1) -> float:
     """Computes the share of queries, 0 to 1, whose best positive is in the first `k` keys; see [`retrieval_ranks`]."""
     return float((retrieval_ranks(queries, keys, positive) <= k).mean())
 
@@ -182,11 +165,7 @@ class PrecisionAtR:
 
 
 def precision_at_r(
-    queries: NDArray[np.floating],
-    keys: NDArray[np.floating],
-    positives: Sequence[NDArray[np.integer]],
-    *,
-    chunk: int = 256,
+    queries: Array, keys: Array, positives: Sequence[NDArray[np.integer]], *, chunk: int = 256
 ) -> PrecisionAtR:
     """Computes R-precision and mAP@R of each query, as in the ECCV Caption authors' code (Chun et al. 2022).
 

@@ -110,8 +110,8 @@ class Interpolation:
         self.model = copy.deepcopy(tuned).float().eval()
         self._magnitudes = dict(magnitudes or {})
         ours, theirs = base.state_dict(), tuned.state_dict()
-        # Keep only changed weights, so a frozen tower takes no memory and no time.
-        changed = [name for name in theirs if name in self._magnitudes or not _equal(ours[name], theirs[name])]
+        # Keep only changed weights, so a frozen tower takes no memory and no time. The precisions may differ.
+        changed = [name for name in theirs if name in self._magnitudes or not (ours[name] == theirs[name]).all()]
         for name in changed:
             if not theirs[name].is_floating_point() and not name.endswith(COUNTER):
                 raise ValueError(f"{name} contains integers that differ between base and tuned model. {BOTH}")
@@ -185,10 +185,6 @@ def check_alpha(alpha: float) -> None:
 def _norms(weight: torch.Tensor) -> torch.Tensor:
     """Returns the Euclidean norm of each row of a weight `[out, ...]`, shape `[out, 1, ...]`."""
     return torch.linalg.vector_norm(weight, dim=tuple(range(1, weight.dim())), keepdim=True)
-
-
-def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return bool((first == second).all())  # the precisions may differ
 
 
 def _check_architectures(base: nn.Module, tuned: nn.Module) -> None:

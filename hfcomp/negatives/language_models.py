@@ -87,10 +87,7 @@ def pad_right(sequences: Sequence[Sequence[int]], padding: int, device: Any) -> 
     longest = max(map(len, sequences))
     ids = [[*sequence, *[padding] * (longest - len(sequence))] for sequence in sequences]
     mask = [[1] * len(sequence) + [0] * (longest - len(sequence)) for sequence in sequences]
-    return {
-        "input_ids": torch.tensor(ids, device=device),
-        "attention_mask": torch.tensor(mask, device=device),
-    }
+    return {"input_ids": torch.tensor(ids, device=device), "attention_mask": torch.tensor(mask, device=device)}
 
 
 class MaskedModel:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -140,21 +141,15 @@ def _swap_relations(generator: np.random.Generator, scene: Scene, caption: Capti
     return Negative(false, _exchange_places(scene, j, k), "swap_rel", _relation_keyword(caption.links[0]))
 
 
-def _replace_color(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+def _replace_trait(
+    kind: str, trait: str, options: Sequence[str], generator: np.random.Generator, scene: Scene, caption: Caption
+) -> Negative:
+    """Replaces a thing's color or shape by one that the scene lacks, because no two things of a scene may share it."""
     i = _pick(generator, caption.mentioned)
-    # Use only colors that the scene lacks, because no two things of a scene may share a color.
-    taken = {thing.color for thing in scene.things}
-    color = _pick(generator, [color for color in COLORS if color not in taken])
-    changes = {i: replace(scene.things[i], color=color)}
-    return Negative(caption, _with_things(scene, changes), "replace_att", scene.things[i].color)
-
-
-def _replace_shape(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    i = _pick(generator, caption.mentioned)
-    taken = {thing.shape for thing in scene.things}
-    shape = _pick(generator, [shape for shape in SHAPES if shape not in taken])
-    changes = {i: replace(scene.things[i], shape=shape)}
-    return Negative(caption, _with_things(scene, changes), "replace_obj", scene.things[i].shape)
+    taken = {getattr(thing, trait) for thing in scene.things}
+    changes = {trait: _pick(generator, [option for option in options if option not in taken])}
+    false = _with_things(scene, {i: replace(scene.things[i], **changes)})
+    return Negative(caption, false, kind, getattr(scene.things[i], trait))
 
 
 def _replace_size(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
@@ -247,11 +242,11 @@ EDITS: dict[str, Callable[[np.random.Generator, Scene, Caption], Negative]] = {
     "swap_att": _swap_colors,
     "swap_obj": _swap_things,
     "swap_rel": _swap_relations,
-    "replace_att": _replace_color,
+    "replace_att": partial(_replace_trait, "replace_att", "color", COLORS),
     "replace_size": _replace_size,
     "replace_texture": _replace_texture,
     "replace_count": _replace_count,
-    "replace_obj": _replace_shape,
+    "replace_obj": partial(_replace_trait, "replace_obj", "shape", SHAPES),
     "replace_rel": _replace_relation,
     "add_att": _add_attribute,
     "add_obj": _add_thing,

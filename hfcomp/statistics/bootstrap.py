@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hfcomp.statistics.clusters import (
     Aligned,
     Images,
+    Numbers,
     Part,
     Subsets,
     Values,
@@ -140,7 +140,7 @@ class ImageBootstrap:
         *,
         weights: Sequence[float] | None = None,
         bounds: tuple[float, float] | None = (0.0, 1.0),
-    ) -> dict[str, NDArray[np.float64]]:
+    ) -> dict[str, Numbers]:
         """Computes a weighted mean of subsets' mean differences, with an interval and p that never contradict.
 
         The interval comes from `macro_interval` and p from `macro_sign_flip_test`. The test decides about 0: if p is
@@ -170,13 +170,8 @@ class ImageBootstrap:
         return {"value": value, "low": low, "high": high, "p": p}
 
     def _studentize(
-        self,
-        parts: list[Part],
-        share: NDArray[np.float64],
-        level: float,
-        bounds: tuple[float, float] | None,
-        symmetric: bool,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, parts: list[Part], share: Numbers, level: float, bounds: tuple[float, float] | None, symmetric: bool
+    ) -> tuple[Numbers, Numbers]:
         fewest = min(len(names) for names, _, _ in parts)
         unknown = np.full(parts[0][1].shape[1], np.nan)
         if fewest < 2:
@@ -208,9 +203,7 @@ class ImageBootstrap:
             high = np.minimum(np.where(is_constant, mean + unseen * (bounds[1] - mean), high), bounds[1])
         return low, high
 
-    def _deviations(
-        self, aligned: Aligned, mean: NDArray[np.float64], least: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _deviations(self, aligned: Aligned, mean: Numbers, least: Numbers) -> Numbers:
         """`[draws, M]`: distance of each draw's mean from the whole set's, in units of the draw's own spread."""
         deviations, rows = [], max(1, CELLS // len(aligned.used))
         every = np.array_equal(aligned.used, np.arange(self.draws.shape[1]))
@@ -220,7 +213,7 @@ class ImageBootstrap:
             deviations.append(((drawn - mean) / np.maximum(spread, least))[complete])
         return np.concatenate(deviations)
 
-    def _align(self, parts: list[Part], share: NDArray[np.float64]) -> Aligned:
+    def _align(self, parts: list[Part], share: Numbers) -> Aligned:
         for names, _, _ in parts:
             missing = next((name for name in names if name not in self._position), None)
             if missing is not None:
@@ -231,7 +224,7 @@ class ImageBootstrap:
         return Aligned(parts, self._position, share)
 
 
-def _check_bounds(values: NDArray[np.float64], bounds: tuple[float, float] | None) -> None:
+def _check_bounds(values: Numbers, bounds: tuple[float, float] | None) -> None:
     if bounds is None:
         return
     outside = np.argwhere((values < bounds[0]) | (values > bounds[1]))
@@ -244,7 +237,7 @@ def _check_bounds(values: NDArray[np.float64], bounds: tuple[float, float] | Non
 
 def difference_over_seeds(
     bootstrap: ImageBootstrap,
-    seeds: Sequence[Sequence[NDArray[np.float64]]],
+    seeds: Sequence[Sequence[Numbers]],
     images: Sequence[Images],
     *,
     weights: Sequence[float] | None = None,
@@ -317,10 +310,7 @@ def difference_over_seeds(
 
 
 def _image_variance(
-    seeds: Sequence[Sequence[NDArray[np.float64]]],
-    images: Sequence[Images],
-    averaged: Subsets,
-    weights: Sequence[float] | None,
+    seeds: Sequence[Sequence[Numbers]], images: Sequence[Images], averaged: Subsets, weights: Sequence[float] | None
 ) -> float:
     """Variance of the mean over the choice of images, without the joint variance of images and seeds; NaN if unknown.
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 Images = Sequence[Any] | NDArray[Any]
 Values = NDArray[Any] | Sequence[float]
+Numbers = NDArray[np.float64]
 Subsets = Sequence[tuple[Values, Images]]
 """For each subset, the values `[n]` or `[n, M]` and the images `[n]` of its items."""
-Part = tuple[list[Any], NDArray[np.float64], NDArray[np.float64]]
+Part = tuple[list[Any], Numbers, Numbers]
 """For a subset, the names of its I images, their sums `[I, M]` and numbers of items `[I]`."""
 DENSE = 4
 """Image numbers are sorted by counting if the largest is below this many times the number of items."""
@@ -76,7 +77,7 @@ def subset_parts(subsets: Subsets, name: str) -> list[Part]:
     return parts
 
 
-def share_of_subsets(weights: Sequence[float] | None, number: int) -> NDArray[np.float64]:
+def share_of_subsets(weights: Sequence[float] | None, number: int) -> Numbers:
     """`[K]`, the weight of each subset's mean, with sum 1. Equal by default."""
     share = np.ones(number) if weights is None else np.asarray(weights, dtype=np.float64)
     if share.shape != (number,):
@@ -106,7 +107,7 @@ class Aligned:
         largest: `[M]`, largest absolute sum of an image.
     """
 
-    def __init__(self, parts: Sequence[Part], position: Mapping[Any, int], share: NDArray[np.float64]) -> None:
+    def __init__(self, parts: Sequence[Part], position: Mapping[Any, int], share: Numbers) -> None:
         # Every statistic below is a function of sums per image, so a draw is a vector of counts and all draws are one
         # matrix product. No item is ever repeated in memory, however often its image is drawn.
         places = [np.array([position[name] for name in names], dtype=np.intp) for names, _, _ in parts]
@@ -135,7 +136,7 @@ class Aligned:
             where = np.searchsorted(self.used, place)
             self._sums[index, where], self._sizes[index, where] = part_sums, part_sizes
 
-    def mean_and_spread(self, draws: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    def mean_and_spread(self, draws: Counts) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
         """Weighted mean of K ratios for every draw, and its clustered standard error without small-sample correction.
 
         With `m_k = S_k / N_k` and weights `c_k`, the residual of image i is `r_i = sum_k c_k (s_ik - m_k n_ik) / N_k`
@@ -159,10 +160,10 @@ class Aligned:
         variance = variance_of(draws, self._sums, self._sizes, ratio, self._share / number)
         return self._weighted_mean(ratio), np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
 
-    def _weighted_mean(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _weighted_mean(self, ratio: Numbers) -> Numbers:
         return np.tensordot(ratio + self._mean, self._share, axes=(1, 0))
 
-    def _disjoint_spread(self, draws: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    def _disjoint_spread(self, draws: Counts) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
         """`mean_and_spread` with the variance multiplied out: draws are read once, and no `[B, I, M]` is needed."""
         ends = [*self._starts[1:], len(self._columns)]
         parts = [slice(*bounds) for bounds in zip(self._starts, ends, strict=True)]
@@ -177,13 +178,7 @@ class Aligned:
         return self._weighted_mean(ratio), np.sqrt(np.maximum(variance, 0)), (sizes[:, :, 0] > 0).all(axis=1)
 
 
-def _variance_of_few(
-    draws: Counts,
-    sums: NDArray[np.float64],
-    sizes: NDArray[np.float64],
-    ratio: NDArray[np.float64],
-    weight: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _variance_of_few(draws: Counts, sums: Numbers, sizes: Numbers, ratio: Numbers, weight: Numbers) -> Numbers:
     """`_variance_of_many`, multiplied out: products of the draws instead of residuals per image and model."""
     # The square of a sum over K subsets has K (K + 1) / 2 products, each a column per image and model. For three
     # subsets this is cheaper than a residual per image and draw; for more it is not.
@@ -199,13 +194,7 @@ def _variance_of_few(
     return variance
 
 
-def _variance_of_many(
-    draws: Counts,
-    sums: NDArray[np.float64],
-    sizes: NDArray[np.float64],
-    ratio: NDArray[np.float64],
-    weight: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _variance_of_many(draws: Counts, sums: Numbers, sizes: Numbers, ratio: Numbers, weight: Numbers) -> Numbers:
     """`[B, M]` from the residuals, with an item's weight `[B, K]`. Multiplied out, it would cost K * K products."""
     models = ratio.shape[2]
     # A residual is a row times a column: sum_k (w_k s_k - w_k m_k n_k). So each tile of draws is a matrix product,
@@ -221,7 +210,7 @@ def _variance_of_many(
     return variance
 
 
-def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[np.float64]]]:
+def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, Numbers]]:
     """Yields the counts `[B, I]` in tiles that fit into the cache, for a product with a number of columns.
 
     Yields:
@@ -242,7 +231,7 @@ def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[
             yield rows, inside, tile
 
 
-def product(counts: Counts, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+def product(counts: Counts, columns: Numbers) -> Numbers:
     """`counts @ columns`, added tile by tile; its last digits may differ from those of a single product."""
     result = np.zeros((len(counts), columns.shape[1]))
     # For a product with a vector, BLAS uses threads far earlier than for one with a matrix.

@@ -26,15 +26,7 @@ STRATUM = "stratum"
 """Column of strata. The value of a line with strata is the mean of their means."""
 NO_SEED = -1
 """Seed of a model without one, such as a base. It is paired with every seed of other models."""
-DEFAULTS = {
-    "arm": "model",
-    "setting": "",
-    "seed": NO_SEED,
-    "step": 0,
-    "chance": math.nan,
-    "tie": False,
-    STRATUM: None,
-}
+DEFAULTS = {"arm": "model", "setting": "", "seed": NO_SEED, "step": 0, "chance": math.nan, "tie": False, STRATUM: None}
 COLUMNS = (
     *("arm", "setting", "seed", "step"),
     *(*LINE, "aspect", "chance", "item", "image_id", "value", "tie", STRATUM),

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from hfcomp.statistics.bootstrap import FEWEST_DRAWS
+from hfcomp.statistics.clusters import Numbers
 
-Numbers = NDArray[np.float64]
 Places = NDArray[np.intp]
 Draws = NDArray[np.uint8]
 Key = TypeVar("Key", bound=Hashable)

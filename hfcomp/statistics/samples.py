@@ -170,10 +170,7 @@ def _items(cells: Mapping[str, NDArray[Any]], names: Sequence[str], chosen: Sequ
     value, image, first = cells["value"][rows], cells["image"][rows], rows[:, 0]
     for bad, template in (
         (duplicated, "item {item} of model {model!r} is duplicated. Score each item once."),
-        (
-            rows < 0,
-            "item {item} exists for model {other!r} but not for {model!r} ({count} such items). " + ALIKE,
-        ),
+        (rows < 0, "item {item} exists for model {other!r} but not for {model!r} ({count} such items). " + ALIKE),
         (image != image[:, :1], "item {item} has a different image for {model!r} than for {other!r}. " + ALIKE),
         (~np.isfinite(value), "item {item} of model {model!r} has no finite value."),
     ):

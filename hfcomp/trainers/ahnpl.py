@@ -140,15 +140,12 @@ class AHNPLTrainer(ThresholdTrainer):
             f.text_embeds,
             perturb_image(f.image_embeds, *self._shift_texts(f)),
             f.negative_text_embeds,
-            logit_scale=f.logit_scale,
             margin=f.learned["margin"],
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
-            image_id=f.image_id,
-            text_id=f.text_id,
             negative_text_id=f.negative_text_id,
-            rows=f.rows,
+            **f.common,
             **{name: getattr(self.args, name) for name in WEIGHTS},
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)

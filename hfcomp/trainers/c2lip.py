@@ -124,9 +124,7 @@ class C2LIPTrainer(CompositionalTrainer):
         f = self.gather_features(model, inputs)
         # The two families take the same arguments, except for the bias.
         contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
-        shared = {"logit_scale": f.logit_scale, "image_id": f.image_id, "text_id": f.text_id, "rows": f.rows}
-        if self.sigmoid:
-            shared["logit_bias"] = f.logit_bias
+        shared = f.common | ({"logit_bias": f.logit_bias} if self.sigmoid else {})
         loss, metrics = contrastive(f.image_embeds, f.text_embeds, **shared)
         metrics = {"loss_contrastive": loss.detach(), **metrics}
         if self.args.concept_weight:

@@ -57,16 +57,13 @@ class CEClipTrainer(ThresholdTrainer):
             f.image_embeds,
             f.text_embeds,
             f.negative_text_embeds,
-            logit_scale=f.logit_scale,
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
-            image_id=f.image_id,
-            text_id=f.text_id,
             negative_text_id=f.negative_text_id,
             rank_weight=self.args.rank_weight,
             intra_modal_weight=self.args.intra_modal_weight,
-            rows=f.rows,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

@@ -99,14 +99,11 @@ class CementTrainer(CompositionalTrainer):
             f.text_embeds,
             f.negative_image_embeds,
             f.negative_text_embeds[:, 0],
-            logit_scale=f.logit_scale,
             margin=margin,
             negative_image_mask=f.negative_image_mask,
             negative_text_mask=f.negative_text_mask[:, 0],
-            image_id=f.image_id,
-            text_id=f.text_id,
             negative_text_id=None if f.negative_text_id is None else f.negative_text_id[:, 0],
-            rows=f.rows,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

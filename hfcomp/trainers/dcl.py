@@ -44,13 +44,10 @@ class DCLTrainer(CompositionalTrainer):
         loss, metrics = dcl_loss(
             f.image_embeds,
             f.text_embeds,
-            logit_scale=f.logit_scale,
             negative_text=f.negative_text_embeds,
             negative_mask=f.negative_text_mask,
-            image_id=f.image_id,
-            text_id=f.text_id,
             negative_text_id=f.negative_text_id,
-            rows=f.rows,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

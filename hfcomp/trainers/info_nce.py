@@ -59,26 +59,15 @@ class InfoNCETrainer(DrawnBatchTrainer):
         """Computes the loss of the global batch."""
         f = self.gather_features(model, inputs)
         if self.sigmoid:
-            loss, metrics = sigmoid_loss(
-                f.image_embeds,
-                f.text_embeds,
-                logit_scale=f.logit_scale,
-                logit_bias=f.logit_bias,
-                image_id=f.image_id,
-                text_id=f.text_id,
-                rows=f.rows,
-            )
+            loss, metrics = sigmoid_loss(f.image_embeds, f.text_embeds, logit_bias=f.logit_bias, **f.common)
         else:
             loss, metrics = info_nce_loss(
                 f.image_embeds,
                 f.text_embeds,
-                logit_scale=f.logit_scale,
                 negative_text=f.negative_text_embeds,
                 negative_mask=f.negative_text_mask,
-                image_id=f.image_id,
-                text_id=f.text_id,
                 negative_text_id=f.negative_text_id,
-                rows=f.rows,
+                **f.common,
             )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

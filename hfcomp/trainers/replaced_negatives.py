@@ -77,14 +77,7 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
         """Computes the loss of the global batch."""
         f = self.gather_features(model, inputs)
         loss, metrics = replaced_negative_loss(
-            f.image_embeds,
-            f.text_embeds,
-            f.negative_text_embeds,
-            logit_scale=f.logit_scale,
-            slots=self.slots(f),
-            image_id=f.image_id,
-            text_id=f.text_id,
-            rows=f.rows,
+            f.image_embeds, f.text_embeds, f.negative_text_embeds, slots=self.slots(f), **f.common
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

@@ -222,11 +222,8 @@ class TextAlignmentTrainer(CompositionalTrainer):
             caption,
             generalized,
             torch.arange(len(caption), device=caption.device),
-            logit_scale=f.logit_scale,
             concept_id=f.concept_id,
-            image_id=f.image_id,
-            text_id=f.text_id,
-            rows=f.rows,
+            **f.common,
         )
         del metrics["loss_concept"]  # the loss itself
         return self.reduce_loss(loss, {METRICS[name]: value for name, value in metrics.items()}, f, return_outputs)

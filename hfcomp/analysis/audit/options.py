@@ -33,8 +33,7 @@ class AuditOptions(DataOptions):
         "Causal language model (Hub id or folder) for the check language_model, instead of the bigram model.",
     ] = None
     model: Annotated[
-        str | None,
-        "Dual encoder (Hub id or folder) for embedding probes and for negatives that may be true.",
+        str | None, "Dual encoder (Hub id or folder) for embedding probes and for negatives that may be true."
     ] = None
     margin: Annotated[
         float,

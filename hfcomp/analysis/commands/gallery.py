@@ -19,9 +19,7 @@ class PlaceOptions(Options):
     """Dataset, marks and output."""
 
     dataset: Annotated[
-        str,
-        Spelling("DATASET", positional=True),
-        "Folder, file, Hub id or 'sandbox' (the built-in dataset).",
+        str, Spelling("DATASET", positional=True), "Folder, file, Hub id or 'sandbox' (the built-in dataset)."
     ]
     output: Annotated[
         Path | None,

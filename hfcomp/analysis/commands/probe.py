@@ -18,9 +18,7 @@ class ProbedOptions(Options):
     """Model and dataset."""
 
     model: Annotated[
-        str,
-        Spelling("MODEL", positional=True),
-        "Hub id or folder; sandbox or sandbox-siglip for a bundled base.",
+        str, Spelling("MODEL", positional=True), "Hub id or folder; sandbox or sandbox-siglip for a bundled base."
     ]
     dataset: Annotated[str, "Folder, file or Hub id with negative_captions, or 'sandbox' (the built-in dataset)."]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from hfcomp.analysis.pairs.encoders import BertScore, ImageEmbedder
@@ -33,7 +32,7 @@ def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) ->
     path = options.concreteness_ratings
     ratings = None if path is None else ConcretenessRatings.from_file(path)
     bars = sys.stderr.isatty()
-    with _url_access(options):
+    with url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout)):
         read = {name: read_pairs(name, place, options, ratings) for name, place in places.items()}
         scored_sets = {name: ScoredSet(pairs, {"": word_scores(pairs.items)}) for name, pairs in read.items()}
         images = {name: PairImages(pairs, progress=bars) for name, pairs in read.items()}
@@ -41,10 +40,6 @@ def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) ->
         summary = Summary(scored_sets, seed=options.seed, progress=bars)
     notes = [note for pairs in read.values() for note in pairs.notes]
     return PairResults(scored_sets, summary, facts, options, list(dict.fromkeys(notes)))
-
-
-def _url_access(options: AnalyzeOptions) -> AbstractContextManager[None]:
-    return url_access(UrlAccess.from_settings(options.allow_urls, options.url_timeout))
 
 
 def _score(
@@ -58,7 +53,7 @@ def _score(
     """Adds each model's scores to each dataset, one model in memory at a time. Returns facts about the models."""
     cache = open_cache(not options.no_cache)
     settings: dict[str, Any] = {"batch_size": options.batch_size, "device": options.device}
-    _note_missing(scored_sets, images, options, bool(models))
+    _note_missing(scored_sets, images)
     facts: dict[str, dict[str, Any]] = {}
     for model, source in models.items():
         embedder = open_embedder(source, cache=cache, **settings)
@@ -106,9 +101,7 @@ def _text_scores(
     return facts | {"weights": identity(options.text_model)}
 
 
-def _note_missing(
-    scored_sets: Mapping[str, ScoredSet], images: Mapping[str, PairImages], options: AnalyzeOptions, judged: bool
-) -> None:
+def _note_missing(scored_sets: Mapping[str, ScoredSet], images: Mapping[str, PairImages]) -> None:
     for name, scored in scored_sets.items():
         pairs: PairSet = scored.pairs
         if "image" not in images[name].columns:

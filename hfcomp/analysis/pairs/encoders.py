@@ -37,10 +37,7 @@ from hfcomp.text_tables import open_table
 IMAGE_MODEL, TEXT_MODEL = "image_model", "text_model"
 POOLER = "pooler"
 """Part of the names of weights that neither score uses and that many checkpoints lack."""
-KNOWN = {
-    "roberta-large": (17, 0.83122575),
-    "roberta-base": (10, 0.814463),
-}
+KNOWN = {"roberta-large": (17, 0.83122575), "roberta-base": (10, 0.814463)}
 """Layer chosen by the authors, and baseline of its F1 for English texts, by the last part of a model's id.
 
 Source: `model2layers` and `rescale_baseline/en` of github.com/Tiiiger/bert_score (MIT), version 0.3.13.

@@ -6,7 +6,7 @@ splits and its columns; the first configuration is the default.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,14 +71,11 @@ def view_configs(views: Mapping[str, View], content: str) -> list[dict[str, Any]
     # includes the content hash, a rebuilt dataset is read again.
     entries = []
     for number, (name, view) in enumerate(views.items()):
-        files = [{"split": split, "path": _patterns(parts)} for split, parts in view.splits.items() if parts]
+        places = {split: [f"{part}/data/train-*.parquet" for part in parts] for split, parts in view.splits.items()}
+        files = [{"split": split, "path": patterns} for split, patterns in places.items() if patterns]
         default = {} if number else {"default": True}
         columns, description = list(view.columns), f"sha256:{content}"
         entries.append(
             {"config_name": name, "data_files": files, **default, "columns": columns, "description": description}
         )
     return entries
-
-
-def _patterns(parts: Sequence[str]) -> list[str]:
-    return [f"{part}/data/train-*.parquet" for part in parts]

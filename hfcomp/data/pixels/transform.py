@@ -237,7 +237,7 @@ class PixelTransform:
             "size": list(self.size),
             "probes": hashlib.sha256(probes.tobytes()).hexdigest()[:16],
             "pillow": PIL.__version__,
-            "jpeg": _jpeg_version(),
+            "jpeg": features.version_feature("libjpeg_turbo") or features.version_codec("jpg"),
         }
 
     def _prove(self) -> None:
@@ -278,10 +278,6 @@ def check_resized(image_processor: Any, image: Image.Image, place: str, max_pixe
             f"{place} is {width:,} x {height:,} pixels. With its short edge resized to {short}, it would exceed "
             f"{limit:,} pixels. {DROP_ROW}, crop it or, if you trust its source, raise max_image_pixels."
         )
-
-
-def _jpeg_version() -> str | None:
-    return features.version_feature("libjpeg_turbo") or features.version_codec("jpg")
 
 
 def _three(values: float | Sequence[float]) -> tuple[float, ...]:

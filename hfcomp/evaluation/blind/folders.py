@@ -38,10 +38,7 @@ def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
 
 
 def combine_blind(
-    read: Mapping[Path, BlindResults | None],
-    models: Mapping[str, tuple[Path, str]],
-    items: Outcomes,
-    notes: list[str],
+    read: Mapping[Path, BlindResults | None], models: Mapping[str, tuple[Path, str]], items: Outcomes, notes: list[str]
 ) -> BlindResults | None:
     """Combines the rules of all folders on the compared items, and the priors of the models.
 
@@ -62,7 +59,8 @@ def combine_blind(
     # Items that only one of the folders has are left out.
     own = {folder: blind.restrict_to(items).outcomes.table for folder, blind in by_folder.items()}
     # Rules see only texts and are the same for all models, while a prior belongs to one model.
-    rules = _consistent_rules({folder: table[~_is_prior(table)] for folder, table in own.items()}, by_folder, notes)
+    scored = {folder: table[~table["arm"].str.startswith(f"{PRIOR} of ")] for folder, table in own.items()}
+    rules = _consistent_rules(scored, by_folder, notes)
     priors = [
         own[folder][own[folder]["arm"] == prior_of(model)].assign(arm=prior_of(name))
         for name, (folder, model) in models.items()
@@ -79,10 +77,6 @@ def combine_blind(
         _captions(by_folder, set(outcomes.table["benchmark"][outcomes.table["arm"].isin(BIGRAMS)])),
         [title for title in listed if title in titles - scored],
     )
-
-
-def _is_prior(table: pd.DataFrame) -> pd.Series:
-    return table["arm"].str.startswith(f"{PRIOR} of ")
 
 
 def _consistent_rules(

@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 ENTRY_COLUMNS = ["benchmark", "subset", "item"]
 Entry = tuple[str, str, str]
 """Benchmark, subset and item."""
-ROLES = {
-    "caption": CAPTION,
-    "captions": CAPTION,
-    "negative_captions": NEGATIVE,
-    "positive_captions": POSITIVE,
-}
+ROLES = {"caption": CAPTION, "captions": CAPTION, "negative_captions": NEGATIVE, "positive_captions": POSITIVE}
 MOST_TEXTS = 8
 """Maximum number of texts shown per column and item: those with the highest scores."""
 THREADS = 8

@@ -16,6 +16,8 @@ from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData, Measured, Scor
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.retrieval import rank_scores
 
+Places: TypeAlias = NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -34,48 +36,43 @@ class Candidates:
     """
 
     names: Sequence[str]
-    concept: NDArray[np.intp]
-    image: NDArray[np.intp]
+    concept: Places
+    image: Places
     images: int
-    under: list[NDArray[np.intp]]
-    hard: list[NDArray[np.intp]] | None = None
+    under: list[Places]
+    hard: list[Places] | None = None
 
     @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        image: NDArray[np.intp] | None = None,
-        hard: list[NDArray[np.intp]] | None = None,
-    ) -> Candidates:
+    def of(cls, names: Sequence[str], image: Places | None = None, hard: list[Places] | None = None) -> Candidates:
         """Builds the candidates of a level. Without `image`, each row shows its own image."""
         image = np.arange(len(names)) if image is None else image
         concept = np.unique(np.asarray(names, dtype=object), return_inverse=True)[1]
         return cls(names, concept, image, 1 + int(image.max(initial=-1)), _images_by(concept, image), hard)
 
     @property
-    def excluded(self) -> NDArray[np.intp]:
+    def excluded(self) -> Places:
         """`[n]`, number of other images with the anchor's name, which are excluded."""
         # The anchor's own image also has the name and is not counted.
         return np.array([len(images) for images in self.under], dtype=np.intp)[self.concept] - 1
 
     @property
-    def others(self) -> NDArray[np.intp]:
+    def others(self) -> Places:
         """`[n]`, number of images without the anchor's name."""
         return self.images - 1 - self.excluded
 
     @property
-    def first(self) -> NDArray[np.intp]:
+    def first(self) -> Places:
         """`[m]`, the first row that shows each image."""
         return np.unique(self.image, return_index=True)[1]
 
-    def free(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def free(self, rows: Places) -> NDArray[np.bool_]:
         """Returns which images do not have the name of each row, `[len(rows), m]`."""
         free = np.ones((len(rows), self.images), dtype=bool)
         for place, row in enumerate(rows):
             free[place, self.under[self.concept[row]]] = False
         return free
 
-    def rivals(self, rows: NDArray[np.intp], count: int, seed: int) -> NDArray[np.intp]:
+    def rivals(self, rows: Places, count: int, seed: int) -> Places:
         """Draws distinct distractors, first from the anchor's hard-negative groups, then from all others.
 
         Returns:
@@ -102,17 +99,17 @@ class Candidates:
                 drawn[place, near:] = generator.choice(others, count - near, replace=False)
         return drawn
 
-    def share_of_hard(self, rows: NDArray[np.intp], count: int) -> float:
+    def share_of_hard(self, rows: Places, count: int) -> float:
         """Returns the share of `rivals` from hard-negative groups, 0 to 1; 0 if the data has no groups."""
         given = [len(self._hard(row, self.free(rows[place : place + 1])[0])) for place, row in enumerate(rows)]
         return float(np.minimum(given, count).mean()) / count
 
-    def _hard(self, row: int, free: NDArray[np.bool_]) -> NDArray[np.intp]:
+    def _hard(self, row: int, free: NDArray[np.bool_]) -> Places:
         """Returns the candidates in the row's hard-negative groups."""
         return self.image[:0] if self.hard is None else self.hard[row][free[self.hard[row]]]
 
 
-def draw_rivals(names: Sequence[str], candidates: int, seed: int) -> NDArray[np.intp]:
+def draw_rivals(names: Sequence[str], candidates: int, seed: int) -> Places:
     """Draws, for each image, other images with a different concept.
 
     Returns:
@@ -122,8 +119,8 @@ def draw_rivals(names: Sequence[str], candidates: int, seed: int) -> NDArray[np.
 
 
 def hard_images(
-    group: Sequence[str | None], hard_negative_groups: Sequence[Sequence[str] | None], image: NDArray[np.intp]
-) -> list[NDArray[np.intp]]:
+    group: Sequence[str | None], hard_negative_groups: Sequence[Sequence[str] | None], image: Places
+) -> list[Places]:
     """Returns the images of the groups that each row lists as easily confused with its own.
 
     Args:
@@ -138,7 +135,7 @@ def hard_images(
     named = np.array([number.get(name, len(number)) for name in group], dtype=np.intp)
     # Rows without a group share one number, which no row lists.
     members = _images_by(named, image)
-    known: dict[tuple[str, ...], NDArray[np.intp]] = {}
+    known: dict[tuple[str, ...], Places] = {}
     hard = []
     for others in hard_negative_groups:
         # Most rows repeat the groups of other rows, so sharing one array saves memory.
@@ -149,7 +146,7 @@ def hard_images(
     return hard
 
 
-def _images_by(number: NDArray[np.intp], image: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+def _images_by(number: Places, image: Places) -> list[Places]:
     """Returns the distinct images of each number, ascending. Every number from 0 to the largest must occur."""
     order = np.argsort(number, kind="stable")
     starts = np.flatnonzero(np.diff(number[order])) + 1
@@ -167,10 +164,7 @@ _ROUNDING = 1e-12
 
 
 def level_choice(
-    text: NDArray[np.float32],
-    image: NDArray[np.float32],
-    rivals: NDArray[np.intp],
-    own: NDArray[np.intp] | None = None,
+    text: NDArray[np.float32], image: NDArray[np.float32], rivals: Places, own: Places | None = None
 ) -> ChoiceOutcome:
     """Tests whether a concept's name scores its own image strictly higher than every rival, in fp32.
 
@@ -186,7 +180,7 @@ def level_choice(
 
 
 def level_retrieval(
-    text: NDArray[np.float32], image: NDArray[np.float32], candidates: Candidates, rows: NDArray[np.intp]
+    text: NDArray[np.float32], image: NDArray[np.float32], candidates: Candidates, rows: Places
 ) -> ChoiceOutcome:
     """Tests whether a concept's name scores an image with the name higher than every image without it, in float64.
 
@@ -272,7 +266,7 @@ class LevelChoice(ScoringProtocol):
         yield from measured
 
     def _measure(
-        self, embedded: EmbeddedItems, column: str, candidates: Candidates, rows: NDArray[np.intp], count: Count
+        self, embedded: EmbeddedItems, column: str, candidates: Candidates, rows: Places, count: Count
     ) -> Measured:
         # Each image occurs once, however many rows show it.
         image, text = embedded.image("image", candidates.first), embedded.text(column, slice(None))[rows]

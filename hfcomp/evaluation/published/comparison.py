@@ -181,9 +181,7 @@ def _differences(own: Sequence[PublishedScore]) -> Iterator[str]:
 
 
 def _unmatched_notes(
-    comparisons: Sequence[PublishedComparison],
-    lines: Sequence[Line],
-    models: Mapping[str, Mapping[str, Any]],
+    comparisons: Sequence[PublishedComparison], lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     matched = match_models(models)
     unknown = [name for name in models if name not in matched]

@@ -78,7 +78,8 @@ class _Prompted:
 
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         questions = [self._question(target, attempt) for target in targets]
-        return self._client.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
+        parts = [(target.caption, target.span, target.tag, target.category) for target in targets]
+        return self._client.answers(questions, self._seed, lambda n, answer: replaced_keyword(*parts[n], answer))
 
     def _question(self, target: Target, attempt: int) -> Question:
         keyword = target.caption[slice(*target.span)]
@@ -117,10 +118,6 @@ class _Substituted:
         return Change(negative, 0, is_fallback=chosen.is_fallback)
 
 
-def _change(target: Target, answer: str) -> Change:
-    return replaced_keyword(target.caption, target.span, target.tag, target.category, answer)
-
-
 def make_negative_captions(
     *,
     mode: Mode,
@@ -135,10 +132,7 @@ def make_negative_captions(
 
     Args:
         mode: Rule by which keywords were chosen; `random` uses the paper's fourth set of examples.
-        attempts: Maximum attempts per caption, each with its own seed.
         writer: Settings of `build_llm_client`. Its `writer` may also be `substitute`.
-        grammar_model: Causal language model that compares texts with their captions.
-        grammar_tolerance: Allowed loss in nats per token; defaults to that of `GrammarFilter`.
     """
     proposer: _Proposer
     if writer["writer"] == "substitute":

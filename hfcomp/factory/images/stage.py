@@ -26,22 +26,17 @@ WRONG_CAPTION = "negative image nearer to the original caption"
 
 
 def is_blank(image: Image.Image, *, below: float) -> bool:
-    """Whether an image has a single color, such as the black images that result from overflows in half precision.
+    """Whether an RGB image has a single color, such as black, which results from overflows in half precision.
 
-    Args:
-        image: RGB image.
-        below: Standard deviation, of 255 levels, that at least one channel must reach.
+    `below` is the standard deviation, of 255 levels, that at least one channel must reach.
     """
     return bool(np.asarray(image, dtype=np.float32).std(axis=(0, 1)).max() < below)
 
 
 def is_unchanged(image: Image.Image, source: Image.Image, *, below: float) -> bool:
-    """Whether an edited image equals the pipeline's input.
+    """Whether an edited image equals its source; both are RGB images of the same size.
 
-    Args:
-        image: Edited RGB image.
-        source: Input of the pipeline, an RGB image of the same size.
-        below: Root mean square difference, of 255 levels, that the images must reach.
+    `below` is the root mean square difference, of 255 levels, that they must reach.
     """
     difference = np.asarray(image, dtype=np.float32) - np.asarray(source, dtype=np.float32)
     return bool(np.sqrt(np.square(difference).mean()) < below)

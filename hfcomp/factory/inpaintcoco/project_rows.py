@@ -85,7 +85,8 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
     reads = [*IMAGES, "concept", "coco_caption", "inpaint_caption", "coco_details", "inpaint_details"]
     tables = [*decision_tables(entries, states, names), *pair_tables(chosen, names)]
-    tables += model_tables(project_models(folder))
+    if models := project_models(folder):
+        tables.append(Table("models of the edits", ["role", "model"], list(map(list, models)), labels=2))
     return BuildInputs(dataset, [Stage("pairs", make_pair_check, {}, facts)], FEATURES, reads, "test", tables)
 
 
@@ -188,15 +189,6 @@ def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names
     }
     tables = [Table("items of the project", ["state", "items"], [[name, f"{n:,}"] for name, n in states.items()])]
     return tables + [_reason_table(title, counts) for title, counts in reasons.items() if counts]
-
-
-def model_tables(models: Sequence[tuple[str, str]]) -> list[Table]:
-    """The table of the models that made the edits."""
-    return (
-        [Table("models of the edits", ["role", "model"], [list(model) for model in models], labels=2)]
-        if models
-        else []
-    )
 
 
 def pair_tables(pairs: Sequence[Accepted], names: Mapping[str, str]) -> list[Table]:

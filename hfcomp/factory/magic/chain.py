@@ -14,7 +14,7 @@ parts (`hfcomp.data.built_sets.views`), so no image is stored twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -142,7 +142,10 @@ class MagicChain(Chain):
                 f"no image has a concept. The reasons, row by row, are in {concepts.folder / SET_ASIDE_FILE}."
             )
         image_concepts, settings = load_training_set(str(concepts.folder)), self.options
-        encoder = self._encoder(image_concepts)
+        images_of: dict[str, list[int]] = {}
+        for name, row in zip(image_concepts[CONCEPT][:], image_concepts[SOURCE_ROW][:], strict=True):
+            images_of.setdefault(name, []).append(row)
+        encoder = self._model_encoder if settings.encoder != BY_CAPTIONS else self._captions_encoder(images_of)
         parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
         # The facts cover everything that determines the hierarchy. Another setting, model, prompt or concept rebuilds
         # it.
@@ -153,9 +156,11 @@ class MagicChain(Chain):
             is_complete = before.cosines.pairs.total or any(concept.hard_negatives for concept in before.concepts)
             if before.facts == facts and is_complete:
                 return before
-        images = Counter(image_concepts[CONCEPT][:])
+        images = {name: len(rows) for name, rows in images_of.items()}
         self.log(f"hierarchy: {len(images):,} concepts of {len(image_concepts):,} images")
-        source = make_source(**self.options.source_settings(), captions_of=self._captions_of(image_concepts))
+        # For questions about a concept, the captions of its first image.
+        first = {"captions_of": lambda name: self._rows.images[images_of[name][0]][CAPTION]}
+        source = make_source(**settings.source_settings(), **first)
         built = build_hierarchy(images, source, encoder, settings, log=self.log, progress=self.progress)
         for name, number in sorted(source.counts.items()):
             self.log(f"hierarchy: {name}: {number:,}")
@@ -169,21 +174,9 @@ class MagicChain(Chain):
         write_hierarchy(self.options.output, built)
         return built
 
-    def _encoder(self, concepts: Dataset) -> ConceptEncoder:
-        if self.options.encoder != BY_CAPTIONS:
-            return self._model_encoder
-        images: dict[str, list[int]] = {}
-        for name, row in zip(concepts[CONCEPT][:], concepts[SOURCE_ROW][:], strict=True):
-            images.setdefault(name, []).append(row)
+    def _captions_encoder(self, images_of: Mapping[str, Sequence[int]]) -> ConceptEncoder:
         captions = self._rows.images[CAPTION][:]
-        return CaptionsEncoder(lambda name: (text for row in images[name] for text in captions[row]))
-
-    def _captions_of(self, concepts: Dataset) -> Callable[[str], Sequence[str]]:
-        """Returns a function from a concept to the captions of its first image."""
-        first: dict[str, int] = {}
-        for name, row in zip(concepts[CONCEPT][:], concepts[SOURCE_ROW][:], strict=True):
-            first.setdefault(name, row)
-        return lambda name: self._rows.images[first[name]][CAPTION]
+        return CaptionsEncoder(lambda name: (text for row in images_of[name] for text in captions[row]))
 
     def _captions(self, concepts: Path, hierarchy: Hierarchy) -> Build:
         """Builds captions of the images whose concept is in the hierarchy. Other images are counted by reason."""

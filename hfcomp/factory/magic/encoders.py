@@ -14,6 +14,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.other_folders import is_sentence_transformer
 from hfcomp.factory.magic.options import BY_CAPTIONS, ENDPOINT
+from hfcomp.factory.magic.similarity import Vectors
 from hfcomp.factory.sources import model_facts
 from hfcomp.factory.writers.embeddings import EmbeddingClient
 from hfcomp.modeling import base_of_adapter, read_config
@@ -22,8 +23,6 @@ from hfcomp.remote_code import find_file
 
 # Size of the vectors of `CaptionsEncoder`. Our choice.
 DIMENSIONS = 32
-
-Vectors = NDArray[np.float32]
 
 
 class ConceptEncoder(Protocol):
@@ -91,10 +90,7 @@ class SentenceEncoder:
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(
-            self._model,
-            device=self._device,
-            trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
+            self._model, device=self._device, trust_remote_code=False, model_kwargs={"use_safetensors": True}
         )
 
 

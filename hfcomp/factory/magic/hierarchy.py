@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Names of levels 1 to 4.
 Chain = tuple[str, str, str, str]
+NO_CONCEPT = "not a concept of this hierarchy"
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,7 @@ class Hierarchy:
 
     def place(self, name: str) -> Concept | str:
         """The concept that a first-level name belongs to after merges, or the reason why it belongs to none."""
-        # A concept that absorbed others may itself have been merged.
-        while name in self._merged_into:
-            name = self._merged_into[name]
-        return self._concept_by_name.get(name) or self._removal_reasons.get(name, "not a concept of this hierarchy")
+        return self._places.get(name, NO_CONCEPT)
 
     def graph(self) -> DiGraph:
         """The graph: nodes are pairs of level and name, edges run from a parent to its child."""
@@ -135,16 +133,13 @@ class Hierarchy:
         return graph
 
     @cached_property
-    def _concept_by_name(self) -> dict[str, Concept]:
-        return {concept.name: concept for concept in self.concepts}
-
-    @cached_property
-    def _merged_into(self) -> dict[str, str]:
-        return {merge.name: merge.into for merge in self.merges}
-
-    @cached_property
-    def _removal_reasons(self) -> dict[str, str]:
-        return {removal.name: removal.reason for removal in self.removed}
+    def _places(self) -> dict[str, Concept | str]:
+        places: dict[str, Concept | str] = {removal.name: removal.reason for removal in self.removed}
+        places |= {concept.name: concept for concept in self.concepts}
+        # A concept that absorbed others may itself have been merged later.
+        for merge in reversed(self.merges):
+            places[merge.name] = places.get(merge.into, NO_CONCEPT)
+        return places
 
 
 SCHEMA_VERSION = 1
@@ -215,15 +210,14 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
     lost = Counter()
     for removal in hierarchy.removed:
         lost[removal.reason] += removal.images
-    rows = [
-        ["kept", len(concepts), sum(concept.images for concept in concepts)],
-        *_subset_row("with a hard negative", [concept.images for concept in concepts if concept.hard_negatives]),
-        *_subset_row(
-            "test concepts in the by-concept split", [concept.images for concept in concepts if concept.unseen]
-        ),
-        ["merged into others", len(hierarchy.merges), sum(merge.images for merge in hierarchy.merges)],
-        *([f"removed, {reason}", number, lost[reason]] for reason, number in sorted(removed.items())),
-    ]
+    groups = {
+        "kept": concepts,
+        "of these, with a hard negative": [concept for concept in concepts if concept.hard_negatives],
+        "of these, test concepts in the by-concept split": [concept for concept in concepts if concept.unseen],
+        "merged into others": hierarchy.merges,
+    }
+    rows = [(what, len(group), sum(entry.images for entry in group)) for what, group in groups.items()]
+    rows += [(f"removed, {reason}", number, lost[reason]) for reason, number in sorted(removed.items())]
     tables = [Table("Concepts of level 1", ["", "concepts", "images"], [[a, f"{b:,}", f"{c:,}"] for a, b, c in rows])]
     for title, counts in (
         ("parents cut", Counter(cut.reason for cut in hierarchy.cuts)),
@@ -233,7 +227,3 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
             cells = [[reason, f"{number:,}"] for reason, number in sorted(counts.items())]
             tables.append(Table(title, ["reason", "number"], cells))
     return tables
-
-
-def _subset_row(what: str, images: list[int]) -> list[list[object]]:
-    return [[f"of these, {what}", len(images), sum(images)]]

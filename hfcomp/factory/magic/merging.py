@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 from hfcomp.factory.magic.cosines import Cosines
 from hfcomp.factory.magic.hierarchy import Chain, Merge, Removal
 from hfcomp.factory.magic.options import GraphSettings
-from hfcomp.factory.magic.similarity import (
-    BLOCK,
-    Vectors,
-    blocks,
-    most_similar,
-    name_ranks,
-    nearest,
-    similar_pairs,
-)
+from hfcomp.factory.magic.similarity import BLOCK, Vectors, blocks, most_similar, name_ranks, nearest, similar_pairs
 
 # Number of similar concepts that are kept in memory per small concept.
 KEPT = 64
@@ -113,7 +105,7 @@ class _Similar:
     def near(self, rows: NDArray[np.int64], most: int) -> dict[int, list[tuple[str, float]]]:
         """Names above the threshold for each row, the most similar first, ties by name."""
         near: dict[int, list[tuple[str, float]]] = {int(row): [] for row in rows}
-        pairs = similar_pairs(self.vectors, self.threshold, rows=rows)
+        pairs = similar_pairs(self.vectors, self.threshold, rows)
         for row, other, cosine in zip(*most_similar(pairs, self.order, most), strict=True):
             near[int(row)].append((self.names[other], float(cosine)))
         return near
@@ -161,7 +153,7 @@ def hard_negatives(
     order = name_ranks(names)
     negatives: dict[str, HardNegatives] = {name: [] for name in names}
     for rows in blocks(np.arange(len(names)), block):
-        first, second, cosines = similar_pairs(vectors, threshold, rows=rows, block=block)
+        first, second, cosines = similar_pairs(vectors, threshold, rows)
         differ = np.ones(len(first), bool)
         # All levels are compared with each other, because a name may be on level 2 of one chain and level 3 of
         # another.

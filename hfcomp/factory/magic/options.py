@@ -136,9 +136,9 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
             if self.encoder_url is None:
                 raise ValueError(f"--encoder {self.encoder} needs --encoder_url, such as http://127.0.0.1:8000/v1.")
             from hfcomp.factory.writers.embeddings import EmbeddingWriter
-            from hfcomp.factory.writers.endpoint import check_installed
+            from hfcomp.factory.writers.endpoint import check_base_url, check_installed
 
-            EmbeddingWriter.check_address(self.encoder_url)
+            check_base_url(self.encoder_url, EmbeddingWriter.url_option, EmbeddingWriter.key_variable)
             check_installed()
         elif self.encoder_url is not None:
             raise ValueError(

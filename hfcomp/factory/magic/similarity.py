@@ -37,26 +37,20 @@ def check_vectors(vectors: Vectors, names: list[str]) -> None:
         )
 
 
-def similar_pairs(
-    vectors: Vectors, threshold: float, *, rows: NDArray[np.int64] | None = None, block: int = BLOCK
-) -> Pairs:
-    """All pairs of different rows with a cosine above a threshold.
+def similar_pairs(vectors: Vectors, threshold: float, rows: NDArray[np.int64]) -> Pairs:
+    """The pairs of one of `rows` and another row with a cosine above a threshold, sorted by first and second members.
 
     Args:
         vectors: `[n, D]`, each of length 1, or of length 0 for a concept that is similar to no other.
-        rows: First members of the pairs; defaults to all.
-
-    Returns:
-        Pairs, sorted by first and second members.
+        rows: First members of the pairs: one of `blocks`.
     """
-    chosen = np.arange(len(vectors)) if rows is None else rows
-    confirmed = [
-        _confirm_pairs(vectors, *_propose_pairs(vectors, part, threshold), threshold) for part in blocks(chosen, block)
-    ]
-    if not confirmed:
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    first, second, cosines = (np.concatenate(parts) for parts in zip(*confirmed, strict=True))
-    return first, second, cosines
+    cosines = vectors[rows] @ vectors.T
+    # The diagonal is excluded, because a concept does not count as similar to itself.
+    cosines[np.arange(len(rows)), rows] = -np.inf
+    places, second = np.nonzero(cosines > threshold - SLACK)
+    first, exact = rows[places], exact_cosines(vectors, rows[places], second)
+    above = exact > threshold
+    return first[above], second[above], exact[above]
 
 
 def most_similar(pairs: Pairs, order: NDArray[np.int64], most: int) -> Pairs:
@@ -86,9 +80,7 @@ def blocks(rows: NDArray[np.int64], block: int = BLOCK) -> Iterator[NDArray[np.i
     return (rows[start : start + block] for start in range(0, len(rows), block))
 
 
-def nearest(
-    vectors: Vectors, rows: NDArray[np.int64], gone: NDArray[np.int64], *, block: int = BLOCK
-) -> list[tuple[int, float] | None]:
+def nearest(vectors: Vectors, rows: NDArray[np.int64], gone: NDArray[np.int64]) -> list[tuple[int, float] | None]:
     """The most similar remaining other row for each row, with the cosine; the first one of ties.
 
     Args:
@@ -96,7 +88,7 @@ def nearest(
         gone: `[n]`, the step in which each row left. A row is compared only with rows that left later.
     """
     neighbors: list[tuple[int, float] | None] = []
-    for part in blocks(rows, block):
+    for part in blocks(rows):
         cosines = vectors[part] @ vectors.T
         cosines[gone[None, :] <= gone[part, None]] = -np.inf
         for row, values in zip(part, cosines, strict=True):
@@ -120,19 +112,3 @@ def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np
         products = vectors[first[part]].astype(np.float64) * vectors[second[part]]
         parts.append(np.round(products.sum(axis=1), DIGITS))
     return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _propose_pairs(
-    vectors: Vectors, part: NDArray[np.int64], threshold: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    cosines = vectors[part] @ vectors.T
-    # The diagonal is excluded, because a concept does not count as similar to itself.
-    cosines[np.arange(len(part)), part] = -np.inf
-    places, second = np.nonzero(cosines > threshold - SLACK)
-    return part[places], second
-
-
-def _confirm_pairs(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64], threshold: float) -> Pairs:
-    cosines = exact_cosines(vectors, first, second)
-    above = cosines > threshold
-    return first[above], second[above], cosines[above]

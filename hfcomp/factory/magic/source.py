@@ -15,6 +15,7 @@ from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_cli
 from hfcomp.factory.writers.requests import AnswerField, Refused
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.rules.words import lemma
+from hfcomp.parsing.words import word_set
 
 
 @dataclass(frozen=True)
@@ -89,22 +90,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 _LIST = re.compile(r"[\n\r,;|/]|\s[-–—•]\s|^\s*(?:\d+[.)]|[-*•])\s|\b(?:and/or|or)\b", re.IGNORECASE)
 _MARKUP = re.compile(r"[<>(){}\[\]\\`]|\*\*|:")
 # Words that models write when no concept fits.
-_NONE = frozenset(
-    (
-        "none",
-        "no concept",
-        "unknown",
-        "n/a",
-        "na",
-        "null",
-        "nil",
-        "other",
-        "misc",
-        "miscellaneous",
-        "various",
-        "concept",
-    )
-)
+_NONE = word_set("none unknown n/a na null nil other misc miscellaneous various concept") | {"no concept"}
 # Answers that talk about a concept instead of naming it.
 _SENTENCE = re.compile(
     r"^(?:this|these|that|there|it|he|she|they|i|we|you|here)\b"

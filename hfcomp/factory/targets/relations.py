@@ -13,18 +13,10 @@ if TYPE_CHECKING:
 
 # Fixed phrases, each with the index of the word that carries its meaning, which is the rated word.
 _FIXED = {
-    ("next", "to"): 0,
-    ("close", "to"): 0,
-    ("adjacent", "to"): 0,
-    ("across", "from"): 0,
-    ("away", "from"): 0,
-    ("far", "from"): 0,
-    ("inside", "of"): 0,
-    ("outside", "of"): 0,
-    ("out", "of"): 0,
-    ("off", "of"): 0,
-    ("in", "between"): 1,
-    ("up", "against"): 1,
+    **{(word, "to"): 0 for word in ("next", "close", "adjacent")},
+    **{(word, "from"): 0 for word in ("across", "away", "far")},
+    **{(word, "of"): 0 for word in ("inside", "outside", "out", "off")},
+    **{("in", "between"): 1, ("up", "against"): 1},
 }
 # "in front of", "at the very top of", "on the left side of", "to the right of": a preposition, a place, "of".
 _PLACE_PREPOSITIONS = word_set("at by from in near on to toward towards")

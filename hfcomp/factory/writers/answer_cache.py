@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from hfcomp.checksums import with_checksum
 from hfcomp.factory.writers.requests import Refused, Reply, Request, Unreadable, Writer, content_hash
-from hfcomp.store import read_document, remove
+from hfcomp.store import cache_folder, read_document, remove
 from hfcomp.writing import write_if_missing
 
 FIRST_ANSWERS = 50
@@ -112,8 +112,8 @@ class AnswerCache:
 
     # Each answer is a document of `hfcomp.store`, but written by `write_if_missing`: if a server samples at random,
     # all processes must use the first stored answer.
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.expanduser()
+    def __init__(self, folder: Path | str | None) -> None:
+        self._folder = Path(folder or cache_folder("answers")).expanduser()
 
     def get(self, key: str) -> Reply | None:
         match read_document(self._path(key)):
@@ -166,10 +166,7 @@ class CachedWriter:
         return self._writer.payload(request)
 
     def answers(
-        self,
-        requests: Sequence[Request],
-        read: Callable[[int, Reply], Answer],
-        questions: Sequence[str] | None = None,
+        self, requests: Sequence[Request], read: Callable[[int, Reply], Answer], questions: Sequence[str] | None = None
     ) -> list[Answer | Refused]:
         """Requests answers. Equal requests are sent once.
 

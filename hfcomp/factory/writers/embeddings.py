@@ -6,7 +6,6 @@ import json
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,9 @@ from hfcomp.factory.writers.answer_cache import ASKED, CACHED, AnswerCache
 from hfcomp.factory.writers.endpoint import EndpointError, EndpointWriter
 from hfcomp.factory.writers.requests import BadBody, Reply, Request, content_hash
 from hfcomp.reading import parse_json
-from hfcomp.store import cache_folder
 
 # Names per request. Our choice: servers limit it, some of them to 32.
 BATCH = 32
-_SHOWN = 4096  # bytes of a wrong body that are searched for the key; 60 of them are shown
 
 
 class EmbeddingClient:
@@ -40,7 +37,7 @@ class EmbeddingClient:
     def __init__(self, model: str, *, base_url: str, answer_cache: str | None = None, **settings: Any) -> None:
         self.model = model
         self._writer = EmbeddingWriter(base_url, model=model, **settings)
-        self._cache = AnswerCache(Path(answer_cache) if answer_cache else cache_folder("answers"))
+        self._cache = AnswerCache(answer_cache)
         self.counts: Counter[str] = Counter()
 
     def embed(self, names: Sequence[str]) -> NDArray[np.float32]:
@@ -96,7 +93,7 @@ class EmbeddingWriter(EndpointWriter):
             entries = _Embeddings.model_validate(parse_json(body)).data
             vectors = {entry.index: _vector(entry.embedding) for entry in entries}
         except (ValueError, ValidationError):
-            raise BadBody("expected embeddings", body[:_SHOWN]) from None
+            raise BadBody("expected embeddings", body) from None
         if len(entries) != len(names) or vectors.keys() != {*range(len(names))}:
             raise BadBody(f"{len(entries)} embeddings, expected one for each of {len(names)} names")
         if len({len(vector) for vector in vectors.values()}) > 1 or not len(vectors[0]):

@@ -108,7 +108,7 @@ class EndpointWriter:
         plain_answers: bool = False,
         request_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.check_address(base_url)
+        check_base_url(base_url, self.url_option, self.key_variable)
         check_installed()
         import openai
 
@@ -134,11 +134,6 @@ class EndpointWriter:
         self._probe_lock, self._probed = threading.Lock(), float("-inf")
         self._failure: EndpointError | None = None
         self._has_warned = False
-
-    @classmethod
-    def check_address(cls, base_url: str) -> None:
-        """Raises ValueError for an address that is not used, see `check_base_url`."""
-        check_base_url(base_url, cls.url_option, cls.key_variable)
 
     def payload(self, request: Request) -> dict[str, Any]:
         """See `Writer`. Attempts differ in their seed, even if the seed is not sent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,6 @@ from hfcomp.factory.writers.requests import (
     NOT_JSON,
     ONLY_THOUGHTS,
     AnswerField,
-    EditAnswer,
     Refused,
     Reply,
     Request,
@@ -30,12 +30,18 @@ from hfcomp.factory.writers.requests import (
     token_budget,
 )
 from hfcomp.negatives.negative import Negative, caption_rng
-from hfcomp.store import cache_folder
 
 Answer = TypeVar("Answer")
 
 # Increase of the temperature with each further attempt. Our choice: at 0 the model would repeat itself.
 RISE = 0.2
+
+
+_READERS: Mapping[AnswerField, Callable[..., Any]] = {
+    "caption": answered_text,
+    "concept": partial(answered_text, field="concept"),
+    **{"edit": answered_edit, "phrases": answered_phrases},
+}
 
 
 @dataclass(frozen=True)
@@ -75,14 +81,14 @@ class LlmClient:
         self,
         questions: Sequence[Question],
         seed: int,
-        check: Callable[[int, str], Answer],
+        check: Callable[[int, Any], Answer],
         field: AnswerField = "caption",
     ) -> list[Answer | Refused]:
-        """Requests texts. An answer depends only on its question and the seed.
+        """Requests answers of a kind. Each depends only on its question and the seed.
 
         Args:
-            check: Function from the place of a question and the text of its answer to a result. It raises `Refused` if
-                the answer cannot be used.
+            check: Function from the place of a question and its answer (a text, an edit, or a list of phrases) to a
+                result. It raises `Refused` if the answer cannot be used.
 
         Returns:
             For each question the result of `check`, or the reason why no answer is usable.
@@ -92,29 +98,8 @@ class LlmClient:
         """
 
         def read(place: int, reply: Reply) -> Answer:
-            return check(place, answered_text(reply, plain=self._plain, field=field))
+            return check(place, _READERS[field](reply, plain=self._plain))
 
-        return self._ask(questions, seed, field, read)
-
-    def edits(
-        self, questions: Sequence[Question], seed: int, check: Callable[[int, EditAnswer], Answer]
-    ) -> list[Answer | Refused]:
-        """Requests image edits, see `answers`."""
-        return self._ask(
-            questions, seed, "edit", lambda place, reply: check(place, answered_edit(reply, plain=self._plain))
-        )
-
-    def phrases(
-        self, questions: Sequence[Question], seed: int, check: Callable[[int, list[str]], Answer]
-    ) -> list[Answer | Refused]:
-        """Requests lists of phrases, see `answers`."""
-        return self._ask(
-            questions, seed, "phrases", lambda place, reply: check(place, answered_phrases(reply, plain=self._plain))
-        )
-
-    def _ask(
-        self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[int, Reply], Answer]
-    ) -> list[Answer | Refused]:
         requests = [self._request(question, seed, field) for question in questions]
         # The last argument is the key that attempts share, by which the cache stores rejected answers that led to a
         # usable one.
@@ -195,7 +180,7 @@ def build_llm_client(
         )
     else:
         raise ValueError(f"writer {writer!r} is not a language model. Choose endpoint or transformers.")
-    cache = AnswerCache(Path(answer_cache) if answer_cache else cache_folder("answers"))
+    cache = AnswerCache(answer_cache)
 
     def advise(reasons: Counter[str]) -> str:
         return _advice(reasons, writer, is_off=thinking == "off", is_plain=plain_answers)

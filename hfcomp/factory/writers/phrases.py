@@ -53,7 +53,9 @@ class PhraseWriter:
         def ask(left: list[int], attempt: int) -> list[Extracted | Refused]:
             texts = [captions[place] for place in left]
             questions = [Question(phrases_prompt(text), text, ("phrases",), attempt) for text in texts]
-            return self._client.phrases(questions, self._seed, lambda n, listed: locate_phrases(texts[n], listed))
+            return self._client.answers(
+                questions, self._seed, lambda n, found: locate_phrases(texts[n], found), "phrases"
+            )
 
         answers, refused = retry_refused(len(captions), self._attempts, ask)
         self.rejected.update(str(reason).partition(":")[0] for reasons in refused for reason in reasons)

@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, create_model
 
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.reading import parse_json
@@ -26,14 +26,6 @@ _TOKENS_BESIDES = 64
 AnswerField = Literal["caption", "concept", "edit", "phrases"]
 
 
-class CaptionAnswer(Strict):
-    caption: str
-
-
-class ConceptAnswer(Strict):
-    concept: str
-
-
 class EditAnswer(Strict):
     """An image edit: what to segment, what to paint there, and the caption of the edited image."""
 
@@ -42,21 +34,17 @@ class EditAnswer(Strict):
     caption: str
 
 
-class PhrasesAnswer(Strict):
-    phrases: list[str]
-
-
-ANSWERS: Mapping[AnswerField, type[Strict]] = {
-    **{"caption": CaptionAnswer, "concept": ConceptAnswer},
-    **{"edit": EditAnswer, "phrases": PhrasesAnswer},
+_SINGLE: dict[str, Any] = {"caption": str, "concept": str, "phrases": list[str]}
+ANSWERS: Mapping[AnswerField, type[BaseModel]] = {
+    **{name: create_model(name, __base__=Strict, **{name: (kind, ...)}) for name, kind in _SINGLE.items()},
+    "edit": EditAnswer,
 }
-_STRING = {"type": "string"}
 
 
 def answer_schema(field: AnswerField) -> dict[str, Any]:
     """The JSON schema of an answer for `response_format`."""
-    fields = ANSWERS[field].model_fields
-    kinds = {str: _STRING, list[str]: {"type": "array", "items": _STRING}}
+    fields, string = ANSWERS[field].model_fields, {"type": "string"}
+    kinds = {str: string, list[str]: {"type": "array", "items": string}}
     return {
         "name": field,
         "strict": True,
@@ -133,12 +121,12 @@ class BadBody(Exception):
     """A body is not a chat completion.
 
     Args:
-        body: Received bytes, which may contain the key.
+        body: Received bytes, which may contain the key. Only `_SHOWN` of them are kept.
     """
 
     def __init__(self, reason: str, body: bytes = b"") -> None:
-        super().__init__(reason, body)
-        self.reason, self.body = reason, body
+        self.reason, self.body = reason, body[:_SHOWN]
+        super().__init__(reason, self.body)
 
 
 class BrokenOff(BadBody):
@@ -182,7 +170,7 @@ def read_completion(body: bytes | None) -> Reply:
     try:
         choice = _Completion.model_validate(parse_json(body)).choices[0]
     except (ValueError, ValidationError):
-        raise BadBody("expected a chat completion", body[:_SHOWN]) from None
+        raise BadBody("expected a chat completion", body) from None
     message = choice.message
     if message.refusal:
         return Reply(problem=REFUSED)
@@ -244,44 +232,32 @@ def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") 
     Raises:
         Refused: If the answer cannot be used, with the reason.
     """
-    text, is_thought = _text(reply)
-    if not plain:
-        return _clean_text(_read_object(text, field, is_thought)[field])
-    if is_thought:
-        raise Unreadable(ONLY_THOUGHTS)
-    return _clean_text(_strip_fence(text))
+    return _clean_text(_fields(reply, field, (lambda text: {field: text}) if plain else None)[field])
 
 
 def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
-    """Reads the edit in a reply.
-
-    Args:
-        plain: Whether the answer has lines `name: text` for all fields, in any order, instead of JSON.
-
-    Raises:
-        Refused: If the answer cannot be used, with the reason.
-    """
-    text, is_thought = _text(reply)
-    if plain and is_thought:
-        raise Unreadable(ONLY_THOUGHTS)
-    fields = _read_lines(_strip_fence(text)) if plain else _read_object(text, "edit", is_thought)
+    """Reads the edit in a reply, see `answered_text`. A plain answer has lines `name: text`, in any order."""
+    fields = _fields(reply, "edit", _read_lines if plain else None)
     return EditAnswer(**{name: _clean_text(value) for name, value in fields.items()})
 
 
 def answered_phrases(reply: Reply, *, plain: bool) -> list[str]:
-    """Reads the phrases in a reply; there may be none.
+    """Reads the phrases in a reply, see `answered_text`; there may be none.
 
-    Args:
-        plain: Whether the answer is a list with one phrase per line, numbered or with bullets, instead of JSON.
-
-    Raises:
-        Refused: If the answer cannot be used, with the reason.
+    A plain answer is a list with one phrase per line, numbered or with bullets.
     """
-    text, is_thought = _text(reply)
-    if plain and is_thought:
-        raise Unreadable(ONLY_THOUGHTS)
-    texts = _read_items(_strip_fence(text)) if plain else _read_object(text, "phrases", is_thought)["phrases"]
+    texts = _fields(reply, "phrases", _read_items if plain else None)["phrases"]
     return [] if [entry.strip(" .").casefold() for entry in texts] == [_NONE] else list(map(_clean_text, texts))
+
+
+def _fields(reply: Reply, field: AnswerField, read_plain: Callable[[str], dict[str, Any]] | None) -> dict[str, Any]:
+    """The fields of an answer in JSON, or those that a function reads from its plain text."""
+    text, is_thought = _text(reply)
+    if read_plain is None:
+        return _read_object(text, field, is_thought)
+    if is_thought:
+        raise Unreadable(ONLY_THOUGHTS)
+    return read_plain(_strip_fence(text))
 
 
 def _text(reply: Reply) -> tuple[str, bool]:
@@ -347,15 +323,15 @@ def _read_lines(text: str) -> dict[str, str]:
     return fields
 
 
-def _read_items(text: str) -> list[str]:
+def _read_items(text: str) -> dict[str, list[str]]:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].rstrip().endswith(":"):  # "Here are the phrases:"
         del lines[0]
     items = [match[1].rstrip() for match in map(_ITEM.fullmatch, lines) if match]
-    if len(items) == len(lines):
-        return items
     if len(lines) == 1 and lines[0].strip(" .").casefold() == _NONE:
-        return [_NONE]
+        items = [_NONE]
+    if len(items) == len(lines):
+        return {"phrases": items}
     raise Unreadable(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_A_LIST)
 
 

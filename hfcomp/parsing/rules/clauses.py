@@ -178,14 +178,11 @@ def prepositional_head(clauses: Clauses, preposition: str) -> int:
         last = clauses.arcs.heads[last]
     label, head = clauses.arcs.labels[last], clauses.arcs.heads[last]
     if label in ("dobj", "attr"):
-        return last if preposition == "with" or _phrase_modifies_object(clauses, head) else head
+        is_light = lemma(clauses.words[head], clauses.tags[head]) in ("be", "have", "show", "take")
+        return last if preposition == "with" or is_light else head
     if label == "pobj":
         return _head_after_phrase(clauses, preposition, last, head)
     return last
-
-
-def _phrase_modifies_object(clauses: Clauses, verb: int) -> bool:
-    return lemma(clauses.words[verb], clauses.tags[verb]) in ("be", "have", "show", "take")
 
 
 def _head_after_phrase(clauses: Clauses, preposition: str, noun: int, first: int) -> int:

@@ -93,7 +93,8 @@ def prepare_loader(
         is_training: Whether to drop a last, smaller batch if the config says so, and to seed each worker differently.
     """
     args = trainer.args
-    settings = {name: getattr(args, f"dataloader_{name}") for name in LOADER_SETTINGS if _has_setting(args, name)}
+    known = [name for name in LOADER_SETTINGS if hasattr(args, f"dataloader_{name}")]
+    settings = {name: getattr(args, f"dataloader_{name}") for name in known}
     # A stream orders its rows and drops incomplete batches itself.
     if not isinstance(rows, IterableDataset):
         settings |= {"sampler": sampler, "drop_last": is_training and args.dataloader_drop_last}
@@ -101,10 +102,6 @@ def prepare_loader(
             workers = {"num_workers": args.dataloader_num_workers, "rank": args.process_index}
             settings["worker_init_fn"] = partial(seed_worker, **workers)
     return trainer.accelerator.prepare(DataLoader(rows, batch_size=batch_size, collate_fn=collate, **settings))
-
-
-def _has_setting(args: TrainingArguments, name: str) -> bool:
-    return hasattr(args, f"dataloader_{name}")
 
 
 def set_loader_sampler(loader: Any) -> None:

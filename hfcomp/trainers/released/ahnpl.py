@@ -67,16 +67,13 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
             f.image_embeds,
             f.text_embeds,
             f.negative_text_embeds,
-            logit_scale=f.logit_scale,
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
-            image_id=f.image_id,
-            text_id=f.text_id,
             negative_text_id=f.negative_text_id,
             multimodal_weight=self.args.multimodal_weight,
             margin_weight=self.args.margin_weight,
-            rows=f.rows,
+            **f.common,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 

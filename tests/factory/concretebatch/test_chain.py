@@ -29,7 +29,7 @@ from hfcomp.data.built_sets.files import SET_ASIDE_FILE, UNFINISHED, step_names
 from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import with_concreteness
-from hfcomp.factory import chain
+from hfcomp.factory import build
 from hfcomp.factory.build import build_set
 from hfcomp.factory.concretebatch.chain import STEPS, ConcreteBatchOptions
 from hfcomp.factory.concretebatch.targets import balance_targets
@@ -411,7 +411,7 @@ def build_and_say_when_the_last_step_begins(options: ConcreteBatchOptions, sende
             sender.send_bytes(b"begun")
         return run_stages(rows, stages, folder, **settings)
 
-    chain.run_stages = run
+    build.run_stages = run
     build_set(options, log=[].append)
 
 

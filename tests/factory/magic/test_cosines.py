@@ -41,7 +41,7 @@ def test_a_threshold_is_exceeded_by_its_share_of_the_pairs_and_no_higher_one_is(
     points = vectors(40)
     pairs = Cosines.between(points).pairs
     threshold = pairs.threshold(share)
-    number = len(similar_pairs(points, threshold)[0]) // 2
+    number = len(similar_pairs(points, threshold, np.arange(len(points)))[0]) // 2
     assert pairs.above(threshold) == number >= max(share * pairs.total, 1)
     assert pairs.above(round(threshold + 0.001, 3)) < max(share * pairs.total, 1)
 

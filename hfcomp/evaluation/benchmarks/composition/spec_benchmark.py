@@ -56,12 +56,7 @@ def image_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | N
 
 
 def query_files(
-    read: Callable[..., list[dict[str, Any]]],
-    subsets: Sequence[str],
-    file: str,
-    archive: str,
-    repo: str,
-    commit: str,
+    read: Callable[..., list[dict[str, Any]]], subsets: Sequence[str], file: str, archive: str, repo: str, commit: str
 ) -> tuple[RawFiles, RawFiles]:
     """Returns two forms: one folder per subset, and a zip archive with all of them, as on the Hub."""
     read = partial(read, subsets=subsets, file=file)

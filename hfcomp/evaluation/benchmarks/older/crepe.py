@@ -38,10 +38,7 @@ def systematicity(web: str, trained_on: str) -> tuple[Data, ...]:
     There is a subset for each of these two cases and each kind of negatives.
     """
     files = {
-        f"{split} {kind}": (
-            f"syst_vg_hard_negs_{split}_compounds_in_{trained_on}.csv",
-            f"valid_hard_negs_{kind}",
-        )
+        f"{split} {kind}": (f"syst_vg_hard_negs_{split}_compounds_in_{trained_on}.csv", f"valid_hard_negs_{kind}")
         for split in ("seen", "unseen")
         for kind in ("atom", "comp", "combined")
     }
