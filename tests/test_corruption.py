@@ -98,19 +98,8 @@ def rows(tmp_path_factory) -> Path:
 
 
 def train(rows: Path, folder: Path) -> None:
-    main(
-        [
-            "train",
-            "ceclip",
-            *FIELDS.split(),
-            "--primary",
-            "own: caption choice",
-            "--dataset",
-            str(rows),
-            "--output_dir",
-            str(folder),
-        ]
-    )
+    given = ["--primary", "own: caption choice", "--dataset", str(rows), "--output_dir", str(folder)]
+    main(["train", "ceclip", *FIELDS.split(), *given])
 
 
 def numbers(folder: Path) -> Any:
