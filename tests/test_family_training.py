@@ -65,8 +65,7 @@ def parameters_of(folder, kind: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("family", "objective"),
-    [pytest.param(*pair, marks=[] if pair in SAMPLE else pytest.mark.slow) for pair in GRID],
+    ("family", "objective"), [pytest.param(*pair, marks=[] if pair in SAMPLE else pytest.mark.slow) for pair in GRID]
 )
 def test_every_objective_of_pooled_embeddings_trains(family, objective, folder_of, rows, tmp_path):
     kind = trainer_class(objective.partition(",")[0])
