@@ -1,7 +1,7 @@
 """Each file that is read back, damaged in each way: the same result as undamaged, or an error that names the file.
 
 A truncated or zeroed file fails where a flipped bit does, at its checksum or its format: of most files these two ways
-are slow tests.
+are slow tests. So is the loss of a checkpoint's file, as tests/trainers/test_stages.py damages each in every way.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ OFTEN = ("flip", "delete")
 
 
 def matrix(*files: str) -> Any:
-    """A case for each file and damage; only of the first file all are run by default."""
+    """A case for each file and damage; by default all of the first file, and of a checkpoint a flipped bit."""
     cases = []
     for name, damage in itertools.product(files, DAMAGES):
-        slow = name != files[0] and damage not in OFTEN
+        slow = damage != "flip" if CHECKPOINT in name else name != files[0] and damage not in OFTEN
         cases.append(pytest.param(name, damage, id=f"{name}-{damage}", marks=[pytest.mark.slow] if slow else []))
     return pytest.mark.parametrize(("name", "damage"), cases)
 
@@ -98,19 +98,8 @@ def rows(tmp_path_factory) -> Path:
 
 
 def train(rows: Path, folder: Path) -> None:
-    main(
-        [
-            "train",
-            "ceclip",
-            *FIELDS.split(),
-            "--primary",
-            "own: caption choice",
-            "--dataset",
-            str(rows),
-            "--output_dir",
-            str(folder),
-        ]
-    )
+    given = ["--primary", "own: caption choice", "--dataset", str(rows), "--output_dir", str(folder)]
+    main(["train", "ceclip", *FIELDS.split(), *given])
 
 
 def numbers(folder: Path) -> Any:

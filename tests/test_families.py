@@ -26,6 +26,9 @@ FULL_LENGTH = ("siglip", "siglip2")  # attend to their padding
 LAYER = re.compile(r"(text|vision|image)_model\..*layers?\.\d+\.")
 # BLIP's cross-attention reads images into texts, which embeddings do not use.
 UNUSED = re.compile("crossattention")
+# What is the same for every family, by default only for these: several tensors or one per image, batch norms, tokens.
+DEFAULT = ("align", "clip", "flava", "siglip2")
+SOME = [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in families.dual_encoders()]
 
 
 def images():
@@ -117,6 +120,7 @@ def test_a_step_equals_a_plain_one(family, tmp_path):
         )
 
 
+@pytest.mark.parametrize("family", SOME, indirect=True)
 def test_a_trained_model_is_loaded_by_its_own_class(family, tmp_path):
     name, folder = family
     trainer = make_trainer(folder, tmp_path, learning_rate=1e-3, warmup_steps=0, mini_batch_size=2)
@@ -128,14 +132,19 @@ def test_a_trained_model_is_loaded_by_its_own_class(family, tmp_path):
     assert not np.array_equal(Embedder(tmp_path / "saved").texts(TEXTS).vectors, Embedder(folder).texts(TEXTS).vectors)
 
 
-def test_an_adapter_changes_every_layer_of_the_towers(family, tmp_path):
+def test_an_adapter_is_on_every_layer_of_the_towers(family, tmp_path):
     name, folder = family
-    trainer = make_trainer(folder, tmp_path, learning_rate=1e-2, warmup_steps=0, peft="lora", lora_rank=2)
+    trainer = make_trainer(folder, tmp_path, peft="lora", lora_rank=2)
     adapted = {key.partition(".lora_A")[0] for key, _ in trainer.model.named_parameters() if ".lora_A" in key}
     layers = {key.removeprefix("backbone.base_model.model.") for key in adapted}
     model, _ = load(name, folder)
     linear = {key for key, x in model.named_modules() if isinstance(x, torch.nn.Linear) and LAYER.search(key)}
     assert layers == linear - set(filter(UNUSED.search, linear))
+
+
+@pytest.mark.parametrize("family", SOME, indirect=True)
+def test_a_trained_adapter_is_merged(family, tmp_path):
+    trainer = make_trainer(family[1], tmp_path, learning_rate=1e-2, warmup_steps=0, peft="lora", lora_rank=2)
     trainer.train()
     trainer.save_model(tmp_path / "adapter")
     merge_adapter(tmp_path / "adapter", tmp_path / "merged")

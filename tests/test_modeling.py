@@ -11,14 +11,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import (
-    AutoModel,
-    AutoProcessor,
-    BertConfig,
-    BertModel,
-    CLIPModel,
-    SiglipModel,
-)
+from transformers import AutoModel, AutoProcessor, BertConfig, BertModel, CLIPModel, SiglipModel
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.fields import FIELDS
@@ -162,10 +155,7 @@ def test_uint8_pixels_normalized_in_the_model_equal_the_processors_output(model_
     batch = collator([{"image": image, "caption": "a red cube"} for image in images])
     transform = collator.transform
     model = encoder(
-        model_folder,
-        image_mean=transform.mean,
-        image_std=transform.std,
-        rescale_factor=transform.rescale_factor,
+        model_folder, image_mean=transform.mean, image_std=transform.std, rescale_factor=transform.rescale_factor
     )
     assert batch["pixels"].pixels.dtype == torch.uint8
     torch.testing.assert_close(

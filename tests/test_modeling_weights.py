@@ -165,10 +165,7 @@ def test_a_recipe_ends_with_one_line_before_it_takes_a_folder(clip, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        (without(QUERY), f"lack \\['{QUERY}'\\]"),
-        (smaller(QUERY), f"{QUERY} \\[31, 32\\] instead of \\[32, 32\\]"),
-    ],
+    [(without(QUERY), f"lack \\['{QUERY}'\\]"), (smaller(QUERY), f"{QUERY} \\[31, 32\\] instead of \\[32, 32\\]")],
     ids=["missing", "shape"],
 )
 def test_a_checkpoint_of_a_run_is_refused_and_changes_no_weight(clip, tmp_path, change, said):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 
 from hfcomp import devices, platforms
-from tests import tiny
+from tests import processes, tiny
 
 # The libraries beside hfcomp are imported first: on Windows they use other modules, which do not exist here.
 BLOCKED = """
 import os, sys
+assert "hfcomp" not in sys.modules
 import accelerate, datasets, filelock, huggingface_hub, multiprocess, torch.distributed, transformers
 import torch.utils.data
 from transformers import AutoModel, Trainer
@@ -28,7 +27,8 @@ main(sys.argv[1:])
 
 
 def run(*words, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", BLOCKED, *map(str, words)], capture_output=True, text=True, cwd=cwd)
+    # settings of its own: such a process is forked before anything of hfcomp is imported
+    done = processes.run(["-c", BLOCKED, *words], env=os.environ | {"HF_HOME": str(cwd / "home")}, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

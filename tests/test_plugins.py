@@ -123,10 +123,7 @@ BROKEN = [
     ("hfcomp.studies", "other", "loud:THING", "import no_such_package", ".*ModuleNotFoundError: No"),
     ("hfcomp.studies", "variants", "loud:THING", "THING = 3", ".*taken"),
     ("hfcomp.builders", "other", "loud:THING", "THING = 3", ".*hfcomp.factory.builder.Builder"),
-    (
-        *("hfcomp.builders", "mine", "loud:MAGIC", "from hfcomp.factory.magic.options import MAGIC"),
-        ".*'magic'",
-    ),
+    (*("hfcomp.builders", "mine", "loud:MAGIC", "from hfcomp.factory.magic.options import MAGIC"), ".*'magic'"),
 ]
 USES = {
     "hfcomp.commands": lambda: cli.main(["other"]),
@@ -138,12 +135,7 @@ USES = {
 
 @pytest.mark.parametrize(("group", "name", "place", "text", "message"), BROKEN)
 def test_a_broken_entry_point_is_an_error_that_names_package_and_entry_point(
-    install,
-    group,
-    name,
-    place,
-    text,
-    message,
+    install, group, name, place, text, message
 ):
     install({"loud": text}, {group: {name: place}})
     place = f"package loud: entry point {name} = {place} in the group {group}"

@@ -194,10 +194,7 @@ def test_a_folder_in_use_is_named_and_a_killed_process_holds_none(tmp_path):
     try:
         assert holder.stdout.readline() == b"True\n"
         assert try_lock(tmp_path) is None
-        with (
-            pytest.raises(ValueError, match=f"{tmp_path} .*in use .*choose another"),
-            locked(tmp_path),
-        ):
+        with pytest.raises(ValueError, match=f"{tmp_path} .*in use .*choose another"), locked(tmp_path):
             pass
         threading.Timer(0.2, holder.send_signal, [signal.SIGKILL]).start()
         with locked(tmp_path):  # waits for the holder to end

@@ -26,8 +26,7 @@ follows = pytest.mark.follows
 
 
 @follows(
-    "hfcomp/analysis/audit/images.py",
-    "Pass --benchmarks A,B, or --data_dir with a folder that has benchmark data.",
+    "hfcomp/analysis/audit/images.py", "Pass --benchmarks A,B, or --data_dir with a folder that has benchmark data."
 )
 @follows("hfcomp/analysis/audit/probes.py", "needs a dual encoder: --model ID")
 @follows(
@@ -157,8 +156,7 @@ def test_levels(advice, clip, tmp_path):
 
 @follows("hfcomp/annotate/app/server.py", "Choose an address of this machine and a free --port, or omit both.")
 @follows(
-    "hfcomp/annotate/app/server.py",
-    "Set HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --host.",
+    "hfcomp/annotate/app/server.py", "Set HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --host."
 )
 def test_page(advice, tmp_path, monkeypatch):
     with socket.socket() as taken:

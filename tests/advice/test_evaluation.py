@@ -123,10 +123,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     "hfcomp/evaluation/evaluate.py",
     "name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground",
 )
-@follows(
-    "hfcomp/options.py",
-    "name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a",
-)
+@follows("hfcomp/options.py", "name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a")
 @follows(
     "hfcomp/evaluation/benchmarks/__init__.py",
     "`hfcomp evaluate --list` lists them. Your own benchmark is package.module:NAME",

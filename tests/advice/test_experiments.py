@@ -66,10 +66,7 @@ def write_plan(folder, recipe: str, plan: str, option: str = "report", **values)
         pytest.param(
             ["--evaluation", "sandbox+benchmarks"],
             [["--evaluation", "sandbox+benchmarks", "--evaluation_benchmarks", "sandbox_zero_shot"]],
-            marks=pytest.mark.follows(
-                CONFIG,
-                "needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME",
-            ),
+            marks=pytest.mark.follows(CONFIG, "needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME"),
         ),
         pytest.param(
             ["--key_column", "url"], [[]], marks=pytest.mark.follows(CONFIG, "{name} {why} leave {name} out.")

@@ -158,8 +158,7 @@ def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
 @follows("hfcomp/factory/magic/chain.py", "Use more images, or a smaller --min_images.")
 @follows("hfcomp/factory/magic/hierarchy.py", "Delete it and repeat the `hfcomp build magic` command that made it")
 @follows(
-    "hfcomp/data/built_sets/views.py",
-    "Re-run the `hfcomp build` command of the dataset, which rewrites the file",
+    "hfcomp/data/built_sets/views.py", "Re-run the `hfcomp build` command of the dataset, which rewrites the file"
 )
 @follows("hfcomp/data/built_sets/files.py", "command without --until; finished steps are kept.")
 def test_magic(advice, tmp_path):

@@ -98,10 +98,7 @@ class Loading(Exception):
     """A sweep that would load its benchmarks now: its options have passed."""
 
 
-@follows(
-    "hfcomp/merging/merge.py",
-    "for example --benchmarks sugarcrepe,coco2017_retrieval.",
-)
+@follows("hfcomp/merging/merge.py", "for example --benchmarks sugarcrepe,coco2017_retrieval.")
 def test_merge(advice, clip, tmp_path, monkeypatch):
     words = ["merge", str(clip), str(tiny.clip(tmp_path / "tuned", seed=1)), "--sweep", "--device", "cpu"]
     words += ["--output_dir", str(tmp_path / "out")]
@@ -260,10 +257,7 @@ def test_statistics(advice):
     macro_sign_flip_test([subset])
 
 
-@follows(
-    "hfcomp/negatives/concreteness.py",
-    "was not kept. {HOW_TO_GET} Then pass the file",
-)
+@follows("hfcomp/negatives/concreteness.py", "was not kept. {HOW_TO_GET} Then pass the file")
 @follows("hfcomp/negatives/concreteness.py", "could not be downloaded: {error}. {HOW_TO_GET} Then pass the file as")
 @follows("hfcomp/factory/magic/encoders.py", "Or choose --encoder {BY_CAPTIONS}, which needs no model.")
 def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
@@ -286,13 +280,9 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
 
 @follows("hfcomp/factory/concretebatch/chain.py", "{ONE_LICENSE} Choose another --output.")
 @follows(
-    "hfcomp/data/built_sets/views.py",
-    "Re-run the `hfcomp build` command of the dataset, which rewrites the file",
+    "hfcomp/data/built_sets/views.py", "Re-run the `hfcomp build` command of the dataset, which rewrites the file"
 )
-@follows(
-    "hfcomp/data/built_sets/files.py",
-    "command with --until {names.steps[-1]} or",
-)
+@follows("hfcomp/data/built_sets/files.py", "command with --until {names.steps[-1]} or")
 def test_steps_of_concretebatch(advice, clip, tmp_path):
     pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)
     source, ratings = pair_sets.photos(tmp_path / "photos"), pair_sets.ratings(tmp_path / "ratings.txt")

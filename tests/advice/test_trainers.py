@@ -236,8 +236,7 @@ def test_concepts(advice, make, rows, photographs, tmp_path):
     "Add a negative_image that matches the row's first negative caption; or use an objective",
 )
 @follows(
-    "hfcomp/trainers/triplet_clip.py",
-    "or use that objective: InfoNCETrainer with num_negatives=1 (recipe negclip).",
+    "hfcomp/trainers/triplet_clip.py", "or use that objective: InfoNCETrainer with num_negatives=1 (recipe negclip)."
 )
 def test_rows_without_negative_images(advice, train, rows):
     without = datasets.Dataset.from_dict(

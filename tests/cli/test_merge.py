@@ -161,10 +161,7 @@ def test_what_a_sweep_reports_is_what_evaluating_the_chosen_model_finds(swept, c
     ("more", "said"),
     [
         (["--alpha", "2"], "alpha: found 2, expected 0 (the base) to 1"),
-        (
-            ["--alpha", "0.5", "--rule", "mean"],
-            "--rule only applies to --sweep. Remove it, or use --sweep instead",
-        ),
+        (["--alpha", "0.5", "--rule", "mean"], "--rule only applies to --sweep. Remove it, or use --sweep instead"),
         (["--sweep"], "Name a compositional"),
         (["--sweep", "--benchmarks", "sugarcrepe", "--data_dir", "ROOT"], "No general ability is scored"),
         (["--sweep", "--benchmarks", "sandbox_zero_shot"], "No composition is scored"),

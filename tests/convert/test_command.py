@@ -54,10 +54,7 @@ def test_a_file_becomes_a_folder_and_says_what_it_was(tmp_path, negclip, old_cli
 def test_mistakes_are_one_line(tmp_path, negclip, clip):
     for words, what in (
         ([negclip], "--pretrained openai"),
-        (
-            [clip, "--to", "open_clip", "--pretrained", "openai"],
-            "--pretrained only applies to open_clip",
-        ),
+        ([clip, "--to", "open_clip", "--pretrained", "openai"], "--pretrained only applies to open_clip"),
         ([tmp_path / "none.pt"], "no file .*none.pt"),
         ([clip, "--int8"], "--int8 only applies to ONNX. Add --to onnx"),
         ([clip, "--stretch_positions", 36, "--prefix", "a"], "--prefix .*not to --stretch_positions. Remove it"),

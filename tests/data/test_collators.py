@@ -321,37 +321,19 @@ def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (
-            {"negative_concreteness": 3.5},
-            "'negative_concreteness', row 17: found 3.5, .*map",
-        ),
+        ({"negative_concreteness": 3.5}, "'negative_concreteness', row 17: found 3.5, .*map"),
         ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found .*'34'"),
-        (
-            {"negative_concreteness": ["3", None]},
-            "row 17, entry 0: found '3', .*null",
-        ),
-        (
-            {"negative_concreteness": [None, True]},
-            "row 17, entry 1: found True",
-        ),
+        ({"negative_concreteness": ["3", None]}, "row 17, entry 0: found '3', .*null"),
+        ({"negative_concreteness": [None, True]}, "row 17, entry 1: found True"),
         ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, .*1.* 5.*Rescale"),
         ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700"),
         ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf"),
         ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found .*'ab'"),
-        (
-            {"negative_kinds": [1, None]},
-            "'negative_kinds', row 17, entry 0: found 1",
-        ),
+        ({"negative_kinds": [1, None]}, "'negative_kinds', row 17, entry 0: found 1"),
         ({"negative_captions": 7}, "'negative_captions', row 17: found 7"),
-        (
-            {"negative_captions": ["a", 7]},
-            "'negative_captions', row 17, entry 1: found 7",
-        ),
+        ({"negative_captions": ["a", 7]}, "'negative_captions', row 17, entry 1: found 7"),
         ({"concepts": "a cube"}, "'concepts', row 17: found .*'a cube', .*map"),
-        (
-            {"concepts": ["a", ["b"]]},
-            r"'concepts', row 17, entry 1: found \['b'\]",
-        ),
+        ({"concepts": ["a", ["b"]]}, r"'concepts', row 17, entry 1: found \['b'\]"),
     ],
 )
 def test_lists_of_the_wrong_type_or_value_are_refused(clip, columns, message):

@@ -264,14 +264,7 @@ def test_a_jpeg_is_read_at_a_part_of_its_size_only_where_asked():
     smooth = Image.fromarray(noise(3, 5)).resize((500, 300), Image.Resampling.BICUBIC)
     file = encode(smooth, "JPEG", quality=95)
     sizes = {side: decode_image(file, shortest_side=side).size for side in (None, 151, 150, 75, 37, 1)}
-    assert sizes == {
-        None: (500, 300),
-        151: (500, 300),
-        150: (250, 150),
-        75: (125, 75),
-        37: (63, 38),
-        1: (63, 38),
-    }
+    assert sizes == {None: (500, 300), 151: (500, 300), 150: (250, 150), 75: (125, 75), 37: (63, 38), 1: (63, 38)}
     half = np.asarray(decode_image(file, shortest_side=150)).astype(int)
     assert np.abs(half - np.asarray(smooth.resize((250, 150), Image.Resampling.BOX))).mean() < 2
     assert decode_image(encode(smooth, "PNG"), shortest_side=150).size == (500, 300)

@@ -252,10 +252,7 @@ def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatc
 @pytest.mark.parametrize(
     ("cause", "message"),
     [
-        (
-            OSError(errno.ENOSPC, "No space left on device"),
-            "no space .* /.* HF_DATASETS_CACHE",
-        ),
+        (OSError(errno.ENOSPC, "No space left on device"), "no space .* /.* HF_DATASETS_CACHE"),
         (ValueError("Expected object or value"), "rows.jsonl .*json: Expected object or value$"),
     ],
 )

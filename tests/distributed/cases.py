@@ -823,10 +823,7 @@ def loss_of(name: str, f: dict[str, torch.Tensor], rows: slice | None) -> torch.
     if name in ("dcl", "hard_negatives", "ce_clip", "ahnpl"):
         return loss_with_negative_texts(name, f, rows)
     negatives = [f["negative_image"], f["negative_text"][:, 0]]
-    masks = {
-        "negative_image_mask": f["negative_image_mask"],
-        "negative_text_mask": f["negative_text_mask"][:, 0],
-    }
+    masks = {"negative_image_mask": f["negative_image_mask"], "negative_text_mask": f["negative_text_mask"][:, 0]}
     scale, margin = f["scale"], f["margin"]
     if name == "triplet_clip":
         return triplet_clip_loss(f["image"], f["text"], *negatives, logit_scale=scale, **masks, rows=rows)[0]

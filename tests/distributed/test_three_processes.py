@@ -6,11 +6,7 @@ import pytest
 import torch
 
 from tests.distributed.cases import LOSSES
-from tests.distributed.compare import (
-    assert_same_batch,
-    assert_same_embeddings,
-    assert_slices_add_up,
-)
+from tests.distributed.compare import assert_same_batch, assert_same_embeddings, assert_slices_add_up
 from tests.distributed.launch import Results, launch
 
 SLICES = [[0, 3], [3, 6], [6, 8]]

@@ -68,10 +68,27 @@ LOGGED = {
 }
 
 
+# The trainer of each is run by default with another model, mini-batches, or one loss more.
+VARIANTS = {
+    *("info_nce", "info_nce_siglip2", "cement_siglip", "c2lip", "c2lip_clip"),
+    *("clear_glass_centroid", "clear_glass_pairs", "adapted_pooling", "nan_at_the_end"),
+}
+
+
+def cases(*names: str) -> list:
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in VARIANTS)) for name in names]
+
+
 @pytest.fixture(scope="module")
-def two(models, tmp_path_factory) -> Results:
-    names = [name for name in CASES if name not in ("uneven", *SHARDED_ONLY)]
-    return launch(2, models, tmp_path_factory.mktemp("two"), names)
+def two(models, tmp_path_factory, request) -> Results:
+    """All that is launched at once: of the variants if a slow test of this file is run."""
+    mine = [item for item in request.session.items if item.path == request.path]
+    left_out = {"uneven", *SHARDED_ONLY, *(() if any(map(is_slow, mine)) else VARIANTS)}
+    return launch(2, models, tmp_path_factory.mktemp("two"), [name for name in CASES if name not in left_out])
+
+
+def is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
 
 
 def assert_same_training(results: list[Result], expected: list[Result]) -> None:
@@ -97,7 +114,7 @@ def assert_in_step(results: list[Result]) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("name", ["c2lip", "c2lip_tokens", "c2lip_clip"])
+@pytest.mark.parametrize("name", cases("c2lip", "c2lip_tokens", "c2lip_clip"))
 def test_concepts_are_evaluated_in_batches_that_end_early(two, one, name):
     losses = [line["eval_loss"] for line in one[name][0].facts["log"] if "eval_loss" in line]
     assert len(losses) == 2
@@ -117,12 +134,12 @@ def moved_weights(result: Result) -> set[str]:
     return {name for name, weight in result.part("weight").items() if not torch.equal(weight, before[name])}
 
 
-@pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.parametrize("name", cases(*SCALARS))
 def test_two_processes_train_as_one(two, one, name):
     assert_same_training(two[name], one[name])
 
 
-@pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.parametrize("name", cases(*SCALARS))
 def test_scale_and_bias_get_the_gradient_of_the_global_batch(two, one, name):
     gradients = one[name][0].part("gradient")
     allowed = tolerances.gradients(gradients, scale_of(one[name][0]))
@@ -134,7 +151,7 @@ def test_scale_and_bias_get_the_gradient_of_the_global_batch(two, one, name):
             assert abs(result.tensors[f"gradient/{scalar}"] - gradients[scalar]) <= allowed[scalar]
 
 
-@pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.parametrize("name", cases(*SCALARS))
 def test_the_log_holds_the_global_batch(two, one, name):
     lines, others = ([line for line in one_of[name][0].facts["log"] if "loss" in line] for one_of in (two, one))
     assert [line["step"] for line in lines] == [2, 4]
@@ -192,7 +209,7 @@ def test_chains_of_texts_are_those_of_the_global_batch(two, one):
     assert_same_training(two["hierarcaps"], one["hierarcaps"])
 
 
-@pytest.mark.parametrize("name", ["clear_glass", "clear_glass_centroid", "clear_glass_pairs", "text_alignment"])
+@pytest.mark.parametrize("name", cases("clear_glass", "clear_glass_centroid", "clear_glass_pairs", "text_alignment"))
 def test_groups_and_pairs_of_texts_are_those_of_the_global_batch(two, one, name):
     assert_same_training(two[name], one[name])
 
@@ -226,7 +243,7 @@ def test_mini_batches_change_nothing(two, one):
     assert_same_training(two["mini_batches"], one["cement"])
 
 
-@pytest.mark.parametrize("name", ["adapted", "adapted_pooling"])
+@pytest.mark.parametrize("name", cases("adapted", "adapted_pooling"))
 def test_adapters_and_averages_of_weights_are_those_of_one_process(two, one, name):
     assert_same_training(two[name], one[name])
     trained = {parameter for parameter in one[name][0].facts["trainable"] if ".lora_" in parameter}
@@ -268,6 +285,7 @@ def test_weights_frozen_by_hand_do_not_stop_two_processes(two, one):
         assert names == {name for name in result.part("weight") if "vision_model" in name}
 
 
+@pytest.mark.slow
 def test_an_unused_bias_is_frozen(two):
     for result in two["cement_siglip"]:
         assert "backbone.logit_bias" in result.part("weight")
@@ -381,7 +399,7 @@ def test_both_processes_choose_the_checkpoint_by_the_same_values(two, one):
 # Errors
 
 
-@pytest.mark.parametrize("name", ["nan_when_logging", "nan_when_saving", "nan_at_the_end"])
+@pytest.mark.parametrize("name", cases("nan_when_logging", "nan_when_saving", "nan_at_the_end"))
 def test_a_loss_that_is_not_finite_stops_both_processes(two, name):
     first, second = two[name]
     out = first.folder / "out"

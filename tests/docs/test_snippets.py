@@ -29,7 +29,7 @@ RENDERED = "model_cards/"
 HOW = (__doc__ or "").partition("A page complies")[2]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def clone(monkeypatch, tmp_path):
     """The working directory of the commands: a clone, with the files that pages write, and real data somewhere."""
     for folder in ("recipes", "dataset_builders"):
@@ -40,14 +40,15 @@ def clone(monkeypatch, tmp_path):
     monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
 
 
-@pytest.mark.parametrize("snippet", snippets(), ids=str)
-def test_a_mark_is_one_of_two(snippet):
-    assert not snippet.mark or snippet.test or snippet.needs in NEEDS, f"found <!-- {snippet.mark} -->; {HOW}"
-    assert snippet.language in {"bash", "python", "yaml", "json", *UNCHECKED}, HOW
+def test_every_mark_is_one_of_two_and_every_language_is_known():
+    for snippet in snippets():
+        known = not snippet.mark or snippet.test or snippet.needs in NEEDS
+        assert known, f"{snippet}: found <!-- {snippet.mark} -->; {HOW}"
+        assert snippet.language in {"bash", "python", "yaml", "json", *UNCHECKED}, f"{snippet}: {HOW}"
 
 
 @pytest.mark.parametrize("snippet", snippets("bash"), ids=str)
-def test_commands_are_accepted(snippet, capsys):
+def test_commands_are_accepted(snippet, clone, capsys):
     for words in lines(snippet):
         if snippet.needs and words[0] != "hfcomp":
             continue
@@ -60,15 +61,14 @@ def test_commands_are_accepted(snippet, capsys):
             pytest.fail(f"{' '.join(words)}\n{error}")
 
 
-@pytest.mark.parametrize("snippet", snippets("python"), ids=str)
-def test_python_compiles_and_names_the_test_that_runs_it(snippet):
-    compile(snippet.code, str(snippet), "exec")
-    if not snippet.needs and not snippet.page.startswith(RENDERED):
-        assert snippet.test, HOW
-        test = ROOT / snippet.test
-        assert test.is_file() and snippet.page in test.read_text(), (
-            f"{snippet.test} does not run a block of {snippet.page}"
-        )
+def test_python_compiles_and_names_the_test_that_runs_it():
+    for snippet in snippets("python"):
+        compile(snippet.code, str(snippet), "exec")
+        if not snippet.needs and not snippet.page.startswith(RENDERED):
+            assert snippet.test, f"{snippet}: {HOW}"
+            test = ROOT / snippet.test
+            runs = test.is_file() and snippet.page in test.read_text()
+            assert runs, f"{snippet}: {snippet.test} does not run a block of {snippet.page}"
 
 
 @pytest.mark.parametrize("snippet", snippets("yaml", "json"), ids=str)

@@ -134,12 +134,7 @@ def check_chance(benchmark: Benchmark, columns: Mapping[str, list[Any]], number:
 
 def scores(benchmark: Benchmark, report: Report) -> dict[tuple[str, str], float]:
     """The lines of a benchmark, averages among them: subset and metric to value."""
-    lines = summarize(
-        report.items,
-        models=["model"],
-        references=[],
-        averages={benchmark.title: benchmark.averages},
-    )
+    lines = summarize(report.items, models=["model"], references=[], averages={benchmark.title: benchmark.averages})
     return {(line["subset"], line["metric"]): line["models"]["model"]["value"] for line in lines}
 
 

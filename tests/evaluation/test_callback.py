@@ -408,12 +408,7 @@ def idle(clip, pairs, tmp_path_factory):
         (["sugarcrep"], {}, ValueError, "'sugarcrep'.*'sugarcrepe'"),
         (["sugarcrepe", SUGARCREPE], {}, ValueError, r"twice.*\['sugarcrepe'\]"),
         (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0,.* 1"),
-        (
-            ["sugarcrepe"],
-            {"folders": {"sugarcrepe": "nowhere"}},
-            ValueError,
-            "sugarcrepe=nowhere",
-        ),
+        (["sugarcrepe"], {"folders": {"sugarcrepe": "nowhere"}}, ValueError, "sugarcrepe=nowhere"),
         (["sugarcrepe"], {"processing_class": tiny}, ValueError, "processor .*tokenizer"),
         ([own_benchmark("absent")], {}, Unavailable, "absent: Not on the Hub .* Draw them."),
         ([own_benchmark(image="none.png")], {}, ValueError, "no items"),
@@ -444,11 +439,7 @@ def test_a_name_of_a_group_stands_for_all_of_it(idle, root, monkeypatch):
             f"'sugarcrepe_choice' is .* {KEY}",
         ),
         ({**EVERY_STEP, **CHOOSE, "metric_for_best_model": f"{KEY}/swap"}, {}, "details=True.* adds"),
-        (
-            {**CHOOSE, "save_strategy": "best", "metric_for_best_model": "loss"},
-            {"steps": 1},
-            "='loss' is not",
-        ),
+        ({**CHOOSE, "save_strategy": "best", "metric_for_best_model": "loss"}, {"steps": 1}, "='loss' is not"),
         ({**EVERY_STEP, **CHOOSE}, {"steps": 2}, "is read at every evaluation"),
     ],
 )

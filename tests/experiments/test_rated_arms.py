@@ -93,7 +93,7 @@ def test_a_run_trains_scores_and_names_them(norms, tmp_path):
     results = json.loads((folder / "results.json").read_text())
     assert list(results["models"]) == ["base", "static-margin", "static-margin-human", "Slipform-human", "Slipform"]
     assert {path.name for path in (folder / "controls").iterdir()} == {
-        *("static-margin", "static-margin-human", "Slipform-human"),
+        *("static-margin", "static-margin-human", "Slipform-human")
     }
     report = (folder / "report.md").read_text()
     for name in ("static-margin", "static-margin-human", "Slipform-human"):

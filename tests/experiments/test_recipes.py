@@ -193,10 +193,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
         ),
         (["--edit_noise", "1.5"], "--edit_noise: found '1.5', expected at least 0 and at most 1"),
         (["--negative_kinds", "swap_all"], "the sandbox has no kind 'swap_all'. Did you mean"),
-        (
-            ["--caption_noise", "0.1", "--dataset", "mine"],
-            "caption_noise shapes sandbox rows, not those of mine",
-        ),
+        (["--caption_noise", "0.1", "--dataset", "mine"], "caption_noise shapes sandbox rows, not those of mine"),
         (["--resume"], "command line: unknown field 'resume'"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
         (["--objective", "json:JSONDecoder"], "not a subclass of CompositionalTrainer"),

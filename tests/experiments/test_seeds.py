@@ -143,10 +143,7 @@ def test_a_seed_on_the_command_line_replaces_the_seeds_of_the_recipe(three):
 
 @pytest.mark.parametrize(
     ("words", "fault"),
-    [
-        (["--seeds", "42", "43"], "seeds, 42 and 43"),
-        (["--seeds", "1", "2", "1"], "1 is listed twice"),
-    ],
+    [(["--seeds", "42", "43"], "seeds, 42 and 43"), (["--seeds", "1", "2", "1"], "1 is listed twice")],
 )
 def test_seeds_that_make_no_report_are_a_mistake(words, fault):
     with pytest.raises(ValueError, match=fault):

@@ -324,10 +324,7 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
         (["--grammar_tolerance", "1"], "--grammar_tolerance .*--grammar_model"),
         (["--false_negative_margin", "1"], "--false_negative_margin .*--false_negative_model"),
         (["--fill_model", "x"], "--fill_model .*mask"),
-        (
-            ["--column_names", "caption=text,image=file"],
-            "row 0: .*not exist.* 7 of 7 rows",
-        ),
+        (["--column_names", "caption=text,image=file"], "row 0: .*not exist.* 7 of 7 rows"),
         (["--device", "gpu"], "device: 'gpu'"),
         (["--keyword_table", "no.yaml"], "no.yaml"),
         (["--kinds", "swap", "--parser", "spacy:en_none"], "spacy download en_none"),

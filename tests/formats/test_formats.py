@@ -77,11 +77,7 @@ def _cell(value: object) -> object:
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        (NEGATIVES, "negatives"),
-        ("build inpaintcoco --source project", "inpaintcoco"),
-    ],
+    ("command", "name"), [(NEGATIVES, "negatives"), ("build inpaintcoco --source project", "inpaintcoco")]
 )
 def test_the_command_of_a_finished_set_changes_nothing_but_its_card(here, name, command):
     before = _data(here / "sets" / name)

@@ -35,6 +35,7 @@ def run(rows, connect, monkeypatch, tmp_path):
     def run(*words: str, token: str | bool = WRITE_TOKEN) -> Path:
         monkeypatch.setattr("huggingface_hub.HfApi", lambda: connect(token))
         where = ["--dataset", str(rows), "--output_dir", str(tmp_path / "run")]
+        where += [] if "--seeds" in words else ["--seed", "42"]
         return program.run(read_recipe("slipform", [*SMALL, *where, *words]))
 
     return run

@@ -128,11 +128,7 @@ def test_without_negative_images_it_is_info_nce_with_negative_texts():
         negative_text_mask=TEXT_MASK,
     )
     plain = info_nce_loss(
-        image,
-        text,
-        logit_scale=scale,
-        negative_text=negative_text.unsqueeze(1),
-        negative_mask=TEXT_MASK.unsqueeze(1),
+        image, text, logit_scale=scale, negative_text=negative_text.unsqueeze(1), negative_mask=TEXT_MASK.unsqueeze(1)
     )
     assert_same(value, plain[0], (image, text, negative_text, scale))
 

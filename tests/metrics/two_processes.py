@@ -12,11 +12,7 @@ def main(cache: str, number: int, processes: int) -> None:
     results = {}
     for name, (columns, options) in every().items():
         metric = evaluate.load(
-            str(module_path(name)),
-            num_process=processes,
-            process_id=number,
-            experiment_id="test",
-            cache_dir=cache,
+            str(module_path(name)), num_process=processes, process_id=number, experiment_id="test", cache_dir=cache
         )
         metric.add_batch(**{key: column[number::processes] for key, column in columns.items()})
         results[name] = metric.compute(**options)

@@ -55,11 +55,7 @@ def scores(parser, rows) -> dict[str, float]:
         chunks = {(chunk.start, chunk.end) for chunk in doc.noun_chunks}
         right = set(map(tuple, row["chunks"]))
         both, actual, expected = both + len(chunks & right), actual + len(chunks), expected + len(right)
-    return {
-        "tags": sum(tags) / len(tags),
-        "heads": sum(heads) / len(heads),
-        "chunks": 2 * both / (actual + expected),
-    }
+    return {"tags": sum(tags) / len(tags), "heads": sum(heads) / len(heads), "chunks": 2 * both / (actual + expected)}
 
 
 @pytest.mark.parametrize("split, number", [("development", 60), ("held-out", 110)])

@@ -100,8 +100,7 @@ def test_the_gains_of_table_3_are_the_plan_s_contrasts_as_relative_and_truncated
 
 
 @pytest.mark.parametrize(
-    ("variant", "recipe"),
-    [("alignment", "clear_glass/vit_b32_text_alignment"), ("hierarcaps", "hierarcaps/vit_b32")],
+    ("variant", "recipe"), [("alignment", "clear_glass/vit_b32_text_alignment"), ("hierarcaps", "hierarcaps/vit_b32")]
 )
 def test_a_stage_of_table_3_is_trained_as_its_own_recipe_says(variant, recipe):
     sweep = read_plan("clear_glass", ["--config", PLANS[3].recipe, "--report", "table3", "--seeds", "7"])
@@ -243,18 +242,8 @@ def test_a_row_pt_of_table_3_starts_from_the_model_of_the_text_alignment(stand_i
     """Two commands, as an alternative to the plan: the stage, then `--model` with its model."""
     magic = f"{stand_ins / 'magic'}"
     shared = ["--dataset", magic, "--evaluation_benchmarks", "magic", "--evaluation_data", f"magic={magic}"]
-    shared += [
-        "--max_steps",
-        "1",
-        "--bf16",
-        "false",
-        "--dataloader_num_workers",
-        "0",
-        "--disable_tqdm",
-        "true",
-        "--controls",
-        "none",
-    ]
+    shared += ["--max_steps", "1", "--bf16", "false", "--dataloader_num_workers", "0", "--disable_tqdm", "true"]
+    shared += ["--controls", "none"]
     shared += ["--overlap", "allow", "--primary", "MAGIC levels: level * image choice of 2", "--page", "false"]
     stages = {"text_alignment": clip, "magic": tmp_path / "text_alignment" / "method"}
     for name, model in stages.items():

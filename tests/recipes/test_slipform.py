@@ -19,7 +19,8 @@ REPOSITORY = Path(__file__).parents[2]
 # an epsilon above the rounding of gradients: Adam makes a whole step of one that is nothing else
 ADAM = {"steps": 4, "rate": 1e-4, "epsilon": 1e-2}
 SMALL = "--dataset_rows 96 --batch_size 16 --max_steps 4 --save_steps 4 --learning_rate 1e-4 --adam_epsilon 1e-2"
-FIELDS = f"{SMALL} --controls same-batch equal-images --evaluation_items 2 --page false --logging_steps 2".split()
+FIELDS = f"{SMALL} --seeds 42 --controls same-batch equal-images --evaluation_items 2 --page false".split()
+FIELDS += ["--logging_steps", "2"]
 LAUNCHERS = ("accelerate launch", "torchrun --nproc_per_node 2")
 SIZES = {1: "1 process x 16 = 16 pairs", 2: "2 processes x 8 = 16 pairs"}
 

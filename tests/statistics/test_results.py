@@ -10,13 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp.statistics import (
-    ImageBootstrap,
-    items_hash,
-    sign_flip_test,
-    smallest_difference,
-    summarize,
-)
+from hfcomp.statistics import ImageBootstrap, items_hash, sign_flip_test, smallest_difference, summarize
 from hfcomp.statistics.outcomes import write_table
 from hfcomp.statistics.results import RESULTS_SCHEMA_VERSION, versions, write_results
 

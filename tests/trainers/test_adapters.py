@@ -307,11 +307,7 @@ IDLE = r"matches vision_model\.head\.attention\.out_proj, where an adapter has n
     [
         ("siglip", {"lora_targets": ["out_proj"]}, IDLE),
         ("clip", {"lora_targets": ["q_prj"]}, r"CLIPModel .*'q_prj'.*'q_proj'"),
-        (
-            "clip",
-            {"lora_targets": ["pooling"]},
-            r"CLIPModel .*'pooling'.* attention",
-        ),
+        ("clip", {"lora_targets": ["pooling"]}, r"CLIPModel .*'pooling'.* attention"),
         ("clip", {"lora_targets": ["("]}, r"'\(' .*regular expression"),
         ("clip", {"lora_targets": ["visual_projection"], "freeze_towers": ["image"]}, "towers .*frozen"),
         ("siglip", {"peft": "dora", "lora_targets": ["pooling"]}, "in_proj_weight .*DoRA"),
@@ -329,10 +325,7 @@ def test_targets_without_modules_or_effect_are_refused_by_name(model, settings, 
     [
         (LoraConfig(target_modules=["q_proj", "out_proj"]), r"vision_model\.head\.attention\.out_proj .*no effect"),
         (LoraConfig(target_modules=["q_proj", "v_prj"]), "target_modules .*'v_prj'.*'v_proj'"),
-        (
-            LoraConfig(target_modules=["q_proj"], modules_to_save=["logit_scale"]),
-            "modules_to_save .*'logit_scale'",
-        ),
+        (LoraConfig(target_modules=["q_proj"], modules_to_save=["logit_scale"]), "modules_to_save .*'logit_scale'"),
     ],
 )
 def test_a_config_of_peft_with_targets_that_have_no_effect_is_refused(config, message, siglip, rows, tmp_path):

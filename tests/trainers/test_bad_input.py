@@ -40,16 +40,8 @@ def last_checkpoint(folder) -> int:
 @pytest.mark.parametrize(
     ("columns", "kind", "message"),
     [
-        (
-            {"image": CORRUPT},
-            ValueError,
-            "'image', row 13 .*truncated",
-        ),
-        (
-            {"image": {"bytes": b"<html>", "path": None}},
-            ValueError,
-            "'image', row 13 .*supported",
-        ),
+        ({"image": CORRUPT}, ValueError, "'image', row 13 .*truncated"),
+        ({"image": {"bytes": b"<html>", "path": None}}, ValueError, "'image', row 13 .*supported"),
         ({"negative_image": CORRUPT}, ValueError, "'negative_image', row 13 .*decoded"),
         ({"negative_captions": []}, ValueError, "'negative_captions', row 13: found 0 .* 1"),
         ({"negative_concreteness": [1.0]}, ValueError, "'negative_concreteness', row 13: found 1 .*2"),

@@ -120,10 +120,7 @@ def test_what_is_missing_for_the_groups_is_told(clip, rows, tmp_path, caplog):
     with caplog.at_level(logging.INFO, logger=name):
         build(ClearGlassTrainer, clip, rows, tmp_path, minimum_group_size=3)
     said = [(record.levelname, record.message) for record in caplog.records if record.name == name]
-    assert said[0] == (
-        "INFO",
-        "3 groups with 17 rows. An epoch has 5 batches of 2 groups with 4 pairs each.",
-    )
+    assert said[0] == ("INFO", "3 groups with 17 rows. An epoch has 5 batches of 2 groups with 4 pairs each.")
     assert {level for level, _ in said[1:]} == {"WARNING"}
     assert any("each has fewer than 3 rows ('d', 'lone')" in text for _, text in said)
     assert any("('gone')" in text for _, text in said)

@@ -18,13 +18,7 @@ from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import tolerances
 from tests.trainers import objectives
 from tests.trainers.group_rows import add_groups
-from tests.trainers.runs import (
-    assert_same_gradients,
-    batch_of,
-    build,
-    loss_and_gradients,
-    weights,
-)
+from tests.trainers.runs import assert_same_gradients, batch_of, build, loss_and_gradients, weights
 
 EAGER = {"torch_compile": True, "torch_compile_backend": "eager"}
 

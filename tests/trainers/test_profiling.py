@@ -121,8 +121,7 @@ def test_recomputed_activations_are_no_flops_of_the_model(clip, pairs, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("steps", "plan"),
-    [(3, None), (4, (1, 1, 1, 1)), (9, (1, 6, 1, 1)), (17, (3, 10, 1, 3)), (5000, (3, 10, 1, 3))],
+    ("steps", "plan"), [(3, None), (4, (1, 1, 1, 1)), (9, (1, 6, 1, 1)), (17, (3, 10, 1, 3)), (5000, (3, 10, 1, 3))]
 )
 def test_a_short_training_is_measured_in_fewer_steps(steps, plan):
     assert plan_steps(steps) == plan

@@ -87,11 +87,7 @@ def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypa
         (["x"], ["--output", "a.jpg"], "--output: found a.jpg, expected the name of a .png file"),
         (["x"], ["--values", "v.npz"], "--values: found v.npz, expected the name of a .json file"),
         (["x"], ["--device", "quantum"], "device: 'quantum' cannot be used here"),
-        (
-            ["x"],
-            ["--image", "nowhere.png"],
-            "--image: nowhere.png does not exist",
-        ),
+        (["x"], ["--image", "nowhere.png"], "--image: nowhere.png does not exist"),
         (["nowhere/model"], [], "nowhere/model is not a local folder, and as a Hub id:"),
     ],
 )

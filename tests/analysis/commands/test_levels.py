@@ -108,11 +108,7 @@ def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):
         (["x"], ["--candidates", "1"], "candidates: found 1, expected a number of at least 2"),
         (["x"], ["--candidates", ","], "candidates: found none, expected numbers"),
         (["x"], ["--data", "nowhere"], "data: nowhere is not a folder"),
-        (
-            ["x"],
-            ["--data", ".", "--benchmark", "sandbox_levels"],
-            "data: sandbox_levels is synthetic",
-        ),
+        (["x"], ["--data", ".", "--benchmark", "sandbox_levels"], "data: sandbox_levels is synthetic"),
         (["x"], ["--benchmark", "magic"], "benchmark magic is unavailable: MAGIC is not released"),
         (["x"], ["--device", "quantum"], "device: 'quantum' cannot be used here"),
         (["nowhere/model"], ["--rows", "4"], "nowhere/model is not a local folder, and as a Hub id:"),

@@ -100,10 +100,7 @@ def test_the_sandbox(tmp_path, capsys, monkeypatch):
     ("words", "message"),
     [
         (["--apply", "marks.json"], "pass --output DIR"),
-        (
-            ["--apply", "marks.json", "--output", "out", "--rows", "3"],
-            "--rows .*--apply",
-        ),
+        (["--apply", "marks.json", "--output", "out", "--rows", "3"], "--rows .*--apply"),
         (["--allow_outside_files"], "--allow_outside_files .*without --apply"),
         (["--models", "a", "b,c"], "found 3 models"),
         (["--column_names", "caption=text"], "text.*not in the dataset"),

@@ -200,8 +200,7 @@ def test_a_browser_that_keeps_nothing_says_so(browser, scored_page):
     context.close()
 
 
-@pytest.mark.parametrize("width", [1280, 800])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (800, "light")])
 def test_it_fits_its_window_and_hostile_texts_are_texts(open_file, tmp_path, width, scheme):
     long = "a-caption-without-any-space-" * 20
     rows = dataset(

@@ -67,10 +67,7 @@ def test_split_and_names_of_columns_are_those_of_the_page(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"caption": {5: "another"}},
-            "another dataset: .*8 rows, .*sha256:.* has 8 rows .*sha256:",
-        ),
+        ({"caption": {5: "another"}}, "another dataset: .*8 rows, .*sha256:.* has 8 rows .*sha256:"),
         ({"image": {1: encode(tiny.image(99))}}, "1 of 2 marked rows .*example 1"),
     ],
 )

@@ -75,10 +75,7 @@ def test_without_ratings_the_set_says_so(tmp_path):
         ([row(caption=7)], "'caption', row 0: found 7"),
         ([row(negative_captions="absent")], "needs .*column 'negative_captions'"),
         ([row(negative_captions=[7, 8])], r"'negative_captions', row 0: found \[7, 8\]"),
-        (
-            [row(), row(negative_keywords=["dog"])],
-            r"'negative_keywords', row 1: found .* 2",
-        ),
+        ([row(), row(negative_keywords=["dog"])], r"'negative_keywords', row 1: found .* 2"),
         ([row(negative_concreteness=[6.5, 1])], "'negative_concreteness', row 0: found 6.5,.* 1 to 5"),
     ],
 )

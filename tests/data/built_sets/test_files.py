@@ -67,10 +67,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
 @pytest.mark.follows("hfcomp/data/built_sets/files.py", "expected {shard['sha256']} from {MANIFEST}. Remove it and")
 def test_what_the_error_says_makes_the_file_anew(folder, whole):
     flip_bit(folder / SHARD, (folder / SHARD).read_bytes(), 999)
-    with pytest.raises(
-        ValueError,
-        match=rf"{SHARD} .*damaged: .*sha256 \w{{64}}, .*\w{{64}} .*manifest.json",
-    ):
+    with pytest.raises(ValueError, match=rf"{SHARD} .*damaged: .*sha256 \w{{64}}, .*\w{{64}} .*manifest.json"):
         load_training_set(str(folder))
     for inside in (folder / "data", folder / SHARD):
         with pytest.raises(ValueError, match=f"{SHARD} is damaged"):

@@ -115,11 +115,7 @@ def config(tmp_path):
 @pytest.mark.parametrize(
     ("given", "column", "message"),
     [
-        (
-            members(6, texts={1: None}),
-            "caption",
-            r"'caption', row 1, .*'001' .*\S+/set.tar, .*image: found None",
-        ),
+        (members(6, texts={1: None}), "caption", r"'caption', row 1, .*'001' .*\S+/set.tar, .*image: found None"),
         (
             members(6, images={1: None, 4: None}),
             "image",

@@ -147,12 +147,7 @@ def test_captions_of_the_set_give_way(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "settings", "message"),
     [
-        (
-            "a.json",
-            '{"x": "a"}',
-            {},
-            "'id' .*2 rows .*a.json: .*'7' .*'x'",
-        ),
+        ("a.json", '{"x": "a"}', {}, "'id' .*2 rows .*a.json: .*'7' .*'x'"),
         ("a.json", "{}", {}, "'7' .*None "),
         ("a.txt", "", {}, "captions_file: found a.txt, expected .*json"),
         ("a.csv", "url,text\n7,a\n", {}, "a.csv .*'key'; .*: url, text"),

@@ -105,10 +105,7 @@ def test_shuffled_negatives_are_of_another_rows_captions(dataset):
             {"caption": [["a"], ["b", "c"]], "negative_captions": [[["x", "y"]], [["y", "z"], ["y"]]]},
             "'negative_captions', row 1: caption 1 .*1 negatives.* 2",
         ),
-        (
-            {"caption": [["a"], ["b", "c"]], "negative_image": [b"x", b"x"]},
-            "row 1 .*2 captions, .*'negative_image'",
-        ),
+        ({"caption": [["a"], ["b", "c"]], "negative_image": [b"x", b"x"]}, "row 1 .*2 captions, .*'negative_image'"),
     ],
 )
 def test_what_does_not_say_its_caption_is_refused(columns, message):

@@ -175,7 +175,7 @@ def test_a_recipe_is_judged_by_it_or_by_the_mean_without_winoground_which_says_s
     names = ["sugarcrepe", "sugarcrepe_pp", *["winoground"] * whole]
     data = [f"{name}={folder / name}" for name in ("val2017", *names)]
     small = "--dataset_rows 32 --batch_size 8 --max_steps 1 --disable_tqdm true --save_strategy no"
-    small += " --controls same-batch --page false"
+    small += " --controls same-batch --page false --seed 42"
     scored = ["--evaluation", "benchmarks", "--evaluation_benchmarks", *names, "--evaluation_data", *data]
     scored += ["--primary", f"{COMPOSITIONAL}: compositional mean"]
     run(read_recipe("slipform", [*small.split(), *scored, "--output_dir", str(tmp_path / "run")]))

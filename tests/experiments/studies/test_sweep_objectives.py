@@ -73,20 +73,14 @@ def test_the_recipes_own_objective_is_no_other(tmp_path):
         ({"variants": {"plain": {"objective": INFO_NCE, "learning_rat": 1}}}, "Did you mean 'learning_rate'?"),
         ({"variants": {"plain": {"objective": f"{INFO_NCE}s"}}}, "plain: objective 'hfcomp.trainers.info_nce:InfoNCE"),
         ({"variants": {"plain": {"objective": 3}}}, "plain: objective: found 3, expected module:class"),
-        (
-            {"variants": {"plain": {"objective": CE_CLIP, "rank_weight": "low"}}},
-            "rank_weight: found 'low', expected",
-        ),
+        ({"variants": {"plain": {"objective": CE_CLIP, "rank_weight": "low"}}}, "rank_weight: found 'low', expected"),
         ({"variants": {"plain": {"objective": INFO_NCE, "batch_size": 8}}}, "plain: batch_size changes the rows or"),
         ({"variants": {"plain": {"max_steps": 9}}}, "plain: max_steps changes the steps. Move it to a setting."),
         (
             {"variants": {"plain": {"control": "equal-images"}}},
             "plain: control: found 'equal-images', expected one of",
         ),
-        (
-            {"variants": {"one": {"after": "plain"}, "plain": {}}},
-            "one: after: found 'plain', expected a variant",
-        ),
+        ({"variants": {"one": {"after": "plain"}, "plain": {}}}, "one: after: found 'plain', expected a variant"),
         (
             {"contrasts": {"part": {"with": ["plain"]}}},
             "contrasts: part: without is missing. Expected a list of variants or base",
@@ -100,10 +94,7 @@ def test_the_recipes_own_objective_is_no_other(tmp_path):
             "part: with: found [], expected at least 1 of them",
         ),
         (
-            {
-                "variants": {"cement": {}, "plain": {"after": "cement"}},
-                "embeddings": {"variants": ["plain"]},
-            },
+            {"variants": {"cement": {}, "plain": {"after": "cement"}}, "embeddings": {"variants": ["plain"]}},
             "embeddings: variants: plain starts from cement",
         ),
         ({"settings": {"all": {"control": "shuffled"}}}, "settings: all: unknown field 'control'"),

@@ -126,12 +126,7 @@ def test_images_without_content_or_change_are_set_aside(tmp_path, sdxl, rows, mo
 
     with_edits(monkeypatch, edit)
     done = build(tmp_path / "out", source(rows[:5]), sdxl)
-    assert set_aside(done.folder) == {
-        0: stage.BLANK,
-        1: stage.BLANK,
-        2: stage.UNCHANGED,
-        4: stage.SAFETY_CHECKER,
-    }
+    assert set_aside(done.folder) == {0: stage.BLANK, 1: stage.BLANK, 2: stage.UNCHANGED, 4: stage.SAFETY_CHECKER}
     assert done.manifest["rows"] == 1
 
 

@@ -98,10 +98,7 @@ def test_all_words_of_the_papers_parts_of_speech_are_candidates_on_request(capti
 
 @pytest.mark.parametrize(
     ("lookup", "expected"),
-    [
-        ("word_first", {"fire": "fire", "hydrant": "hydrant"}),
-        ("expression_first", {"fire hydrant": "fire hydrant"}),
-    ],
+    [("word_first", {"fire": "fire", "hydrant": "hydrant"}), ("expression_first", {"fire hydrant": "fire hydrant"})],
 )
 def test_the_order_of_words_and_expressions_is_a_setting(lookup, expected):
     assert {

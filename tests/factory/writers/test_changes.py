@@ -122,8 +122,7 @@ def test_a_part_of_a_spatial_phrase_is_judged_with_the_phrase():
 
 
 @pytest.mark.parametrize(
-    ("new", "reason"),
-    [("犬", "Latin"), ("ribbit zxq", "English"), ("d\u043egs", "not an English")],
+    ("new", "reason"), [("犬", "Latin"), ("ribbit zxq", "English"), ("d\u043egs", "not an English")]
 )
 def test_words_that_are_not_english_are_refused(new, reason):
     with pytest.raises(Refused, match=reason):

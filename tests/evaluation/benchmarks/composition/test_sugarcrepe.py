@@ -131,10 +131,7 @@ def test_a_negative_that_is_the_caption_stays_and_is_counted(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            '{"0": {"file": "a.jpg", "caption": "a"}}',
-            "entry '0': .*'filename', 'negative_caption'; .*'file'",
-        ),
+        ('{"0": {"file": "a.jpg", "caption": "a"}}', "entry '0': .*'filename', 'negative_caption'; .*'file'"),
         ('{"0": {}, "0": {}}', "add_att.json: duplicate key '0'"),
         ('{"0": {"filename"', "add_att.json: .*Download"),
         ('["caption"]', "entry '0': found a str,.* filename"),

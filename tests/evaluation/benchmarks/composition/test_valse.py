@@ -15,15 +15,7 @@ from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import (
-    Sighted,
-    check_known_scorers,
-    hub_folder,
-    items,
-    photos,
-    repositories,
-    scores,
-)
+from tests.evaluation.encoders import Sighted, check_known_scorers, hub_folder, items, photos, repositories, scores
 
 FILES = {
     "existence": ("visual7w", "v7w_1.jpg"),

@@ -17,16 +17,7 @@ from hfcomp.evaluation.sources import HubData, load_items
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 from hfcomp.negatives.keywords import find_keywords
 from hfcomp.negatives.keywords.tables import COLORS
-from tests.evaluation.benchmarks.oracle import (
-    HubOnDisk,
-    constant,
-    knowing,
-    means,
-    parquet,
-    photo,
-    random,
-    run,
-)
+from tests.evaluation.benchmarks.oracle import HubOnDisk, constant, knowing, means, parquet, photo, random, run
 
 REAL = os.environ.get("HFCOMP_REAL_DATA")
 CAPTIONS = [
