@@ -167,7 +167,7 @@ def collate(rows: Sequence[Conversation], processor: Any, max_length: int, *, ca
                 answer = (ends[number] > start) & (ends[number] <= end)
                 labels[number, answer] = tokens[number, answer]
     if (labels == IGNORED).all():  # the loss would be NaN
-        raise ValueError(f"max_length: found no answer in the first {max_length} tokens of a batch. Raise --max_length.")
+        raise ValueError(f"max_length: found no answer in {max_length} tokens of each row. Raise --max_length.")
     return {**batch, "labels": labels}
 
 

@@ -12,7 +12,7 @@ import yaml
 DOCS = Path(__file__).resolve().parents[1]
 SOURCE, PAGE = DOCS / "reproducing.yaml", DOCS / "reproducing.md"
 MADE = "<!-- Made from reproducing.yaml by docs/site/reproducing.py. -->"
-WIDTH = 76
+WIDTH = 100
 QUOTED_WORDS = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
 
 
