@@ -166,6 +166,8 @@ def collate(rows: Sequence[Conversation], processor: Any, max_length: int, *, ca
             if is_answer:
                 answer = (ends[number] > start) & (ends[number] <= end)
                 labels[number, answer] = tokens[number, answer]
+    if (labels == IGNORED).all():  # the loss would be NaN
+        raise ValueError(f"max_length: found no answer in {max_length} tokens of each row. Raise --max_length.")
     return {**batch, "labels": labels}
 
 

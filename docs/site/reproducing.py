@@ -13,7 +13,7 @@ import yaml
 DOCS = Path(__file__).resolve().parents[1]
 SOURCE, PAGE = DOCS / "reproducing.yaml", DOCS / "reproducing.md"
 MADE = "<!-- Made from reproducing.yaml by docs/site/reproducing.py. -->"
-WIDTH = 76
+WIDTH = 100
 
 
 def read_registry() -> dict[str, Any]:

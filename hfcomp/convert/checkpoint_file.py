@@ -70,7 +70,7 @@ def read_checkpoint(source: str, *, state: str | None = None, prefix: str | None
     own = {name.removeprefix(removed): value for name, value in tensors.items() if name.startswith(removed)}
     others = [name for name in tensors if not name.startswith(removed)]
     if key:
-        others += [name for name in content if name != key]
+        others += [name for name in content if str(name) != key]
     settings = _settings(config) if config.is_file() else None
     return Checkpoint(path, settings, own, key, removed, tuple(sorted(map(str, others))))
 
@@ -135,8 +135,9 @@ def _read(path: Path) -> Mapping[str, Any]:
             "save only the tensors: safetensors.torch.save_file(torch.load(path, weights_only=False)['state_dict'], "
             "...)."
         ) from error
-    # A truncated zip archive raises RuntimeError, an empty file EOFError.
-    except (RuntimeError, EOFError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # a damaged pickle may raise any error
         if "TorchScript" in str(error):
             raise ValueError(
                 f"{path} is a TorchScript archive, like OpenAI's original CLIP files, and contains code. The same "
@@ -158,10 +159,10 @@ def _settings(path: Path) -> dict[str, Any]:
 def _weights_of(path: Path, content: Mapping[str, Any], wanted: str | None) -> tuple[str, dict[str, torch.Tensor]]:
     """Returns the key and the tensors of a file's weights, at the top level or under one of its keys."""
     # Training scripts save weights next to an optimizer's state, and often both raw and averaged weights.
-    nested = {key: value for key, value in content.items() if isinstance(value, Mapping) and _prefixes(value)}
+    nested = {str(key): value for key, value in content.items() if isinstance(value, Mapping) and _prefixes(value)}
     if wanted is not None:
         if wanted not in nested:
-            models = ", ".join(map(str, nested)) or "none"
+            models = ", ".join(nested) or "none"
             raise ValueError(f"{path}: no model under {wanted!r}.{nearest(wanted, nested)} Models: {models}.")
         return wanted, _tensors(nested[wanted])
     if _prefixes(content):

@@ -30,10 +30,12 @@ def merge_lora(tensors: Mapping[str, torch.Tensor]) -> tuple[Mapping[str, torch.
         if not {changed, second} <= set(tensors):
             continue
         weight, down, up = tensors[changed], tensors[first], tensors[second]
-        if down.ndim != 2 or up.shape[1:] != down.shape[:1] or len(up) * down.shape[1] != weight.numel():
+        kernel = max(1, weight.shape[-1]) if weight.ndim == 4 else 1  # a convolution has each size times the kernel's
+        if down.ndim != 2 or up.shape[1:] != down.shape[:1] or len(down) < kernel:
             continue
-        # A convolution has rank times kernel rows.
-        rank = len(down) // (weight.shape[-1] if weight.ndim == 4 else 1)
+        if [*weight.shape] != [len(up) / kernel, down.shape[1] / kernel, *[kernel] * (weight.ndim - 2)]:
+            continue
+        rank = len(down) // kernel
         change = (up.double() @ down.double()).view(weight.shape) * (ALPHA / rank)
         merged[changed] = (weight.double() + change).to(down.dtype)
         del merged[first], merged[second]

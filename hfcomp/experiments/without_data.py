@@ -35,12 +35,13 @@ SCENES = 1024  # least number of drawn rows, which leaves groups and tenths of a
 SPEED = 1e14  # operations per second, a third of the bf16 peak of an A100
 # Fields of an experiment without effect on the number or size of the steps, or that name data.
 RESET = {
-    **{"dataset": SANDBOX, "model": None, "evaluation": NOTHING, "primary": None, "captions": "longest"},
+    **{"dataset": SANDBOX, "model": None, "evaluation": NOTHING, "captions": "longest", "evaluation_data": []},
     **dict.fromkeys(("captions_file", "keyword_negatives", "concreteness_ratings", "concept_parser")),
+    **dict.fromkeys(("primary", "evaluation_dataset")),
     **dict.fromkeys(("streaming", "keyword_captions_only", "forgetting_guard"), False),
 }
 # Trainer arguments that the drawn rows or this machine cannot have.
-DROPPED = ("bf16", "fp16", "draw_captions", "dataloader_num_workers")
+DROPPED = ("bf16", "fp16", "draw_captions", "dataloader_num_workers", "pixel_cache")
 HEADER = ["run", "images per step", "texts per step", "steps", "time", "disk"]
 
 

@@ -336,7 +336,7 @@ def headline_measures(
     means = _published_means(outcomes, declared or {})
     known, named = dict.fromkeys((*ROLES, *titles, *(mean.labels["benchmark"] for mean in means))), set[str]()
     for name in benchmarks or titles:
-        matching = [title for title in known if name == title or fnmatchcase(title, name)]
+        matching = [name] if name in known else [title for title in known if fnmatchcase(title, name)]
         if not matching:
             listed = ", ".join(known)
             raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {listed}. Fix the sweep's file.")

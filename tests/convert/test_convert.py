@@ -152,11 +152,8 @@ def test_the_two_tables_of_long_clip_become_one(tmp_path, old_clip, words):
 def test_several_models_in_a_file_are_named(tmp_path, words):
     network = worlds.state(worlds.model(PLAIN, words))
     for name, content, said in (
-        (
-            "a",
-            {"state_dict": network, "state_dict_ema": network},
-            "state_dict, state_dict_ema.*--state",
-        ),
+        ("c", {0: network, 1: network}, "0, 1. Choose one, such as --state 0"),
+        ("a", {"state_dict": network, "state_dict_ema": network}, "state_dict, state_dict_ema.*--state"),
         (
             "b",
             {f"{side}.{k}": v for k, v in network.items() for side in ("student", "teacher")},
@@ -279,7 +276,7 @@ def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
         convert_checkpoint(file, tmp_path / "clip")
     torch.save({"a": torch.ones(1000)}, file)
     whole = file.read_bytes()
-    for damaged in (whole[: len(whole) // 2], b"", b"not a checkpoint"):
+    for damaged in (whole[: len(whole) // 2], b"", b"not a checkpoint", b"\x80\x02h\x09."):
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"a\.pt.*damaged"):
             convert_checkpoint(file, tmp_path / "clip")

@@ -135,8 +135,12 @@ def test_names_of_other_models_say_where_they_are(tmp_path, name, said):
 
 def test_lora_that_fits_no_weight_is_not_left_out(tmp_path, old_clip):
     weights = add_lora(worlds.model(PLAIN, worlds.vocabulary(old_clip)))
-    name = "visual.transformer.resblocks.0.mlp.c_fc.lora_B"
-    for changed in ({**weights, name: torch.ones(3, 4)}, {key: x for key, x in weights.items() if key != name}):
+    stem = "visual.transformer.resblocks.0.mlp.c_fc.lora_"
+    (rank, inputs), (outputs, _) = weights[f"{stem}A"].shape, weights[f"{stem}B"].shape
+    # Other sizes, no rank, transposed.
+    shapes = (((rank, inputs), (3, rank)), ((0, inputs), (outputs, 0)), ((rank, outputs), (inputs, rank)))
+    others = [{**weights, f"{stem}A": torch.ones(down), f"{stem}B": torch.ones(up)} for down, up in shapes]
+    for changed in (*others, {name: value for name, value in weights.items() if name != f"{stem}B"}):
         torch.save(changed, tmp_path / "a.pt")
         with pytest.raises(ValueError, match="LoRA weights in another layout than TSVLC's, or damaged"):
             convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip", ConversionOptions(pretrained="openai"))

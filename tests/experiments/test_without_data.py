@@ -29,7 +29,15 @@ def studies(monkeypatch) -> list[WithoutData]:
 
 def test_steps_follow_from_rows_and_hours_from_the_named_model(studies, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    command.main("slipform/vit_b32_coco", [*WORDS, "--controls", "plain", "--dry_run", "--rows", "1000"])
+    files = [
+        "--evaluation_data",
+        "sugarcrepe=not/here",
+        "--evaluation_dataset",
+        "not/here.tsv",
+        "--pixel_cache",
+        "none",
+    ]
+    command.main("slipform/vit_b32_coco", [*WORDS, *files, "--controls", "plain", "--dry_run", "--rows", "1000"])
     (study,), printed = studies, " ".join(capsys.readouterr().out.split())
     assert list(tmp_path.iterdir()) == []
     costs = {name: (cost.steps, cost.images, cost.texts) for name, cost in study.costs.items()}

@@ -94,6 +94,14 @@ def test_the_projector_is_trained_then_the_language_model_and_the_result_is_scor
     assert torch.isfinite(scores).all()
 
 
+@follows("recipes/llava.py", "Raise --max_length.")
+def test_a_batch_without_an_answer_would_spoil_the_weights(data, processor):
+    rows = RECIPE["read_conversations"](data / "chats.json", data, captions=False)[1:2]
+    with pytest.raises(ValueError, match="max_length: found no answer in 7 tokens"):
+        RECIPE["collate"](rows, processor, 7, captions=False)
+    assert (RECIPE["collate"](rows, processor, 64, captions=False)["labels"] != -100).any()
+
+
 @pytest.fixture(scope="module")
 def processor(siglip, language_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("processor")

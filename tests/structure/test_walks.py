@@ -12,8 +12,8 @@ from tests.structure.walks import follow, holds, is_higher, walk
 
 # What was counted last. Lower these when a walk gets shorter.
 LIMITS = {
-    "recipe": {"rooms": 51, "climbs": 23, "files": 26, "lines": 5_232},  # one more than before: old names of fields
-    "builder": {"rooms": 18, "climbs": 9, "files": 11, "lines": 2_573},
+    "recipe": {"rooms": 52, "climbs": 23, "files": 26, "lines": 5_297},  # one more: --rows
+    "builder": {"rooms": 22, "climbs": 12, "files": 11, "lines": 2_648},  # four more: --preset sets options first
     "evaluation": {"rooms": 90, "climbs": 63, "files": 12, "lines": 2_998},
 }
 FILES = {
