@@ -42,7 +42,7 @@ from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables,
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
 from hfcomp.factory.magic.stages import CONCEPT, GENERALIZED, make_concepts, make_generalized, make_source
-from hfcomp.factory.manifest import sums
+from hfcomp.factory.manifest import check_plan, sums
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
 from hfcomp.factory.shards import SOURCE_ROW, Stage
@@ -144,8 +144,7 @@ class MagicChain(Chain):
         image_concepts, settings = load_training_set(str(concepts.folder)), self.options
         encoder = self._encoder(image_concepts)
         parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
-        # The facts cover everything that determines the hierarchy. Another setting, model, prompt or concept rebuilds
-        # it.
+        # The facts cover everything that determines the hierarchy.
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
@@ -153,6 +152,8 @@ class MagicChain(Chain):
             is_complete = before.cosines.pairs.total or any(concept.hard_negatives for concept in before.concepts)
             if before.facts == facts and is_complete:
                 return before
+            if (self.options.output / self.folders[1]).exists():  # captions keep the hierarchy that they belong to
+                check_plan(self.options.output, before.facts, facts)
         images = Counter(image_concepts[CONCEPT][:])
         self.log(f"hierarchy: {len(images):,} concepts of {len(image_concepts):,} images")
         source = make_source(**self.options.source_settings(), captions_of=self._captions_of(image_concepts))
