@@ -66,7 +66,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     if before is None:
         _check_free(folder)
     elif before != plan and (manifest or _has_records(folder)):  # otherwise nothing is lost
-        _check_plan(folder, before, plan)
+        check_plan(folder, before, plan)
     # Partial files have temporary names. The caller holds the lock, so no living process owns any.
     for place in (folder, folder / DATA, folder / UNFINISHED):
         remove_unfinished(place)
@@ -148,7 +148,7 @@ def _totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def _check_plan(folder: Path, before: Plan, plan: Plan) -> None:
+def check_plan(folder: Path, before: Plan, plan: Plan) -> None:
     """Raises if a build was made with another plan; old spellings in the names of stages make no difference."""
     if old := [name for name in before.get("columns", ()) if current_name(name) != name]:
         raise ValueError(

@@ -187,7 +187,8 @@ class CaptionTree:
             if self.classes[word] not in ("PUNCT", "SPACE", "CCONJ"):
                 start = word
         own = start + (self.lower[start] == "very")
-        return own + 1 if own < head and self.lower[own] == "own" else start
+        is_alone = own < head and self.lower[own + 1] not in _TIES  # unlike "own-brand"
+        return own + 1 if is_alone and self.lower[own] == "own" else start
 
     def _is_modifier_in(self, word: int, head: int) -> bool:
         # A chain of heads that reaches the root or a word after the noun has left the phrase.

@@ -123,6 +123,7 @@ TREES = [
         "poss advmod amod advmod amod ROOT",
         "very old boat",
     ),
+    ("its own - brand bowl", "PRP$ JJ HYPH NN NN", "4 3 3 4 4", "poss amod punct compound ROOT", "own - brand bowl"),
     (
         "it's owner and it's own bowl",
         "PRP POS NN CC PRP VBZ JJ NN",

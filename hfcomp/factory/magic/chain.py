@@ -42,7 +42,7 @@ from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables,
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
 from hfcomp.factory.magic.stages import CONCEPT, GENERALIZED, make_concepts, make_generalized, make_source
-from hfcomp.factory.manifest import sums
+from hfcomp.factory.manifest import check_plan, sums
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
 from hfcomp.factory.shards import SOURCE_ROW, Stage
@@ -147,8 +147,7 @@ class MagicChain(Chain):
             images_of.setdefault(name, []).append(row)
         encoder = self._model_encoder if settings.encoder != BY_CAPTIONS else self._captions_encoder(images_of)
         parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
-        # The facts cover everything that determines the hierarchy. Another setting, model, prompt or concept rebuilds
-        # it.
+        # The facts cover everything that determines the hierarchy.
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
@@ -156,6 +155,8 @@ class MagicChain(Chain):
             is_complete = before.cosines.pairs.total or any(concept.hard_negatives for concept in before.concepts)
             if before.facts == facts and is_complete:
                 return before
+            if (self.options.output / self.folders[1]).exists():  # captions keep the hierarchy that they belong to
+                check_plan(self.options.output, before.facts, facts)
         images = {name: len(rows) for name, rows in images_of.items()}
         self.log(f"hierarchy: {len(images):,} concepts of {len(image_concepts):,} images")
         # For questions about a concept, the captions of its first image.

@@ -80,8 +80,7 @@ class Cosines:
             bins[~later] = -BINS
             for axis, rows in ((1, slice(start, start + len(part))), (0, slice(start, None))):
                 np.maximum(nearest[rows], bins.max(axis=axis), out=nearest[rows])
-        alone = len(points) < 2
-        of_nearest = np.bincount(nearest + BINS, minlength=len(counts)) * (not alone)
+        of_nearest = np.bincount(nearest + BINS, minlength=len(counts)) * (len(points) > 1)
         return cls(*(Histogram(_sparse(values)) for values in (of_nearest, counts)))
 
     def tables(self, small: Sequence[float] = ()) -> list[Table]:

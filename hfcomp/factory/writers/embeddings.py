@@ -98,8 +98,8 @@ class EmbeddingWriter(EndpointWriter):
             raise BadBody(f"{len(entries)} embeddings, expected one for each of {len(names)} names")
         if len({len(vector) for vector in vectors.values()}) > 1 or not len(vectors[0]):
             raise BadBody("embeddings that differ in their size, or are empty")
-        if not np.isfinite([*vectors.values()]).all():
-            raise BadBody("embeddings that are not finite")
+        if not all(np.isfinite(vector).all() and vector.any() for vector in vectors.values()):
+            raise BadBody("embeddings that are not finite, or all zeros")
         return Reply(json.dumps([b64encode(vectors[place].tobytes()).decode() for place in range(len(names))]))
 
 

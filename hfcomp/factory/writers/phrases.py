@@ -87,12 +87,13 @@ def locate_phrases(caption: str, texts: Sequence[str]) -> Extracted:
 def _find(caption: str, text: str) -> tuple[Span, ...]:
     """The spans of a phrase: one, or two if its words are apart. Empty if the caption does not contain it."""
     words = text.translate(_PLAIN).strip(" .,;:!?\"'").split()
-    # A model may write "a fireplace" for "fireplace".
-    for own in (words, words[1:] if words and words[0].lower() in _ARTICLES else []):
+    # A model may write "a fireplace" for "fireplace"; "a" alone names nothing.
+    without = words[1:] if words and words[0].lower() in _ARTICLES else words
+    for own in (words, without) if without else ():
         pieces = [re.escape(word) for word in own]
         splits = range(1, len(pieces)) if len(pieces) <= _MAX_WORDS else ()
         halves = [rf"({_pattern(pieces[:n])}){_GAP}({_pattern(pieces[n:])})" for n in splits]
-        for pattern in (rf"({_pattern(pieces)})", *halves) if pieces else ():
+        for pattern in (rf"({_pattern(pieces)})", *halves):
             if match := re.search(rf"(?<![\w-]){pattern}(?![\w-])", caption, re.IGNORECASE):
                 return tuple(match.span(number + 1) for number in range(match.re.groups))
     return ()

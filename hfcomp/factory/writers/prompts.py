@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from hfcomp.checksums import file_hash
 from hfcomp.reading import read_yaml
@@ -20,10 +20,7 @@ Prompts = TypeVar("Prompts", bound=Strict)
 
 Part = Literal["replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"]
 # Changes of the kind `llm`. Each is also a value of `negative_kinds`.
-PARTS: tuple[Part, ...] = (
-    *("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att"),
-    *("add_obj", "add_att"),
-)
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class _KeywordPrompt(Strict):

@@ -195,6 +195,15 @@ def test_a_second_build_keeps_everything_and_deleted_steps_are_made_again(tmp_pa
         build_magic(tmp_path)
 
 
+def test_other_settings_leave_a_begun_dataset_with_its_own_hierarchy(tmp_path):
+    folder = build_magic(tmp_path, until="captions").folder
+    before = hashes(folder)
+    for until in ("hierarchy", "parts"):
+        with pytest.raises(ValueError, match=r"other settings: settings\.max_negatives: 20 -> 1\. Choose another"):
+            build_magic(tmp_path, until=until, max_negatives=1)
+        assert hashes(folder) == before
+
+
 def test_steps_can_be_run_one_by_one(tmp_path):
     whole = hashes(build_magic(tmp_path / "whole").folder)
     (tmp_path / "steps").mkdir()

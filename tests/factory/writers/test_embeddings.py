@@ -70,6 +70,7 @@ def test_names_are_sent_in_batches_and_each_one_once(answer, tmp_path):
         (lambda names: [{"index": 7, "embedding": [1.0]}], "1 embeddings, expected one"),
         (lambda names: [{"index": 0, "embedding": []}], "differ in their size, or are empty"),
         (lambda names: [{"index": 0, "embedding": [1.0, 1e39]}], "not finite"),
+        (lambda names: [{"index": 0, "embedding": [0.0, 0.0]}], "all zeros"),
         (lambda names: [{"index": 0, "embedding": "no base64"}], "expected embeddings, found"),
         (lambda names: [{"index": 0, "embedding": [[1.0]]}], "expected embeddings, found"),
         (lambda names: "text", "expected embeddings, found"),

@@ -79,6 +79,7 @@ def located(caption: str, *texts: str) -> list[str]:
         ("a red dog near and far from the old cat of his aunt", ["a red cat"], None),
         ("a catalog", ["a cat"], None),
         ("a dog", ["a cat", "a bird", "a dog"], "more phrases than words"),
+        ("A dog and the cat", ["A", "the", "the cat"], ["the cat"]),  # an article names nothing
         ("it rains", [], []),
     ],
 )
