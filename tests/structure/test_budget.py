@@ -15,28 +15,28 @@ from tests.structure.import_graph import ROOT
 # change that raises one says by how much and for what.
 BUDGET = {
     ".": 3_099,
-    "analysis": 6_819,  # target: 5,200
-    "annotate": 4_442,  # target: 3,000
+    "analysis": 6_804,  # target: 5,200
+    "annotate": 4_433,  # target: 3,000
     "cli": 1_499,
-    "convert": 2_105,  # target: 1,400
-    "data": 11_003,
+    "convert": 2_102,  # target: 1,400
+    "data": 10_993,
     "distributed": 358,
-    "evaluation": 13_778,  # target: 10,500
-    "experiments": 5_975,
-    "factory": 12_151,  # target: 8,500
+    "evaluation": 13_744,  # target: 10,500
+    "experiments": 5_974,
+    "factory": 11_960,  # target: 8,500
     "hub": 1_028,
-    "losses": 4_416,
+    "losses": 4_400,
     "merging": 635,
-    "metrics": 1_559,
-    "modeling": 1_628,
-    "negatives": 3_314,
-    "parsing": 2_671,
+    "metrics": 1_538,
+    "modeling": 1_624,
+    "negatives": 3_307,
+    "parsing": 2_669,
     "reporting": 3_165,
-    "sandbox": 2_139,
-    "statistics": 2_699,
-    "trainers": 6_813,
-    "core": 65_779,  # all but RINGS; target: under 51,000
-    "all": 91_296,  # target: under 69,000
+    "sandbox": 2_134,
+    "statistics": 2_667,
+    "trainers": 6_769,
+    "core": 65_603,  # all but RINGS; target: under 51,000
+    "all": 90_902,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
