@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import tempfile
 from pathlib import Path
-
-# pytest rewrites 500 files; where it may not keep that (PYTHONDONTWRITEBYTECODE), each process of each run needs 11 s
-sys.dont_write_bytecode = False
 
 # before datasets is imported, and for the processes that tests start
 CACHE = tempfile.TemporaryDirectory(prefix="hfcomp-tests-")

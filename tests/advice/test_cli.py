@@ -181,6 +181,7 @@ def test_push_of_a_build(advice, photographs, tmp_path, monkeypatch):
     sets.source(tmp_path / "source")
     words = ["build", "magic", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "magic")]
     words += ["--writer", "taxonomy", "--encoder", "captions", "--taxonomy", str(tmp_path / "taxonomy.yaml")]
+    words += ["--negative_quantile", "0.99"]
     advice.command(*words, "--push_to_hub", "someone/magic", "--until", "hierarchy")
     cli.main([*words, "--until", "hierarchy"])
     cli.main([*words, "--push_to_hub", "someone/magic"])
