@@ -74,7 +74,10 @@ class Conversation(NamedTuple):
 
 def read_conversations(file: Path, images: Path, *, captions: bool) -> list[Conversation]:
     """Reads and checks LLaVA's rows. `captions`: whether each row must have an image and a single answer."""
-    rows = [_read_row(row, images, f"{file}: row {number}") for number, row in enumerate(read_json(file))]
+    listed = read_json(file)
+    if not isinstance(listed, list):
+        raise ValueError(f"{file}: found {type(listed).__name__}, expected a list of rows.")
+    rows = [_read_row(row, images, f"{file}: row {number}") for number, row in enumerate(listed)]
     if captions and any(row.image is None or len(row.texts) != 2 for row in rows):
         raise ValueError(f"{file}: found conversations, expected an answer per image. Pass --stage instructions.")
     missing = [row.image for row in rows if row.image is not None and not row.image.is_file()]

@@ -139,6 +139,7 @@ def test_a_vocabulary_without_the_images_mark_grows(siglip, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
+        (None, "found NoneType, expected a list of rows"),
         ([], "found no rows"),
         ([{"image": "no.png", "conversations": said("a", "b")}], r"1 of the images missing, such as .*no\.png"),
         ([{"image": "../x.png", "conversations": said("a", "b")}], "row 0: found the image '../x.png'"),
