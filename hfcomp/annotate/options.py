@@ -13,7 +13,8 @@ from hfcomp.annotate.captions import CONCEPTS, Concept
 from hfcomp.annotate.people_file import Passwords, PeopleFile, SharedPassword
 from hfcomp.data.annotations.masks import THRESHOLD
 from hfcomp.factory.images.options import DType
-from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
+from hfcomp.factory.options import CaptionOptions
+from hfcomp.factory.writer_options import LanguageModelOptions, check_writer
 from hfcomp.options import THIS_MACHINE, Amount, Count, Device, Options, Share, Size, Spelling, declared_options
 
 DEFAULT_SEGMENTER = "CIDAS/clipseg-rd64-refined"

@@ -56,7 +56,7 @@ class Architecture:
     sandbox_model: str  # tiny base of the same family
 
     @classmethod
-    def read(cls, config: ExperimentConfig) -> Architecture:
+    def from_recipe(cls, config: ExperimentConfig) -> Architecture:
         """Reads a recipe's base from this machine. A base that is elsewhere, or no ViT, counts as a ViT-B."""
         name, assumed = config.model or config.fresh_model, ""
         if config.model is None and name in RANDOM_CLIPS:
@@ -173,7 +173,7 @@ def without_data(plan: Any, rows: int) -> tuple[Any, type[WithoutData]]:
         )
     recipes = [plan] if isinstance(plan, Recipe) else [plan.recipe, *plan.parts.values()]
     config = recipes[0].experiment
-    base = Architecture.read(config)
+    base = Architecture.from_recipe(config)
     names = config.evaluation_benchmarks if config.evaluation.endswith("benchmarks") else []
     titles = [benchmark.title for benchmark in find_benchmarks(names)] if names else []
     facts = {"rows": rows, "base": base, "benchmarks": titles, "output": sys.stdout}

@@ -313,7 +313,7 @@ def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, dev
     if writer is None:
         raise ValueError(
             "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
-            ".writer_settings(), with WriterOptions of hfcomp.factory.options."
+            ".writer_settings(), with WriterOptions of hfcomp.factory.writer_options."
         )
     from hfcomp.factory.writers.llm_client import LlmNegatives, build_llm_client, parts_of_kind
 

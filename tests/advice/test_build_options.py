@@ -6,8 +6,8 @@ import pytest
 
 import hfcomp.factory.command
 from hfcomp import cli
-from hfcomp.factory.options import WriterOptions
 from hfcomp.factory.text_negatives import TextNegatives
+from hfcomp.factory.writer_options import WriterOptions
 from tests.negatives import language_models
 
 follows = pytest.mark.follows
@@ -70,7 +70,9 @@ def test_options_that_belong_together(advice, build, clip, gpt2, photographs, tm
 
 
 @follows(OPTIONS, "--{name} needs --kinds to include {generator}.")
-@follows(OPTIONS, "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM.")
+@follows(
+    "hfcomp/factory/writer_options.py", "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM."
+)
 @follows(OPTIONS, "not with llm. Use --kinds keyword.")
 @follows("hfcomp/factory/text_negatives.py", "Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')")
 def test_kinds_and_writers(advice, begins, build, photographs):

@@ -30,6 +30,7 @@ from tests.factory.inpaintcoco import sets as challenge
 from tests.factory.magic import sets as magic
 
 OPTIONS, LOCAL = "hfcomp/factory/options.py", "hfcomp/factory/sources.py"
+WRITER = "hfcomp/factory/writer_options.py"
 CONCRETE, MAGIC = "hfcomp/factory/concretebatch/options.py", "hfcomp/factory/magic/options.py"
 NAMES = "image=file,caption=text"
 RATED = {"writer": "substitute", "concreteness_ratings": "ratings.txt"}
@@ -58,7 +59,7 @@ def make_options(kind, **settings):
              marks=follows("hfcomp/factory/concretebatch/options.py",
                            "expected --concreteness_ratings FILE or --download_ratings.")),
         case(MagicOptions, {"writer": "taxonomy", "temperature": 0.1}, [{"writer": "taxonomy"}],
-             marks=follows("hfcomp/factory/options.py", "uses no language model. Remove it.")),
+             marks=follows(WRITER, "uses no language model. Remove it.")),
         case(MagicOptions, {"writer": "taxonomy", "encoder": "endpoint:m"},
              [{"writer": "taxonomy", "encoder": "endpoint:m", "encoder_url": URL}],
              marks=follows(MAGIC, "needs --encoder_url, such as")),
@@ -73,7 +74,7 @@ def make_options(kind, **settings):
              marks=follows(*NEEDS)),
         case(NegativeOptions, {"kinds": ("llm",)},
              [{"kinds": ("llm",), "base_url": URL}, {"kinds": ("llm",), "writer": "transformers"}],
-             marks=follows(OPTIONS, "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM.")),
+             marks=follows(WRITER, "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM.")),
         case(NegativeOptions, {"grammar_tolerance": 0.5}, [{"grammar_tolerance": 0.5, "grammar_model": "gpt2"}],
              marks=follows(*NEEDS)),
         case(NegativeOptions, {"false_negative_margin": 0.1},

@@ -58,7 +58,7 @@ def test_operations_are_those_of_a_profile():
         model = CLIPModel(config)
         model.get_image_features(pixel_values=torch.zeros(1, 3, 224, 224))
         model.get_text_features(input_ids=torch.full((1, 77), config.text_config.eos_token_id))
-    base = Architecture.read(ExperimentConfig(objective="x", method="x", dataset="x", batch_size=1, model=CLIP))
+    base = Architecture.from_recipe(ExperimentConfig(objective="x", method="x", dataset="x", batch_size=1, model=CLIP))
     # embeddings of patches, attention and projections are left out
     assert 0.9 < (base.image + base.text) / count.get_total_flops() < 1
     assert base.weights == sum(weight.numel() for weight in model.parameters())
@@ -84,7 +84,7 @@ def test_rows_need_a_dry_run(studies, tmp_path, monkeypatch):
 def test_a_base_without_patches_counts_as_a_vit(tmp_path):
     AlignConfig().save_pretrained(tmp_path)
     given = ExperimentConfig(objective="x", method="x", dataset="x", batch_size=1, model=str(tmp_path))
-    assert "(not a ViT for one image size: counted as a ViT-B)" in Architecture.read(given).summary
+    assert "(not a ViT for one image size: counted as a ViT-B)" in Architecture.from_recipe(given).summary
 
 
 @pytest.mark.follows(FILE, "--rows: found a {type(plan).__name__}, expected a plan that lists its `parts`.")

@@ -10,18 +10,10 @@ from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
 from hfcomp.factory.images.options import ImageOptions
-from hfcomp.factory.options import (
-    CaptionOptions,
-    GrammarTolerance,
-    Parser,
-    Preset,
-    PresetOptions,
-    WriterOptions,
-    check_writer,
-    preset_help,
-)
+from hfcomp.factory.options import CaptionOptions, GrammarTolerance, Parser, Preset, PresetOptions, preset_help
 from hfcomp.factory.targets.candidates import Lookup, Prepositions, Words
 from hfcomp.factory.targets.choice import CONFIGS, MODES, Choice, Mode
+from hfcomp.factory.writer_options import WriterOptions, check_writer
 from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.options import THIS_MACHINE, Count, Share, Spelling, check
 from hfcomp.parsing import DEFAULT_PARSER

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, Builder, CardText
-from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
+from hfcomp.factory.options import CaptionOptions
+from hfcomp.factory.writer_options import LanguageModelOptions, check_writer
 from hfcomp.options import THIS_MACHINE, Count, Device, Options, Share, Spelling, declared_options
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]

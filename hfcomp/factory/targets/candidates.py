@@ -3,7 +3,7 @@
 Concrete Jungle (arXiv 2604.13313), section 2.2 and Appendix A.1, keeps the parts of speech `KEPT` and looks up their
 words in a table of ratings. It describes which words belong to which category. The lists here are our choice, and so
 are the exclusions: words that name nothing themselves ("group" in "a group of people", "photo" in "a photo of a dog"),
-adjectives that count, compare or point, verbs without content (all of these unless `words` is `all`), prepositions
+adjectives that count, compare or point, verbs without content (these only if `words` is `filtered`), prepositions
 without a place, and verbs without an object that are not states ("a dog running"): the paper has no category for them.
 """
 

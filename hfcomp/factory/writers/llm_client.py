@@ -158,7 +158,7 @@ def build_llm_client(
     llm_batch_size: int,
     device: str | None = None,
 ) -> LlmClient:
-    """Makes a client from the settings of `hfcomp.factory.options.WriterOptions`."""
+    """Makes a client from the settings of `hfcomp.factory.writer_options.WriterOptions`."""
     model: Writer
     if writer == "transformers":
         from hfcomp.factory.writers.in_process import InProcessWriter

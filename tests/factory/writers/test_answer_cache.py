@@ -16,7 +16,7 @@ import pytest
 from datasets import load_dataset
 
 from hfcomp import cli, writing
-from hfcomp.factory.options import WriterOptions
+from hfcomp.factory.writer_options import WriterOptions
 from hfcomp.factory.writers import backoff
 from hfcomp.factory.writers.answer_cache import AnswerCache, CachedWriter, UnusableAnswers
 from hfcomp.factory.writers.changes import changed_part

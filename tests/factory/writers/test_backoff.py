@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hfcomp.factory.options import WriterOptions, check_writer
+from hfcomp.factory.writer_options import WriterOptions, check_writer
 from hfcomp.factory.writers import backoff
 from hfcomp.factory.writers.endpoint import EndpointError, EndpointWriter
 from hfcomp.factory.writers.llm_client import Question, build_llm_client
@@ -186,9 +186,9 @@ def test_request_options_that_do_not_fit_are_named(given, message):
         WriterOptions(base_url="http://c/v1", request_options=given).writer_settings()
 
 
-@pytest.mark.follows("hfcomp/factory/options.py", "Use --llm instead.")
-@pytest.mark.follows("hfcomp/factory/options.py", "cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
-@pytest.mark.follows("hfcomp/factory/options.py", "found --writer {writer}. Remove it.")
+@pytest.mark.follows("hfcomp/factory/writer_options.py", "Use --llm instead.")
+@pytest.mark.follows("hfcomp/factory/writer_options.py", "cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
+@pytest.mark.follows("hfcomp/factory/writer_options.py", "found --writer {writer}. Remove it.")
 def test_request_options_are_removed_as_advised():
     with pytest.raises(ValueError, match="model .*--llm "):
         WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()

@@ -9,8 +9,8 @@ import pytest
 
 from dataset_builders.serving import transformers_serve
 from hfcomp.factory.concretebatch.negative_captions import make_negative_captions
-from hfcomp.factory.options import WriterOptions
 from hfcomp.factory.shards import COUNTS, SET_ASIDE
+from hfcomp.factory.writer_options import WriterOptions
 from hfcomp.factory.writers.in_process import InProcessWriter
 from hfcomp.factory.writers.requests import Request
 from hfcomp.testing import write_tiny_llama

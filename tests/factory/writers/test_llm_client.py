@@ -8,8 +8,9 @@ import pytest
 from datasets import load_dataset
 
 from hfcomp import cli
-from hfcomp.factory.options import NegativeOptions, WriterOptions
+from hfcomp.factory.options import NegativeOptions
 from hfcomp.factory.text_negatives import TextNegatives, check_kinds
+from hfcomp.factory.writer_options import WriterOptions
 from hfcomp.factory.writers.llm_client import build_llm_client
 from tests.factory.writers.endpoint import Answer, completion, serving, text
 
